@@ -1,0 +1,1 @@
+"""Changelog topics: names and policy, creation and checks, the transactional writer, the reader."""

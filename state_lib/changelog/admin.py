@@ -1,0 +1,143 @@
+"""Creates an application's topics, and refuses existing ones that would lose its state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import structlog
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
+
+from state_lib.changelog.topics import TopicPlan
+from state_lib.errors import ChangelogUnsafe
+from state_lib.kafka import ADMIN_TIMEOUT_S, TopicFacts, describe, require, unavailable
+
+log = structlog.get_logger(__name__)
+
+
+def ensure_topics(
+    admin: AdminClient, plans: Sequence[TopicPlan], replication: int, min_insync: int
+) -> dict[str, TopicFacts]:
+    """Create what is missing, verify what exists, and return the facts of all.
+
+    Raises:
+        ChangelogUnsafe: an existing topic has another partition count, or a setting that loses
+            state; names topic, key, value seen and value needed.
+    """
+    existing = describe(admin, [p.name for p in plans])
+    missing = [p for p in plans if p.name not in existing]
+    if missing:
+        _create(admin, missing, replication, min_insync)
+    present = [p for p in plans if p.name in existing]
+    configs = topic_configs(admin, [p.name for p in present])
+    for plan in present:
+        verify(plan, existing[plan.name], configs[plan.name])
+        if existing[plan.name].replication < replication:
+            log.warning(
+                "topic has fewer replicas than configured",
+                topic=plan.name,
+                seen=existing[plan.name].replication,
+                wanted=replication,
+            )
+    return require(admin, [p.name for p in plans])
+
+
+def verify(plan: TopicPlan, facts: TopicFacts, config: dict[str, str]) -> None:
+    """Refuse a topic that cannot protect what it is for. Pure: facts in, error out."""
+    if facts.partitions != plan.partitions:
+        _refuse(plan.name, "partitions", str(facts.partitions), str(plan.partitions))
+    policies = {p.strip() for p in config["cleanup.policy"].split(",")}
+    retention = int(config["retention.ms"])
+    if plan.store is None:
+        if not plan.owned and "delete" in policies and retention != -1:
+            _refuse(plan.name, "retention.ms", str(retention), "-1 (records carry event time)")
+        wanted = plan.config["cleanup.policy"]
+        if plan.owned and wanted == "compact" and policies != {"compact"}:
+            _refuse(plan.name, "cleanup.policy", config["cleanup.policy"], wanted)
+        return
+    if config["message.timestamp.type"] != "CreateTime":
+        seen = config["message.timestamp.type"]
+        _refuse(plan.name, "message.timestamp.type", seen, "CreateTime")
+    if "compact" not in policies:
+        _refuse(plan.name, "cleanup.policy", config["cleanup.policy"], plan.config["cleanup.policy"])
+    if "delete" not in policies:
+        return
+    if not plan.store.is_window:
+        _refuse(plan.name, "cleanup.policy", config["cleanup.policy"], "compact")
+    if retention != -1 and retention < plan.store.retention_ms:
+        needed = f"at least {plan.store.retention_ms}"
+        _refuse(plan.name, "retention.ms", str(retention), needed)
+
+
+def topic_configs(admin: AdminClient, names: Iterable[str]) -> dict[str, dict[str, str]]:
+    """Effective configuration of topics."""
+    resources = [ConfigResource(ResourceType.TOPIC, n) for n in names]
+    if not resources:
+        return {}
+    out: dict[str, dict[str, str]] = {}
+    for resource, future in admin.describe_configs(
+        resources, request_timeout=ADMIN_TIMEOUT_S
+    ).items():
+        try:
+            entries = future.result()
+        except KafkaException as error:
+            raise unavailable(f"describe the configuration of {resource.name}", error) from error
+        out[resource.name] = {k: str(e.value) for k, e in entries.items()}
+    return out
+
+
+def set_topic_config(admin: AdminClient, topic: str, key: str, value: str) -> None:
+    """Change one setting of one topic that the application owns."""
+    resource = ConfigResource(
+        ResourceType.TOPIC,
+        topic,
+        incremental_configs=[
+            ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
+        ],
+    )
+    for future in admin.incremental_alter_configs(
+        [resource], request_timeout=ADMIN_TIMEOUT_S
+    ).values():
+        try:
+            future.result()
+        except KafkaException as error:
+            raise unavailable(f"set {key} of {topic}", error) from error
+
+
+def _create(
+    admin: AdminClient, plans: Sequence[TopicPlan], replication: int, min_insync: int
+) -> None:
+    new = [
+        NewTopic(
+            p.name,
+            num_partitions=p.partitions,
+            replication_factor=replication,
+            config={**p.config, "min.insync.replicas": str(min_insync)},
+        )
+        for p in plans
+    ]
+    for name, future in admin.create_topics(new, operation_timeout=ADMIN_TIMEOUT_S).items():
+        try:
+            future.result()
+            log.info("created topic", topic=name)
+        except KafkaException as error:
+            if error.args[0].name() != "TOPIC_ALREADY_EXISTS":
+                raise unavailable(f"create topic {name}", error) from error
+
+
+def _refuse(topic: str, key: str, seen: str, needed: str) -> None:
+    raise ChangelogUnsafe(
+        f"topic {topic!r} has {key}={seen} but needs {needed}: correct it with kafka-configs (or "
+        "delete the topic if its state is not wanted), then start again",
+        topic=topic,
+        key=key,
+        seen=seen,
+        needed=needed,
+    )

@@ -1,0 +1,115 @@
+"""Reads committed records of one partition, ends when it should, and copes with gaps.
+
+Offsets are not dense: control records of transactions, aborted records and compaction leave
+holes, so nothing here waits for "the record at end - 1". A read ends when the consumer says that
+it stands at the last stable offset.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from state_lib.errors import StateCorrupt, Unavailable
+from state_lib.kafka import Kafka, ends, starts
+
+BATCH = 10_000
+_WAIT_S = 0.1
+STALL_S = 60.0
+"""Seconds without any answer from the broker after which a read gives up."""
+
+
+def read(
+    kafka: Kafka, topic: str, partition: int, start: int, end: int, batch: int = BATCH
+) -> Iterator[list[Message]]:
+    """Yield batches of committed records with ``start <= offset < end``.
+
+    Args:
+        kafka: connection.
+        topic, partition: what to read.
+        start: first offset, inclusive.
+        end: last stable offset as `state_lib.kafka.ends` gives it, exclusive.
+        batch: greatest number of records per list.
+
+    Raises:
+        StateCorrupt: ``start`` is below the log's start or above its end.
+        Unavailable: the broker answered nothing for `STALL_S` seconds.
+    """
+    if start >= end:
+        return
+    consumer = kafka.reader()
+    try:
+        consumer.assign([TopicPartition(topic, partition, start)])
+        yield from _drain(consumer, start, end, batch)
+    finally:
+        consumer.close()
+
+
+def _drain(consumer: Consumer, start: int, end: int, batch: int) -> Iterator[list[Message]]:
+    position, heard = start, time.monotonic()
+    while position < end:
+        want = max(1, min(batch, end - position))
+        messages = consumer.consume(want, _WAIT_S)
+        records: list[Message] = []
+        for message in messages:
+            error = message.error()
+            if error is None:
+                offset: int = message.offset()
+                if offset >= end:
+                    position = end
+                    break
+                records.append(message)
+                position = offset + 1
+            elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - the public code
+                position = end
+            else:
+                _raise(error, message, start, end)
+        if records:
+            yield records
+        if messages:
+            heard = time.monotonic()
+        elif time.monotonic() - heard > STALL_S:
+            raise Unavailable(
+                f"no record arrived for {STALL_S:.0f} s while reading up to offset {end} (now at "
+                f"{position}): look at the broker; it is retried",
+                position=position,
+                end=end,
+            )
+
+
+def _raise(error: KafkaError, message: Message, start: int, end: int) -> None:
+    if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):  # noqa: SLF001
+        raise StateCorrupt(
+            f"offset {start} of {message.topic()}/{message.partition()} is not in the log any "
+            "more: this state is set aside and rebuilt",
+            start=start,
+            end=end,
+        )
+    if error.retriable() or error.code() in (
+        KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
+        KafkaError._TRANSPORT,  # noqa: SLF001
+    ):
+        return
+    raise KafkaException(error)
+
+
+def read_last(kafka: Kafka, topic: str, partition: int) -> Message | None:
+    """The last committed record of a partition, or None if it has none.
+
+    Looks at a short tail first and doubles it: aborted transactions may have left any number of
+    holes before the end.
+    """
+    admin = kafka.admin()
+    at = (topic, partition)
+    end, first = ends(admin, [at])[at], starts(admin, [at])[at]
+    tail = 64
+    while True:
+        start = max(first, end - tail)
+        last = None
+        for records in read(kafka, topic, partition, start, end):
+            last = records[-1]
+        if last is not None or start == first:
+            return last
+        tail *= 8

@@ -1,0 +1,110 @@
+"""Names of an application's topics and the configuration that each needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from state_lib.errors import ConfigurationError
+from state_lib.specs import DAY_MS, StoreSpec, Topology
+
+DELETE_RETENTION_MS = 7 * DAY_MS
+"""Age up to which a directory or snapshot may be reused: tombstones live that long."""
+RETENTION_MARGIN_MS = DAY_MS
+"""Kept beyond a window store's own retention, as Kafka Streams' additional retention."""
+_FOREVER_FUTURE_MS = "9223372036854775807"
+
+
+@dataclass(frozen=True)
+class TopicPlan:
+    """One topic that an application needs.
+
+    Attributes:
+        name: of the topic.
+        partitions: how many it must have.
+        config: what a new one is created with.
+        store: the store it protects, if it is a changelog.
+        owned: False for an output that the user may have made.
+    """
+
+    name: str
+    partitions: int
+    config: Mapping[str, str] = field(default_factory=dict)
+    store: StoreSpec | None = None
+    owned: bool = True
+
+
+def changelog_topic(app: str, store: str) -> str:
+    """``<app>-<store>-changelog``, Kafka Streams' name."""
+    return f"{app}-{store}-changelog"
+
+
+def commits_topic(app: str) -> str:
+    """Markers: partition *p* is written only by task *p*."""
+    return f"{app}-commits"
+
+
+def topology_topic(app: str) -> str:
+    """Claims of drivers, each with the topology; a claim's offset is its epoch."""
+    return f"{app}-topology"
+
+
+def progress_topic(app: str) -> str:
+    """Batches as they were decided: bounds, clock, now."""
+    return f"{app}-progress"
+
+
+def dead_letters_topic(app: str) -> str:
+    """Records that could not be used, as they came, with the reason in headers."""
+    return f"{app}-dead-letters"
+
+
+def changelog_config(spec: StoreSpec) -> dict[str, str]:
+    """Configuration of a store's changelog (shared/DESIGN.md, Data model)."""
+    config = _base("compact")
+    config["delete.retention.ms"] = str(DELETE_RETENTION_MS)
+    if spec.is_window:
+        config["cleanup.policy"] = "compact,delete"
+        config["retention.ms"] = str(spec.retention_ms + RETENTION_MARGIN_MS)
+    return config
+
+
+def plan_topics(topology: Topology, source_retention_ms: int = -1) -> list[TopicPlan]:
+    """Every topic of the application. ``source_retention_ms``: the longest of its sources'.
+
+    Raises:
+        ConfigurationError: two names collide (app ``a`` store ``b-c``, app ``a-b`` store ``c``
+            give the same topic), or an output is one of the sources.
+    """
+    app, n = topology.app, topology.partitions
+    plans = [
+        TopicPlan(changelog_topic(app, s.name), n, changelog_config(s), store=s)
+        for s in topology.stores
+    ]
+    plans.append(TopicPlan(commits_topic(app), n, _base("compact")))
+    plans.append(TopicPlan(topology_topic(app), 1, _base("compact")))
+    progress = _base("delete") | {"retention.ms": str(source_retention_ms)}
+    plans.append(TopicPlan(progress_topic(app), 1, progress))
+    plans.append(TopicPlan(dead_letters_topic(app), n, _base("delete") | {"retention.ms": "-1"}))
+    plans += [
+        TopicPlan(o.topic, n, _base("delete") | {"retention.ms": "-1"}, owned=False)
+        for o in topology.outputs
+    ]
+    names = [p.name for p in plans]
+    clash = {x for x in names if names.count(x) > 1} | (set(names) & set(topology.sources))
+    if clash:
+        raise ConfigurationError(
+            f"application {app!r} would use the topics {sorted(clash)} twice: rename a store, an "
+            "output or the application",
+            topics=sorted(clash),
+        )
+    return plans
+
+
+def _base(policy: str) -> dict[str, str]:
+    return {
+        "cleanup.policy": policy,
+        "message.timestamp.type": "CreateTime",
+        "message.timestamp.before.max.ms": _FOREVER_FUTURE_MS,
+        "message.timestamp.after.max.ms": _FOREVER_FUTURE_MS,
+    }

@@ -1,0 +1,209 @@
+"""The transactional writer of one task: changelogs, outputs and the marker, all or nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import structlog
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from state_lib.errors import HoldfastError, NotOwner, Unavailable
+from state_lib.kafka import Kafka
+
+log = structlog.get_logger(__name__)
+Headers = list[tuple[str, bytes]]
+
+
+class OutcomeUnknown(HoldfastError):
+    """The transaction may or may not have been committed: close the task and look."""
+
+    code = "outcome-unknown"
+
+
+@dataclass
+class Records:
+    """Records for one topic, as parallel columns. ``timestamps`` in ms; None means now."""
+
+    topic: str
+    keys: Sequence[bytes | None]
+    values: Sequence[bytes | None]
+    timestamps: Sequence[int] | None = None
+    headers: Sequence[Headers] | None = None
+
+
+@dataclass
+class _Cut:
+    ends: dict[str, int] = field(default_factory=dict)
+    error: KafkaError | None = None
+
+    def delivered(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self.error = error
+        else:
+            self.ends[message.topic()] = message.offset() + 1
+
+
+class TransactionalWriter:
+    """One producer with ``transactional.id = <app>-<partition>``; every record goes to one
+    partition number, the task's.
+
+    Args:
+        kafka: connection.
+        transactional_id: fences every earlier writer of the same id when opened.
+        partition: the task's partition.
+        timeout_s: for opening, flushing and committing one transaction.
+    """
+
+    def __init__(
+        self, kafka: Kafka, transactional_id: str, partition: int, timeout_s: float = 30.0
+    ) -> None:
+        self._partition = partition
+        self._timeout_s = timeout_s
+        self._producer: Producer = kafka.producer(
+            **{
+                "transactional.id": transactional_id,
+                "transaction.timeout.ms": 60_000,
+                "linger.ms": 20,
+                "batch.size": 1 << 20,
+                "compression.type": "lz4",
+                "queue.buffering.max.messages": 500_000,
+                "queue.buffering.max.kbytes": 128 << 10,
+            }
+        )
+
+    def open(self) -> None:
+        """Fence earlier writers and finish or abort what they left open."""
+        try:
+            self._producer.init_transactions(self._timeout_s)
+        except KafkaException as error:
+            raise Unavailable(
+                f"Kafka's transaction coordinator did not answer: {error.args[0].str()}; it is "
+                "retried",
+                kafka_error=error.args[0].name(),
+            ) from error
+
+    def write(self, records: Sequence[Records], marker: tuple[str, bytes], make_marker) -> bytes:  # type: ignore[no-untyped-def]
+        """Write everything in one transaction.
+
+        Args:
+            records: per topic; written in order.
+            marker: topic and key of the marker record.
+            make_marker: called with ``{topic: [end offset, count]}`` of what was written; its
+                result is the value of the marker, the transaction's last record.
+
+        Returns:
+            The marker's value, once committed.
+
+        Raises:
+            Unavailable: the transaction was aborted; nothing of it stands; it may be retried.
+            NotOwner: another writer of the same id has fenced this one.
+            OutcomeUnknown: it cannot be told whether it was committed.
+        """
+        try:
+            self._producer.begin_transaction()
+            cut = _Cut()
+            for group in records:
+                self._produce(group, cut)
+            self._flush(cut)
+            counts = {g.topic: [cut.ends[g.topic], len(g.keys)] for g in records if len(g.keys)}
+            value: bytes = make_marker(counts)
+            self._send(marker[0], marker[1], value, None, cut.delivered, None)
+            self._flush(cut)
+        except KafkaException as error:
+            self._abort(error.args[0])
+        self._commit()
+        return value
+
+    def close(self) -> None:
+        """Drop what is buffered and free the producer's threads."""
+        with contextlib.suppress(KafkaException, RuntimeError):
+            self._producer.purge()
+            self._producer.close(0.5)
+
+    def _produce(self, group: Records, cut: _Cut) -> None:
+        produce, topic, partition = self._producer.produce, group.topic, self._partition
+        last = len(group.keys) - 1
+        if last < 0:
+            return
+        stamps = group.timestamps if group.timestamps is not None else [0] * (last + 1)
+        if group.headers is None:
+            rows = zip(group.keys[:last], group.values[:last], stamps[:last], strict=True)
+            for key, value, stamp in rows:
+                try:
+                    produce(topic, value, key, partition, None, stamp)
+                except BufferError:
+                    self._send(topic, key, value, stamp, None, None)
+        else:
+            for i in range(last):
+                self._send(
+                    topic, group.keys[i], group.values[i], stamps[i], None, group.headers[i]
+                )
+        headers = group.headers[last] if group.headers is not None else None
+        self._send(topic, group.keys[last], group.values[last], stamps[last], cut.delivered, headers)
+
+    def _send(self, topic, key, value, stamp, callback, headers) -> None:  # type: ignore[no-untyped-def]
+        deadline = time.monotonic() + self._timeout_s
+        while True:
+            try:
+                self._producer.produce(
+                    topic, value, key, self._partition, callback, stamp or 0, headers or []
+                )
+            except BufferError:
+                if time.monotonic() > deadline:
+                    raise KafkaException(
+                        KafkaError(KafkaError._QUEUE_FULL, "queue stayed full")  # noqa: SLF001
+                    ) from None
+                self._producer.poll(0.05)
+            else:
+                return
+
+    def _flush(self, cut: _Cut) -> None:
+        left = self._producer.flush(self._timeout_s)
+        if left:
+            raise KafkaException(
+                KafkaError(KafkaError._TIMED_OUT, f"{left} records were not acknowledged")  # noqa: SLF001
+            )
+        if cut.error is not None:
+            raise KafkaException(cut.error)
+
+    def _commit(self) -> None:
+        deadline = time.monotonic() + self._timeout_s
+        while True:
+            try:
+                self._producer.commit_transaction(self._timeout_s)
+            except KafkaException as failure:
+                error = failure.args[0]
+                if error.txn_requires_abort():
+                    self._abort(error)
+                if not error.retriable() or time.monotonic() > deadline:
+                    raise _fatal(error) from failure
+            else:
+                return
+
+    def _abort(self, error: KafkaError) -> None:
+        if error.fatal():
+            raise _fatal(error)
+        try:
+            self._producer.purge()
+            self._producer.abort_transaction(self._timeout_s)
+        except KafkaException as failure:
+            raise _fatal(failure.args[0]) from failure
+        raise Unavailable(
+            f"the transaction was aborted: {error.str()}; nothing of it stands, it is retried",
+            kafka_error=error.name(),
+        )
+
+
+def _fatal(error: KafkaError) -> HoldfastError:
+    if error.code() in (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH):  # noqa: SLF001
+        return NotOwner(
+            f"another writer has taken over this task: {error.str()}", kafka_error=error.name()
+        )
+    return OutcomeUnknown(
+        f"whether the transaction was committed is not known: {error.str()}; the task is closed "
+        "and opened again, which tells",
+        kafka_error=error.name(),
+    )

@@ -1,0 +1,1 @@
+"""Clients of state hosts: the exchange that commits, scans, and queries that route themselves."""

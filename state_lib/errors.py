@@ -1,0 +1,173 @@
+"""Every error that Holdfast raises on purpose, under one root.
+
+::
+
+    HoldfastError
+    ├── ConfigurationError          fix a setting or a topic, then start again
+    │   ├── InvalidName             a name that could become a path or an illegal topic
+    │   ├── ChangelogUnsafe         a topic that cannot protect its store
+    │   ├── MissingTopic            a source or changelog that does not exist
+    │   ├── TopicRecreated          same name, another topic id: offsets mean nothing
+    │   └── PortInUse
+    ├── CommitRefused               the commit protocol said no; carries both sides' numbers
+    │   ├── Realign                 `from` is not where the task stands
+    │   ├── Superseded              a newer driver has claimed the application
+    │   └── NotOwner                this host is not, or no longer, the task's owner
+    ├── Unavailable                 try again shortly: opening, restoring, disk full
+    ├── StateCorrupt                local state that must be set aside and rebuilt
+    ├── StoreFull                   a memory store has reached its byte bound
+    ├── SerdeError                  bytes that are not what the serde expects
+    ├── NotFound                    unknown application, store or task
+    ├── InvalidRequest              a query or an exchange that makes no sense
+    └── Unauthorized                no token, or a wrong one
+
+Errors cross the wire as ``{"code", "message", "details"}`` (`to_wire`, `from_wire`), so that a
+caller in another process catches the same class that was raised.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+
+class HoldfastError(Exception):
+    """The root. ``details`` holds the values that the message names, as JSON-able data."""
+
+    code: ClassVar[str] = "error"
+    http_status: ClassVar[int] = 500
+
+    def __init__(self, message: str, **details: Any) -> None:
+        super().__init__(message)
+        self.message = message
+        self.details = details
+
+    def to_wire(self) -> dict[str, Any]:
+        """Render for HTTP bodies and Flight's extra info."""
+        return {"code": self.code, "message": self.message, "details": self.details}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return from_wire, (self.to_wire(),)
+
+
+class ConfigurationError(HoldfastError):
+    """A setting or a topic is wrong; starting again without a change will fail again."""
+
+    code = "configuration"
+    http_status = 400
+
+
+class InvalidName(ConfigurationError):
+    """A name with characters that Kafka topics or file names must not have."""
+
+    code = "invalid-name"
+
+
+class ChangelogUnsafe(ConfigurationError):
+    """A topic's configuration would lose state. Details: topic, key, seen, needed."""
+
+    code = "changelog-unsafe"
+
+
+class MissingTopic(ConfigurationError):
+    """A topic that must exist does not. Details: topic."""
+
+    code = "missing-topic"
+    http_status = 404
+
+
+class TopicRecreated(ConfigurationError):
+    """The topic was deleted and created again. Details: topic, expected_id, actual_id."""
+
+    code = "topic-recreated"
+
+
+class PortInUse(ConfigurationError):
+    """Another process listens where ours should. Details: port, setting."""
+
+    code = "port-in-use"
+
+
+class CommitRefused(HoldfastError):
+    """The commit protocol refused. Details carry both sides' epoch, n and positions."""
+
+    code = "commit-refused"
+    http_status = 409
+
+
+class Realign(CommitRefused):
+    """The commit's ``from`` is not the task's positions, or the marker moved since the read."""
+
+    code = "realign"
+
+
+class Superseded(CommitRefused):
+    """A driver with a higher epoch has claimed the application: exit, do not restart."""
+
+    code = "superseded"
+
+
+class NotOwner(CommitRefused):
+    """This host does not own the task. Details: task, owner."""
+
+    code = "not-owner"
+
+
+class Unavailable(HoldfastError):
+    """The task cannot answer now (opening, restoring, disk full); retrying is right."""
+
+    code = "unavailable"
+    http_status = 503
+
+
+class StateCorrupt(HoldfastError):
+    """Local state that cannot be trusted. It is set aside and rebuilt, never deleted first."""
+
+    code = "state-corrupt"
+
+
+class StoreFull(HoldfastError):
+    """A memory store would pass its bound. Details: store, max_bytes, needed_bytes."""
+
+    code = "store-full"
+    http_status = 507
+
+
+class SerdeError(HoldfastError):
+    """Bytes or values that the serde cannot convert. Details: serde, seen."""
+
+    code = "serde"
+    http_status = 400
+
+
+class NotFound(HoldfastError):
+    """Unknown application, store or task. Details name it and list what exists."""
+
+    code = "not-found"
+    http_status = 404
+
+
+class InvalidRequest(HoldfastError):
+    """A request that cannot be carried out as written."""
+
+    code = "invalid-request"
+    http_status = 400
+
+
+class Unauthorized(HoldfastError):
+    """No token, or not the configured one."""
+
+    code = "unauthorized"
+    http_status = 401
+
+
+def _tree(cls: type[HoldfastError]) -> dict[str, type[HoldfastError]]:
+    found = {cls.code: cls}
+    for child in cls.__subclasses__():
+        found |= _tree(child)
+    return found
+
+
+def from_wire(body: dict[str, Any]) -> HoldfastError:
+    """Rebuild the error that `to_wire` rendered; an unknown code becomes the root class."""
+    cls = _tree(HoldfastError).get(str(body.get("code")), HoldfastError)
+    return cls(str(body.get("message", body)), **body.get("details", {}))

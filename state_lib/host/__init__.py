@@ -1,0 +1,1 @@
+"""The process around tasks: Flight for executors, HTTP for people and monitors."""

@@ -1,0 +1,199 @@
+"""The bulk side of a host: exchanges of executors, scans, claims."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import structlog
+from pyarrow import flight
+
+from state_lib.changelog.topics import dead_letters_topic
+from state_lib.changelog.writer import Records
+from state_lib.errors import HoldfastError, InvalidRequest, Superseded, Unauthorized
+from state_lib.host.letters import dead_letters
+from state_lib.host.tasks import TaskManager
+from state_lib.marker import CommitHeader, Marker
+from state_lib.task import Batch, Puts, StateTask
+from state_lib.wire import DOWN, MARKER_KEY, SCAN, TOKEN_HEADER, UP, pack, to_flight, unpack
+
+log = structlog.get_logger(__name__)
+SCAN_ROWS = 50_000
+
+class FlightHost(flight.FlightServerBase):  # type: ignore[misc]
+    """Serves the tasks of a `TaskManager`.
+
+    Args:
+        manager: the tasks.
+        location: ``grpc://host:port``.
+        token: required as a bearer token in every call, unless None.
+    """
+
+    def __init__(self, manager: TaskManager, location: str, token: str | None) -> None:
+        self._manager = manager
+        super().__init__(location, middleware={"token": _TokenFactory(token)})
+
+    def do_exchange(
+        self,
+        context: flight.ServerCallContext,
+        descriptor: flight.FlightDescriptor,
+        reader: flight.MetadataRecordBatchReader,
+        writer: flight.MetadataRecordBatchWriter,
+    ) -> None:
+        """One task, one batch: gets, then one commit."""
+        del context
+        with _wired():
+            request = unpack(descriptor.command)
+            task = self._manager.task(request["app"], int(request["partition"]))
+            marker = _check_epoch(task, request)
+            writer.begin(DOWN)
+            if marker.epoch == request["epoch"] and request["n"] <= marker.n:
+                writer.write_metadata(pack({"op": "already", "marker": marker.to_json()}))
+                return
+            writer.write_metadata(pack({"op": "go", "marker": marker.to_json()}))
+            _Exchange(task, reader, writer).run()
+
+    def do_get(
+        self, context: flight.ServerCallContext, ticket: flight.Ticket
+    ) -> flight.FlightDataStream:
+        """Scan one store of one task, at its current marker."""
+        del context
+        with _wired():
+            request = unpack(ticket.ticket)
+            task = self._manager.task(request["app"], int(request["partition"]))
+            marker, rows = task.scan(request["store"])
+            schema = SCAN.with_metadata({MARKER_KEY: marker.to_bytes()})
+            return flight.GeneratorStream(schema, _batches(rows, schema))
+
+    def do_action(
+        self, context: flight.ServerCallContext, action: flight.Action
+    ) -> Iterator[flight.Result]:
+        """``claim`` a task; ``marker`` of a task."""
+        del context
+        with _wired():
+            body = unpack(action.body) if action.body else {}
+            match action.type:
+                case "claim":
+                    marker = self._manager.claim(
+                        body["app"], int(body["partition"]), int(body["epoch"])
+                    )
+                case "marker":
+                    marker = self._manager.task(body["app"], int(body["partition"])).marker
+                case other:
+                    raise InvalidRequest(f"unknown action {other!r}; known: claim, marker")
+            return iter([flight.Result(pack(marker.to_json()))])
+
+class _Exchange:
+    """The state of one exchange while its messages arrive."""
+
+    def __init__(self, task: StateTask, reader: Any, writer: Any) -> None:
+        self._task, self._reader, self._writer = task, reader, writer
+        self._read_at: tuple[int, int] | None = None
+        self._puts: dict[str, Puts] = {}
+        self._outputs: list[Records] = []
+
+    def run(self) -> None:
+        """Handle messages until the commit; an exchange that ends before it changes nothing."""
+        letters = dead_letters_topic(self._task.topology.app)
+        for chunk in self._reader:
+            message = unpack(chunk.app_metadata)
+            match message["op"]:
+                case "get":
+                    self._get(message["store"], chunk.data)
+                case "put":
+                    self._put(message["store"], chunk.data)
+                case "output":
+                    self._outputs.append(_records(message["topic"], chunk.data))
+                case "dead-letters":
+                    self._outputs.append(dead_letters(letters, chunk.data.column("value")))
+                case "commit":
+                    self._commit(message["header"])
+                    return
+                case other:
+                    raise InvalidRequest(f"unknown operation {other!r} in an exchange")
+
+    def _get(self, store: str, data: pa.RecordBatch) -> None:
+        marker, values = self._task.get_many(store, data.column("key").to_pylist())
+        at = (marker.epoch, marker.n)
+        self._read_at = self._read_at or at
+        if at != self._read_at:
+            raise InvalidRequest(f"marker moved from {self._read_at} to {at} within an exchange")
+        column = pa.array(values, pa.binary())
+        self._writer.write_batch(pa.record_batch([column], schema=DOWN))
+
+    def _put(self, store: str, data: pa.RecordBatch) -> None:
+        keys, values, stamps = (data.column(i).to_pylist() for i in range(3))
+        before = self._puts.get(store)
+        if before is not None:
+            keys = [*before.keys, *keys]
+            values = [*before.values, *values]
+            stamps = [*before.timestamps, *stamps]
+        self._puts[store] = Puts(keys, values, stamps)
+
+    def _commit(self, raw: dict[str, Any]) -> None:
+        header = CommitHeader.from_json({**raw, "read_at": self._read_at})
+        marker = self._task.commit(Batch(header, self._puts, self._outputs))
+        self._writer.write_metadata(pack({"op": "committed", "marker": marker.to_json()}))
+
+def _check_epoch(task: StateTask, request: dict[str, Any]) -> Marker:
+    marker = task.marker
+    if int(request["epoch"]) < marker.epoch:
+        raise Superseded(
+            f"epoch {request['epoch']} was superseded by epoch {marker.epoch}",
+            epoch=request["epoch"],
+            current=marker.epoch,
+        )
+    return marker
+
+def _records(topic: str, data: pa.RecordBatch) -> Records:
+    keys, values, stamps = (data.column(i).to_pylist() for i in range(3))
+    return Records(topic, keys, values, stamps)
+
+def _batches(
+    rows: Iterator[tuple[bytes, bytes]], schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    keys: list[bytes] = []
+    values: list[bytes] = []
+    for key, value in rows:
+        keys.append(key)
+        values.append(value)
+        if len(keys) >= SCAN_ROWS:
+            yield pa.record_batch([pa.array(keys, pa.binary()), pa.array(values, pa.binary())], schema=schema)
+            keys, values = [], []
+    yield pa.record_batch([pa.array(keys, pa.binary()), pa.array(values, pa.binary())], schema=schema)
+
+class _wired:  # noqa: N801 - reads as a statement
+    """Turns our errors into Flight's on the way out; logs what is not ours."""
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if isinstance(error, HoldfastError):
+            raise to_flight(error) from error
+        if isinstance(error, Exception) and not isinstance(error, flight.FlightError):
+            log.error("request failed", exc_info=error)
+
+class _Token(flight.ServerMiddleware):  # type: ignore[misc]
+    """Nothing to do after the token was checked."""
+
+class _TokenFactory(flight.ServerMiddlewareFactory):  # type: ignore[misc]
+    def __init__(self, token: str | None) -> None:
+        self._expected = None if token is None else f"Bearer {token}".encode()
+
+    def start_call(
+        self, info: flight.CallInfo, headers: dict[str, list[str]]
+    ) -> flight.ServerMiddleware | None:
+        del info
+        if self._expected is None:
+            return None
+        given = headers.get(TOKEN_HEADER, [""])[0].encode()
+        if not hmac.compare_digest(given, self._expected):
+            raise to_flight(
+                Unauthorized("a bearer token is required: set HOLDFAST_TOKEN or HOLDFAST_TOKEN_FILE")
+            )
+        return None
+
+Check = Callable[[], None]

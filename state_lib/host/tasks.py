@@ -1,0 +1,231 @@
+"""The tasks that a host owns: learns applications, opens their tasks, keeps them flushed."""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import orjson
+import structlog
+
+from state_lib.changelog.reader import read, read_last
+from state_lib.changelog.topics import topology_topic
+from state_lib.config import HostAddress
+from state_lib.errors import HoldfastError, MissingTopic, NotFound, NotOwner, Unavailable
+from state_lib.host.placement import owner_of
+from state_lib.kafka import describe
+from state_lib.marker import Marker
+from state_lib.names import check_name
+from state_lib.specs import Topology
+from state_lib.task import StateTask, TaskContext
+
+log = structlog.get_logger(__name__)
+_REOPEN_FIRST_S, _REOPEN_MOST_S = 0.5, 10.0
+_REMEMBERED = "topology.json"
+
+
+class TaskManager:
+    """Owns this host's tasks.
+
+    Args:
+        context: what the tasks share.
+        hosts: the static list of all hosts, this one included.
+        flush_interval_s: a task's stores are made durable at least that often, so that a killed
+            host replays at most what was committed since.
+    """
+
+    def __init__(
+        self, context: TaskContext, hosts: list[HostAddress], flush_interval_s: float
+    ) -> None:
+        self.context = context
+        self.hosts = hosts
+        self._flush_interval_s = flush_interval_s
+        self._lock = threading.RLock()
+        self.apps: dict[str, Topology] = {}
+        self.tasks: dict[tuple[str, int], StateTask] = {}
+        self.failures: dict[str, str] = {}
+        self._opening: set[str] = set()
+        self._openers = ThreadPoolExecutor(4, thread_name_prefix="open")
+        self._stop = threading.Event()
+        self._flusher = threading.Thread(target=self._flush_forever, name="flush", daemon=True)
+
+    # ------------------------------------------------------------------ life
+
+    def start(self) -> None:
+        """Re-open the tasks of every application that this host remembers."""
+        for remembered in sorted(self.context.state_dir.glob(f"*/{_REMEMBERED}")):
+            self._adopt(Topology.from_json(orjson.loads(remembered.read_bytes())))
+        self._flusher.start()
+
+    def stop(self) -> None:
+        """Flush and close every task."""
+        self._stop.set()
+        self._openers.shutdown(wait=True, cancel_futures=True)
+        for task in list(self.tasks.values()):
+            if task.is_open:
+                try:
+                    task.flush()
+                except HoldfastError as error:
+                    log.warning("flush at stop failed", task=task.name, why=error.message)
+            task.close()
+
+    @property
+    def not_ready(self) -> dict[str, str]:
+        """Tasks that are not open, with the last reason."""
+        return {
+            t.name: self.failures.get(t.name, "opening")
+            for t in list(self.tasks.values())
+            if not t.is_open
+        }
+
+    # ------------------------------------------------------------------ questions
+
+    def app(self, app: str) -> Topology:
+        """The topology of an application, learned from its topic if need be.
+
+        Raises:
+            NotFound: no such application; lists the known ones.
+        """
+        with self._lock:
+            if app not in self.apps:
+                self._adopt(self._learn(app, None))
+            return self.apps[app]
+
+    def task(self, app: str, partition: int) -> StateTask:
+        """A task that this host owns, opened or being opened.
+
+        Raises:
+            NotFound: no such application or partition.
+            NotOwner: names the host to ask.
+            Unavailable: it is opening.
+        """
+        topology = self.app(app)
+        self._require_ours(topology, partition)
+        task = self.tasks[app, partition]
+        if not task.is_open:
+            self._open_soon(task)
+            why = self.failures.get(task.name, "it is opening or restoring")
+            raise Unavailable(f"task {task.name} is not ready: {why}; try again", task=task.name)
+        return task
+
+    def claim(self, app: str, partition: int, epoch: int) -> Marker:
+        """Let the driver of an epoch take a task."""
+        check_name("application", app)
+        topology = self.apps.get(app)
+        if topology is None or topology.extra.get("epoch") != epoch:
+            topology = self._learn(app, epoch)
+            self._adopt(topology)
+        return self.task(app, partition).claim(self.apps[app], epoch)
+
+    # ------------------------------------------------------------------ inside
+
+    def _require_ours(self, topology: Topology, partition: int) -> None:
+        if not 0 <= partition < topology.partitions:
+            raise NotFound(
+                f"application {topology.app!r} has tasks 0 to {topology.partitions - 1}, not "
+                f"{partition}",
+                app=topology.app,
+                partition=partition,
+            )
+        owner = owner_of(topology.app, partition, self.hosts)
+        if owner.id != self.context.host_id:
+            raise NotOwner(
+                f"task {topology.app}/{partition} belongs to host {owner.id!r}, this is "
+                f"{self.context.host_id!r}: the caller's list of hosts differs from this host's",
+                owner=owner.id,
+                host=self.context.host_id,
+            )
+
+    def _learn(self, app: str, epoch: int | None) -> Topology:
+        """Read a claim: that of ``epoch``, or the last one."""
+        check_name("application", app)
+        kafka, topic = self.context.kafka, topology_topic(app)
+        if not describe(kafka.admin(), [topic]):
+            known = sorted(self.apps)
+            raise NotFound(f"no application {app!r} here; known: {known}", app=app, known=known)
+        record = None
+        if epoch is None:
+            record = read_last(kafka, topic, 0)
+        else:
+            for records in read(kafka, topic, 0, epoch, epoch + 1):
+                record = records[0]
+        value = None if record is None else record.value()
+        if record is None or value is None:
+            raise MissingTopic(f"{topic} holds no claim at offset {epoch}", topic=topic)
+        data = orjson.loads(value)
+        data["extra"] = {**data.get("extra", {}), "epoch": record.offset()}
+        return Topology.from_json(data)
+
+    def _adopt(self, topology: Topology) -> None:
+        with self._lock:
+            known = self.apps.get(topology.app)
+            if known is not None and known.extra.get("epoch", -1) > topology.extra.get("epoch", -1):
+                return
+            self.apps[topology.app] = topology
+            folder = self.context.state_dir / topology.app
+            folder.mkdir(parents=True, exist_ok=True)
+            _replace(folder / _REMEMBERED, orjson.dumps(topology.to_json()))
+            for partition in range(topology.partitions):
+                if owner_of(topology.app, partition, self.hosts).id != self.context.host_id:
+                    continue
+                key = (topology.app, partition)
+                if key not in self.tasks:
+                    self.tasks[key] = StateTask(self.context, topology, partition)
+                    self._open_soon(self.tasks[key])
+
+    def _open_soon(self, task: StateTask) -> None:
+        with self._lock:
+            if task.name in self._opening or self._stop.is_set():
+                return
+            self._opening.add(task.name)
+            self._openers.submit(self._open, task)
+
+    def _open(self, task: StateTask) -> None:
+        wait = _REOPEN_FIRST_S
+        try:
+            while not self._stop.is_set():
+                started = time.monotonic()
+                try:
+                    marker = task.open()
+                except HoldfastError as error:
+                    self.failures[task.name] = error.message
+                    log.warning("task is not open", task=task.name, why=error.message)
+                except Exception as error:
+                    self.failures[task.name] = repr(error)
+                    log.exception("task is not open", task=task.name)
+                else:
+                    self.failures.pop(task.name, None)
+                    log.info(
+                        "task is open",
+                        task=task.name,
+                        epoch=marker.epoch,
+                        n=marker.n,
+                        seconds=round(time.monotonic() - started, 3),
+                    )
+                    return
+                self._stop.wait(wait)
+                wait = min(wait * 2, _REOPEN_MOST_S)
+        finally:
+            with self._lock:
+                self._opening.discard(task.name)
+
+    def _flush_forever(self) -> None:
+        while not self._stop.wait(min(1.0, self._flush_interval_s)):
+            for task in list(self.tasks.values()):
+                due = time.monotonic() - task.flushed_at > self._flush_interval_s
+                if not task.is_open:
+                    self._open_soon(task)
+                elif due:
+                    try:
+                        task.flush()
+                    except HoldfastError as error:
+                        log.warning("flush failed", task=task.name, why=error.message)
+                        self._open_soon(task)
+
+
+def _replace(path: Path, content: bytes) -> None:
+    beside = path.with_suffix(".tmp")
+    beside.write_bytes(content)
+    beside.replace(path)

@@ -1,0 +1,144 @@
+"""Kafka clients, configured in one place, and the few admin questions that everything asks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaException,
+    Producer,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo, OffsetSpec
+
+from state_lib.errors import MissingTopic, Unavailable
+
+ADMIN_TIMEOUT_S = 15.0
+Partition = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class Kafka:
+    """Where the brokers are and how to log in: librdkafka properties shared by all clients."""
+
+    properties: Mapping[str, Any]
+
+    def admin(self) -> AdminClient:
+        """An admin client."""
+        return AdminClient(dict(self.properties))
+
+    def producer(self, **extra: Any) -> Producer:
+        """A producer; ``extra`` are librdkafka properties with dots."""
+        return Producer({"acks": "all", "enable.idempotence": True, **self.properties, **extra})
+
+    def reader(self, **extra: Any) -> Consumer:
+        """A consumer that is assigned by hand, never commits, and sees committed records only."""
+        return Consumer(
+            {
+                "group.id": "holdfast-unused",
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "auto.offset.reset": "error",
+                "isolation.level": "read_committed",
+                "fetch.message.max.bytes": 8 << 20,
+                "queued.max.messages.kbytes": 32 << 10,
+                "queued.min.messages": 50_000,
+                "fetch.wait.max.ms": 50,
+                **self.properties,
+                **extra,
+            }
+        )
+
+
+@dataclass(frozen=True)
+class TopicFacts:
+    """What the broker says of one topic."""
+
+    name: str
+    id: str
+    partitions: int
+    replication: int
+
+
+def describe(admin: AdminClient, names: Iterable[str]) -> dict[str, TopicFacts]:
+    """Facts of those topics that exist; the others are absent from the result."""
+    wanted = sorted(set(names))
+    if not wanted:
+        return {}
+    found: dict[str, TopicFacts] = {}
+    futures = admin.describe_topics(TopicCollection(wanted), request_timeout=ADMIN_TIMEOUT_S)
+    for name, future in futures.items():
+        try:
+            topic = future.result()
+        except KafkaException as error:
+            if error.args[0].name() == "UNKNOWN_TOPIC_OR_PART":
+                continue
+            raise unavailable("describe topics", error) from error
+        if not topic.partitions:
+            continue
+        found[name] = TopicFacts(
+            name=name,
+            id=str(topic.topic_id),
+            partitions=len(topic.partitions),
+            replication=len(topic.partitions[0].replicas),
+        )
+    return found
+
+
+def require(admin: AdminClient, names: Iterable[str]) -> dict[str, TopicFacts]:
+    """As `describe`, but a missing topic is an error that names it."""
+    names = list(names)
+    found = describe(admin, names)
+    for name in names:
+        if name not in found:
+            raise MissingTopic(
+                f"topic {name!r} does not exist: create it, or correct its name in the job",
+                topic=name,
+            )
+    return found
+
+
+def offsets(
+    admin: AdminClient, partitions: Iterable[Partition], spec: OffsetSpec
+) -> dict[Partition, int]:
+    """Offsets of partitions by spec, as a committed reader sees them (the last stable offset)."""
+    request = {TopicPartition(t, p): spec for t, p in partitions}
+    if not request:
+        return {}
+    futures = admin.list_offsets(
+        request,
+        isolation_level=IsolationLevel.READ_COMMITTED,
+        request_timeout=ADMIN_TIMEOUT_S,
+    )
+    out: dict[Partition, int] = {}
+    for tp, future in futures.items():
+        try:
+            info: ListOffsetsResultInfo = future.result()
+        except KafkaException as error:
+            raise unavailable(f"list offsets of {tp.topic}/{tp.partition}", error) from error
+        out[tp.topic, tp.partition] = info.offset
+    return out
+
+
+def ends(admin: AdminClient, partitions: Iterable[Partition]) -> dict[Partition, int]:
+    """Last stable offset of each partition."""
+    return offsets(admin, partitions, OffsetSpec.latest())
+
+
+def starts(admin: AdminClient, partitions: Iterable[Partition]) -> dict[Partition, int]:
+    """Log start offset of each partition."""
+    return offsets(admin, partitions, OffsetSpec.earliest())
+
+
+def unavailable(what: str, error: KafkaException) -> Unavailable:
+    """Kafka could not be asked: worth a retry."""
+    return Unavailable(
+        f"Kafka did not {what}: {error.args[0].str()}; it is retried. Look at the broker's log if "
+        "this goes on",
+        kafka_error=error.args[0].name(),
+    )

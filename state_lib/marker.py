@@ -1,0 +1,216 @@
+"""The marker of a task: the last record of its ``<app>-commits`` partition, and all that counts.
+
+A marker says how far a task has come. Everything else (the local store, the offsets in Spark's
+checkpoint, the consumer group) is derived or a convenience.
+
+Positions and maxima have the shape of Spark's own offset JSON, ``{topic: {"partition": number}}``
+with partitions as text, so that one form serves markers, progress records and ``startingOffsets``.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from enum import Enum
+from typing import Any
+
+import orjson
+
+from state_lib.errors import Realign, Superseded
+
+ByPartition = Mapping[str, Mapping[str, int]]
+NO_CLOCK = -1
+"""The clock before anything was seen (ms since the epoch otherwise)."""
+
+
+@dataclass(frozen=True)
+class Marker:
+    """Where a task stands.
+
+    Attributes:
+        epoch: of the driver whose commit this is; the offset of its claim in ``<app>-topology``.
+        n: batch number within the epoch; 0 is the claim itself.
+        owner: host that wrote the marker.
+        positions: next offset to read, per source topic and partition.
+        topic_ids: Kafka's id of each source topic, so that a topic that was deleted and created
+            again is noticed.
+        maxima: greatest event time (ms) that this task saw, per source topic and partition.
+        clock: application-wide stream time (ms) by which the last batch was judged.
+        published: ``{"positions", "clock"}`` up to which outputs were written.
+        cut: changelog topic → ``[end offset, records]`` of the last commit.
+        dropped: reason → count since the beginning.
+        written_at: wall time (ms).
+        state: ``running``, or ``restoring`` while a restore to the past is under way.
+    """
+
+    epoch: int = -1
+    n: int = 0
+    owner: str = ""
+    positions: ByPartition = field(default_factory=dict)
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    maxima: ByPartition = field(default_factory=dict)
+    clock: int = NO_CLOCK
+    published: Mapping[str, Any] = field(default_factory=dict)
+    cut: Mapping[str, list[int]] = field(default_factory=dict)
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    written_at: int = 0
+    state: str = "running"
+
+    def to_bytes(self) -> bytes:
+        """As the value of its Kafka record."""
+        return orjson.dumps(asdict(self), option=orjson.OPT_SORT_KEYS)
+
+    @classmethod
+    def from_bytes(cls, raw: bytes) -> Marker:
+        """Read a record's value; unknown fields of newer versions are ignored."""
+        return cls.from_json(orjson.loads(raw))
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Marker:
+        """From plain data."""
+        return cls(**{k: v for k, v in data.items() if k in cls.__dataclass_fields__})
+
+    def owned_by(self, owner: str) -> Marker:
+        """The same place, under another owner."""
+        return replace(self, owner=owner, written_at=now_ms())
+
+    def claimed_by(self, epoch: int, owner: str) -> Marker:
+        """The same place, under a new driver."""
+        return replace(self, epoch=epoch, n=0, owner=owner, cut={}, written_at=now_ms())
+
+
+@dataclass(frozen=True)
+class CommitHeader:
+    """What a commit says about itself; its data comes beside it.
+
+    ``from_`` and ``to`` are positions before and after; ``maxima`` and ``dropped`` are those of
+    this task's rows of this batch alone; ``read_at`` is the (epoch, n) that its exchange read.
+    """
+
+    epoch: int
+    n: int
+    from_: ByPartition
+    to: ByPartition
+    clock: int
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    maxima: ByPartition = field(default_factory=dict)
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    read_at: tuple[int, int] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data, for the wire."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> CommitHeader:
+        """From plain data."""
+        known = {k: v for k, v in data.items() if k in cls.__dataclass_fields__}
+        if known.get("read_at") is not None:
+            known["read_at"] = tuple(known["read_at"])
+        return cls(**known)
+
+
+class Verdict(Enum):
+    """What to do with a commit."""
+
+    APPLY = "apply"
+    ALREADY_DONE = "already done"
+
+
+def judge(marker: Marker, header: CommitHeader) -> Verdict:
+    """Decide on a commit, as shared/DESIGN.md "Commit" step 1.
+
+    Raises:
+        Superseded: the commit's driver has been replaced.
+        Realign: the epoch was never claimed here, ``from`` is not where the task stands, or the
+            marker moved since the exchange read its values.
+    """
+    numbers: dict[str, Any] = {
+        "marker": {"epoch": marker.epoch, "n": marker.n, "positions": marker.positions},
+        "commit": {"epoch": header.epoch, "n": header.n, "from": header.from_},
+    }
+    if header.epoch < marker.epoch:
+        raise Superseded(
+            f"epoch {header.epoch} was superseded by epoch {marker.epoch}: another driver runs "
+            "this application; stop this one",
+            **numbers,
+        )
+    if header.epoch > marker.epoch:
+        raise Realign(
+            f"epoch {header.epoch} has not claimed this task (it stands at epoch {marker.epoch}): "
+            "claim it first",
+            **numbers,
+        )
+    if header.n <= marker.n:
+        return Verdict.ALREADY_DONE
+    if not same_positions(header.from_, marker.positions):
+        raise Realign(
+            f"commit {header.n} starts at {dict(header.from_)} but the task stands at "
+            f"{dict(marker.positions)}: align it first",
+            **numbers,
+        )
+    if header.read_at is not None and header.read_at != (marker.epoch, marker.n):
+        raise Realign(
+            f"the marker moved from {header.read_at} to {(marker.epoch, marker.n)} since this "
+            "exchange read its values: read again",
+            **numbers,
+        )
+    return Verdict.APPLY
+
+
+def advance(
+    marker: Marker, header: CommitHeader, owner: str, cut: Mapping[str, list[int]]
+) -> Marker:
+    """The marker after an applied commit: counts and maxima accumulate, positions move."""
+    dropped = dict(marker.dropped)
+    for reason, count in header.dropped.items():
+        dropped[reason] = dropped.get(reason, 0) + count
+    return Marker(
+        epoch=header.epoch,
+        n=header.n,
+        owner=owner,
+        positions=header.to,
+        topic_ids={**marker.topic_ids, **header.topic_ids},
+        maxima=merge_max(marker.maxima, header.maxima),
+        clock=max(marker.clock, header.clock),
+        published={"positions": header.to, "clock": header.clock},
+        cut=cut,
+        dropped=dropped,
+        written_at=now_ms(),
+    )
+
+
+def same_positions(a: ByPartition, b: ByPartition) -> bool:
+    """Whether two positions name the same partitions with the same offsets."""
+    return flat(a) == flat(b)
+
+
+def flat(positions: ByPartition) -> dict[tuple[str, int], int]:
+    """``{(topic, partition): number}``."""
+    return {(t, int(p)): o for t, parts in positions.items() for p, o in parts.items()}
+
+
+def nested(positions: Mapping[tuple[str, int], int]) -> dict[str, dict[str, int]]:
+    """The inverse of `flat`."""
+    out: dict[str, dict[str, int]] = {}
+    for (topic, partition), offset in sorted(positions.items()):
+        out.setdefault(topic, {})[str(partition)] = offset
+    return out
+
+
+def merge_max(a: ByPartition, b: ByPartition) -> dict[str, dict[str, int]]:
+    """Per-partition maximum of two maps; what only one knows is kept."""
+    out = flat(a)
+    for key, value in flat(b).items():
+        out[key] = max(out.get(key, value), value)
+    return nested(out)
+
+
+def now_ms() -> int:
+    """Wall time in ms: for records that people and retention read, never for durations."""
+    return time.time_ns() // 1_000_000

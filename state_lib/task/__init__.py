@@ -1,0 +1,6 @@
+"""A task: one partition of an application, all its stores, and the commit protocol."""
+
+from state_lib.task.batch import Batch, Puts
+from state_lib.task.state_task import StateTask, TaskContext
+
+__all__ = ["Batch", "Puts", "StateTask", "TaskContext"]

@@ -1,0 +1,85 @@
+"""One task's share of one batch, as the executor hands it over."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from state_lib.changelog.topics import changelog_topic
+from state_lib.changelog.writer import Records
+from state_lib.errors import InvalidRequest
+from state_lib.marker import CommitHeader
+from state_lib.specs import Topology
+from state_lib.stores.task_stores import StoreChanges
+
+_stamp = struct.Struct(">q").pack
+
+
+@dataclass(frozen=True)
+class Puts:
+    """Changes of one store as parallel columns, keys in the store's layout; None deletes.
+
+    ``timestamps`` (ms): event time of each change; what a timestamped store keeps.
+    """
+
+    keys: Sequence[bytes]
+    values: Sequence[bytes | None]
+    timestamps: Sequence[int]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A commit: its header, changes per store, and records for output topics."""
+
+    header: CommitHeader
+    puts: Mapping[str, Puts] = field(default_factory=dict)
+    outputs: Sequence[Records] = ()
+
+    def check(self, topology: Topology, dead_letters: str) -> None:
+        """Refuse stores and topics that the topology does not list.
+
+        Raises:
+            InvalidRequest: naming what is unknown.
+        """
+        unknown = [s for s in self.puts if topology.store(s) is None]
+        allowed = {o.topic for o in topology.outputs} | {dead_letters}
+        unknown += [r.topic for r in self.outputs if r.topic not in allowed]
+        if unknown:
+            raise InvalidRequest(
+                f"{unknown} are neither stores nor outputs of application {topology.app!r}: the "
+                "host's topology is older than the job's; claim the tasks again",
+                unknown=unknown,
+            )
+
+    def records(self, app: str) -> list[Records]:
+        """What goes to Kafka, changelogs first."""
+        changelogs = [
+            Records(changelog_topic(app, store), p.keys, p.values, p.timestamps)
+            for store, p in self.puts.items()
+            if p.keys
+        ]
+        return [*changelogs, *(o for o in self.outputs if o.keys)]
+
+    def changes(self, topology: Topology) -> StoreChanges:
+        """What goes to the stores: timestamped ones get the time in front of the value."""
+        out = {}
+        for name, puts in self.puts.items():
+            spec = topology.store(name)
+            if not puts.keys or spec is None:
+                continue
+            values = puts.values
+            if spec.is_timestamped:
+                values = [
+                    None if v is None else _stamp(t) + v
+                    for v, t in zip(puts.values, puts.timestamps, strict=True)
+                ]
+            out[name] = (puts.keys, values)
+        return out
+
+    def size_bytes(self) -> int:
+        """Bytes of keys and values of all changes."""
+        return sum(
+            sum(map(len, p.keys)) + sum(len(v) for v in p.values if v is not None)
+            for p in self.puts.values()
+        )
