@@ -20,13 +20,14 @@ from state_lib.errors import ConfigurationError
 LEAST_VERSION = 17
 MODULE = "jdk.incubator.vector"
 FETCHED = "temurin:17"
+DEBIAN_PACKAGES = ("openjdk-17-jre-headless", "default-jre-headless")
 
 
 def java_home(*, fetch: bool = False) -> Path:
     """The home of a fitting Java: ``JAVA_HOME``, the system's, or one fetched by cjdk before.
 
     Args:
-        fetch: Download one with cjdk when none is found (200 MB, into cjdk's cache).
+        fetch: Get one when none is found: by cjdk (200 MB, into its cache), else by apt-get if root.
 
     Raises:
         ConfigurationError: none fits; the message lists what was looked at and what to install.
@@ -94,10 +95,20 @@ def _candidates() -> Iterator[Path]:
 
 
 def _fetch() -> Path | None:
+    """By cjdk into the user's cache; where that is impossible, by Debian's packages if root."""
     import cjdk  # noqa: PLC0415 - only needed on a machine without Java
 
     try:
         return Path(cjdk.java_home(jdk=FETCHED))
-    except Exception as error:  # noqa: BLE001 - whatever fails, the caller says what to install
+    except Exception as error:  # noqa: BLE001 - whatever fails, there is another way to try
         sys.stderr.write(f"cjdk could not fetch {FETCHED}: {error}\n")
+    apt = shutil.which("apt-get")
+    if not apt or os.geteuid() != 0:
         return None
+    subprocess.run([apt, "-qq", "update"], check=False)  # noqa: S603 - found on the path of root
+    for package in DEBIAN_PACKAGES:
+        subprocess.run([apt, "-qq", "-y", "install", package], check=False)  # noqa: S603
+        for home in _candidates():
+            if unfit(home) is None:
+                return home
+    return None

@@ -1,0 +1,99 @@
+# Holdfast: one command per habit. `make help` lists them.
+# Needs Python 3.11 to 3.13, make and the network; everything else is set up in .venv.
+
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.SUFFIXES:
+
+VENV := .venv
+BIN := $(VENV)/bin
+UV := $(BIN)/uv --quiet
+STAMPS := $(VENV)/.stamps
+CODE := $(wildcard state_lib plugins jobs dags benchmarks tests)
+TESTS := $(wildcard tests/unit tests/conformance tests/integration)
+# An activated environment of somebody else must not leak into ours.
+unexport VIRTUAL_ENV PYTHONHOME PYTHONPATH
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+
+.PHONY: help
+help: ## List these commands
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  \033[1m%-10s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: setup
+setup: $(STAMPS)/runtime ## Everything that the others need: environment, JVM artifacts, Java
+
+# A Python that fits, a fresh environment, and uv in it at the version and hash of the lock.
+$(STAMPS)/venv: .ci/venv.sh
+	@.ci/venv.sh $(VENV)
+	@mkdir -p $(STAMPS) && touch $@
+
+$(STAMPS)/packages: requirements.lock $(STAMPS)/venv
+	@echo "setup: Python packages"
+	@UV_LINK_MODE=$$($(BIN)/python .ci/link_mode.py $(BIN)/uv $(VENV)) \
+	  $(UV) pip sync --python $(BIN)/python --require-hashes requirements.lock
+	@touch $@
+
+# --no-build-isolation: hatchling comes from the lock, so that nothing unhashed is downloaded.
+# The project itself is not in the lock: `uv pip sync` removes it and this brings it back.
+$(STAMPS)/project: pyproject.toml $(STAMPS)/packages
+	@$(UV) pip install --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(STAMPS)/runtime: jars.lock $(STAMPS)/project
+	@$(BIN)/python -m state_lib.stack
+	@touch $@
+
+.PHONY: lock
+lock: $(STAMPS)/venv ## Resolve requirements.lock anew from pyproject.toml
+	$(UV) pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	  --custom-compile-command "make lock" --extra dev pyproject.toml --output-file requirements.lock
+
+.PHONY: lint
+lint: setup ## Style and layers: ruff, import-linter
+	@ruff check $(CODE)
+	@ruff format --check --quiet $(CODE) || { echo "run 'make format'"; exit 1; }
+	@PYTHONPATH=plugins lint-imports --no-logo 2>/dev/null || PYTHONPATH=plugins lint-imports
+
+.PHONY: format
+format: setup ## Let ruff format and fix what it can
+	@ruff check --fix --quiet $(CODE) || true
+	@ruff format $(CODE)
+
+.PHONY: types
+types: setup ## mypy, strict
+	@mypy $(CODE)
+
+.PHONY: test
+test: lint types ## Lint, types and all tests but the slow proofs
+	@pytest -q $(TESTS)
+
+.PHONY: test-full
+test-full: setup ## The slow proofs: kills, outages, full disks
+	@pytest -q -m full tests
+
+.PHONY: demo
+demo: setup ## Real flights through Spark into exactly-once state
+	@holdfast demo
+
+.PHONY: up
+up: setup ## Start the local stack: Kafka and two state hosts
+	@holdfast up
+
+.PHONY: down
+down: setup ## End the local stack; its data stays
+	@holdfast down
+
+.PHONY: status
+status: setup ## What runs, and how it is
+	@holdfast status
+
+.PHONY: logs
+logs: setup ## The last lines of every log of the stack
+	@holdfast logs
+
+.PHONY: clean
+clean: ## End the stack; remove the environment, caches and all local state
+	@if [ -x $(BIN)/holdfast ]; then $(BIN)/holdfast down --wipe; fi
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build
+	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +

@@ -1,0 +1,216 @@
+"""Settings, from the environment and from ``holdfast.toml`` in the working directory.
+
+Flags win over ``HOLDFAST_*`` variables, and those over the file. Without ``bootstrap_servers`` the
+local stack is meant: one broker on ``kafka_port``, so ``replication_factor`` is 1 there and 3
+everywhere else. Nothing weakens a real cluster's topics by default.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    ByteSize,
+    Field,
+    PositiveInt,
+    SecretStr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+from state_lib.addresses import HostAddress, parse_hosts
+from state_lib.errors import ConfigurationError
+
+PREFIX = "HOLDFAST_"
+FILE = "holdfast.toml"
+# Below the range from which kernels choose ports for outgoing connections.
+KAFKA_PORT = 28092
+CONTROLLER_PORT = 28093
+HOSTS = "host-1=127.0.0.1:28815/28816,host-2=127.0.0.1:28825/28826"
+MIB = 1 << 20
+
+Port = Annotated[int, Field(ge=1, le=65535)]
+Seconds = Annotated[float, Field(gt=0)]
+
+
+class Settings(BaseSettings):
+    """Everything that can be set. Use `Settings.load`, whose errors are Holdfast's own."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, toml_file=FILE, extra="forbid", frozen=True, env_ignore_empty=True
+    )
+
+    home: Path = Field(
+        Path(".holdfast"),
+        description="Directory of all local state: brokers' data, stores, logs. Made absolute.",
+    )
+    jars_dir: Path | None = Field(
+        None, description="Directory of JVM artifacts. Default: holdfast/jars in the user's cache."
+    )
+    bootstrap_servers: str = Field(
+        f"127.0.0.1:{KAFKA_PORT}",
+        description="Kafka brokers, host:port by commas. Default: the local stack's broker.",
+    )
+    kafka_port: Port = Field(KAFKA_PORT, description="Port of the local broker, for clients.")
+    kafka_controller_port: Port = Field(
+        CONTROLLER_PORT, description="Port of the local broker's KRaft controller."
+    )
+    kafka_heap: str = Field("1g", description="Greatest heap of the local broker, as in -Xmx.")
+    hosts: str = Field(
+        HOSTS,
+        description="State hosts: id=address:flight-port/http-port, separated by commas.",
+    )
+    token: SecretStr | None = Field(
+        None, description="Bearer token of the hosts. None: no token, for loopback only."
+    )
+    token_file: Path | None = Field(
+        None, description="File that holds the token; wins over `token`. Made absolute."
+    )
+    replication_factor: PositiveInt = Field(
+        3, description="Replicas of topics that are created. Default: 3, local stack: 1."
+    )
+    block_cache_bytes: ByteSize = Field(
+        ByteSize(256 * MIB),
+        description="RocksDB's block cache of one host, shared by its tasks, in bytes (or '1GiB').",
+    )
+    write_buffer_bytes: ByteSize = Field(
+        ByteSize(128 * MIB),
+        description="RocksDB's memtables of one host, all tasks together, in bytes (or '1GiB').",
+    )
+    flush_interval_s: Seconds = Field(
+        60.0, description="Longest time between flushes of a task, in s: bounds what is replayed."
+    )
+    max_future_s: Seconds = Field(
+        3600.0,
+        description="Records dated further ahead of the wall clock, in s, go to the dead letters.",
+    )
+    spark_master: str = Field(
+        "local[2,4]", description="Spark's master; the second number is tries per task."
+    )
+    driver_memory: str = Field("1g", description="Heap of Spark's driver, as in -Xmx.")
+    max_offsets_per_trigger: PositiveInt = Field(
+        400_000, description="Most records in one batch."
+    )
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
+        "INFO", description="Least severe level that is logged."
+    )
+
+    @classmethod
+    def load(cls, **flags: Any) -> Self:
+        """Read all sources; ``flags`` that are not None win.
+
+        Raises:
+            ConfigurationError: naming every wrong setting and the value seen.
+        """
+        given = {name: value for name, value in flags.items() if value is not None}
+        try:
+            return cls(**given)
+        except ValidationError as error:
+            wrong = [_explain(dict(one)) for one in error.errors(include_url=False)]
+            message = f"{'; '.join(wrong)}. Correct it in the environment, {FILE} or the flag."
+            raise ConfigurationError(message, settings=wrong) from error
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Flags, environment, file; no dotenv and no secrets directory."""
+        del dotenv_settings, file_secret_settings
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _default_to_the_local_stack(cls, data: dict[str, Any]) -> dict[str, Any]:
+        if not data.get("bootstrap_servers"):
+            port = data.get("kafka_port", KAFKA_PORT)
+            data = {"replication_factor": 1, **data, "bootstrap_servers": f"127.0.0.1:{port}"}
+        return data
+
+    @field_validator("home", "token_file", "jars_dir")
+    @classmethod
+    def _absolute(cls, path: Path | None) -> Path | None:
+        return path.expanduser().absolute() if path else None
+
+    @field_validator("hosts")
+    @classmethod
+    def _parsable(cls, hosts: str) -> str:
+        try:
+            parse_hosts(hosts)
+        except ConfigurationError as error:
+            raise ValueError(error.message) from error
+        return hosts
+
+    @property
+    def host_addresses(self) -> tuple[HostAddress, ...]:
+        """``hosts``, parsed."""
+        return parse_hosts(self.hosts)
+
+    def host_address(self, host_id: str) -> HostAddress:
+        """One host of ``hosts``.
+
+        Raises:
+            ConfigurationError: no host has this id.
+        """
+        for address in self.host_addresses:
+            if address.id == host_id:
+                return address
+        message = f"no host {host_id!r} in HOLDFAST_HOSTS, which is {self.hosts!r}. Add it there."
+        raise ConfigurationError(message, host=host_id, hosts=self.hosts)
+
+    @property
+    def single_broker(self) -> bool:
+        """Whether topics have one replica, so that nothing waits for a second one."""
+        return self.replication_factor == 1
+
+    @property
+    def min_insync_replicas(self) -> int:
+        """Replicas that must have a record before it counts: all but one, at least one."""
+        return max(1, self.replication_factor - 1)
+
+    def read_token(self) -> str | None:
+        """The token, None when none is configured.
+
+        Raises:
+            ConfigurationError: ``token_file`` is missing, unreadable or empty. It never falls back
+                to ``token`` or to none, which would open what was meant to be closed.
+        """
+        if self.token_file is None:
+            return self.token.get_secret_value() if self.token else None
+        try:
+            token = self.token_file.read_text().strip()
+        except OSError as error:
+            message = (
+                f"cannot read HOLDFAST_TOKEN_FILE {self.token_file}: {error.strerror}. "
+                "Create it with the token inside, or unset the variable."
+            )
+            raise ConfigurationError(message, path=str(self.token_file)) from error
+        if not token:
+            message = f"HOLDFAST_TOKEN_FILE {self.token_file} is empty. Put the token into it."
+            raise ConfigurationError(message, path=str(self.token_file))
+        return token
+
+    def as_environment(self) -> dict[str, str]:
+        """All settings as variables, so that a child process sees the same, whatever its folder."""
+        values = {**self.model_dump(), "token": self.token and self.token.get_secret_value()}
+        return {PREFIX + k.upper(): str(v) for k, v in values.items() if v is not None}
+
+
+def _explain(error: dict[str, Any]) -> str:
+    where = ".".join(map(str, error["loc"])) or "settings"
+    hint = f" or {PREFIX}{where.upper()}" if PREFIX + where.upper() in os.environ else ""
+    seen = "" if "token" in where else f" (seen: {error['input']!r})"
+    return f"{where}{hint}: {error['msg'].removeprefix('Value error, ')}{seen}"

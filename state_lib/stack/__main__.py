@@ -1,0 +1,42 @@
+"""``python -m state_lib.stack [SET ...]``: fetch JVM artifacts and make sure of a Java.
+
+``make setup`` runs it, so that the first ``holdfast up`` has nothing to download.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from rich.console import Console
+from rich.progress import Progress
+
+from state_lib.errors import HoldfastError
+from state_lib.stack import jars, java
+
+# Not `streams`: 94 MB that only benchmarks and interoperability tests need; they fetch it.
+NEEDED = ("kafka", "spark")
+
+
+def main(names: list[str]) -> int:
+    """Fetch the named sets, or what everybody needs; return the exit code."""
+    console = Console(stderr=True)
+    try:
+        for name in names or NEEDED:
+            with Progress(console=console, transient=True) as progress:
+                task = progress.add_task(f"JVM artifacts: {name}", total=None)
+                ready = jars.fetch(
+                    name,
+                    report=lambda done, total, task=task, progress=progress: progress.update(  # type: ignore[misc]
+                        task, completed=done, total=total
+                    ),
+                )
+            console.print(f"setup: {len(ready)} JVM artifacts for {name}")
+        console.print(f"setup: Java in {java.java_home(fetch=True)}")
+    except HoldfastError as error:
+        console.print(f"setup: {error.message}", style="red", markup=False, highlight=False)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
