@@ -1,5 +1,7 @@
 """The local stack: Kafka and state hosts on one machine, under a supervisor."""
 
 from state_lib.stack.broker import BrokerConfig, LocalBroker
+from state_lib.stack.stack import Stack
+from state_lib.stack.status import ServiceStatus, StackStatus
 
-__all__ = ["BrokerConfig", "LocalBroker"]
+__all__ = ["BrokerConfig", "LocalBroker", "ServiceStatus", "Stack", "StackStatus"]

@@ -1,0 +1,59 @@
+"""``holdfast logs``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(name="logs")(logs)
+
+
+def logs(
+    name: Annotated[
+        str | None, typer.Argument(help="A service, or 'supervisord'. Default: all.")
+    ] = None,
+    lines: Annotated[int, typer.Option("-n", "--lines", min=0, help="Lines of each log.")] = 20,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on until Ctrl-C.")] = False,  # noqa: FBT002 - typer's way to declare a flag
+) -> None:
+    """Show the ends of the services' logs.
+
+    [bold]Examples[/bold]
+
+      holdfast logs
+
+      holdfast logs kafka -n 100
+
+      holdfast logs host-1 -f
+    """
+    import subprocess  # noqa: PLC0415, S404 - `--help` must be fast
+
+    from state_lib.config import Settings  # noqa: PLC0415
+    from state_lib.errors import NotFound  # noqa: PLC0415
+    from state_lib.stack import Stack  # noqa: PLC0415
+    from state_lib.stack.logs import last_lines  # noqa: PLC0415
+
+    stack = Stack(Settings.load())
+    known = ["supervisord", *(program.name for program in stack.programs)]
+    if name and name not in known:
+        message = f"no log of {name!r}; there are: {', '.join(known)}."
+        raise NotFound(message, name=name, known=known)
+    paths = [stack.paths.log(one) for one in ([name] if name else known)]
+    existing = [path for path in paths if path.exists()]
+    if not existing:
+        message = f"no logs in {stack.paths.logs} yet; 'holdfast up' starts the stack."
+        raise NotFound(message, directory=str(stack.paths.logs))
+    if follow:  # tail -F goes on over rotation, and exists wherever a shell does
+        try:
+            subprocess.run(["tail", "-n", str(lines), "-F", *existing], check=False)  # noqa: S603, S607
+        except KeyboardInterrupt:
+            raise typer.Exit from None
+        return
+    for path in existing:
+        if len(existing) > 1:
+            typer.secho(f"==> {path} <==", bold=True)
+        for line in last_lines(path, lines):
+            typer.echo(line)

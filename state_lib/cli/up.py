@@ -1,0 +1,50 @@
+"""``holdfast up``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(name="up")(up)
+
+
+def up(
+    only: Annotated[
+        list[str] | None, typer.Option(help="Start this service only; may be repeated.")
+    ] = None,
+    wait: Annotated[bool, typer.Option(help="Wait until each service is healthy.")] = True,  # noqa: FBT002 - typer's way to declare a flag
+    timeout: Annotated[float, typer.Option(help="Seconds that each service may take.")] = 120.0,
+) -> None:
+    """Start the local stack: Kafka and the state hosts.
+
+    It goes on when the terminal closes, and services are started again after a crash. Does nothing
+    for what runs already.
+
+    [bold]Examples[/bold]
+
+      holdfast up
+
+      holdfast up --only kafka
+
+      HOLDFAST_KAFKA_PORT=29092 holdfast --home /tmp/other up
+    """
+    from rich.console import Console  # noqa: PLC0415 - `--help` must be fast
+
+    from state_lib.cli._status_table import table  # noqa: PLC0415
+    from state_lib.config import Settings  # noqa: PLC0415
+    from state_lib.stack import Stack  # noqa: PLC0415
+
+    console = Console()
+    stack = Stack(Settings.load())
+    with console.status("local stack") as spinner:
+        status = stack.up(
+            only=only,
+            wait=wait,
+            timeout_s=timeout,
+            report=lambda name, phase: spinner.update(f"{name}: {phase}"),
+        )
+    console.print(table(status))

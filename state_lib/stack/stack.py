@@ -1,0 +1,204 @@
+"""The local stack: up, down, status."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import signal
+import time
+from collections.abc import Callable, Iterable, Iterator
+
+from state_lib.config import Settings
+from state_lib.errors import ConfigurationError, Unavailable
+from state_lib.stack import record, status, supervisor
+from state_lib.stack.logs import last_lines
+from state_lib.stack.paths import Paths
+from state_lib.stack.ports import require_free
+from state_lib.stack.programs import Program, programs
+from state_lib.stack.record import Record
+from state_lib.stack.status import StackStatus
+
+UP_TIMEOUT_S = 120.0
+ORPHAN_WAIT_S = 15.0
+POLL_S = 0.2
+# A service that ended this often while we waited for it will not come up by waiting longer.
+STARTS_BEFORE_GIVING_UP = 4
+LOG_LINES_IN_ERRORS = 15
+# Supervisor's states in which it looks after a program, which may hold its ports.
+ALIVE = frozenset({"STARTING", "RUNNING", "BACKOFF"})
+Report = Callable[[str, str], None]
+
+
+class Stack:
+    """Kafka and state hosts of one home, under a supervisor that outlives the caller."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Bind to a home and its ports; nothing starts yet."""
+        self.settings = settings
+        self.paths = Paths(settings.home)
+        self.programs = programs(settings)
+
+    def up(
+        self,
+        *,
+        only: Iterable[str] | None = None,
+        wait: bool = True,
+        timeout_s: float = UP_TIMEOUT_S,
+        report: Report | None = None,
+    ) -> StackStatus:
+        """Start what does not run yet, in order, each when the one before it is healthy.
+
+        Args:
+            only: Names of services; all when None.
+            wait: Wait until each is healthy; else only ask the supervisor to start them.
+            timeout_s: How long each service may take.
+            report: Called with (service, what is waited for).
+
+        Raises:
+            PortInUse: another process listens on a port of a service that does not run.
+            ConfigurationError: an unknown service, or the stack runs with other ports.
+            Unavailable: a service did not become healthy; its log's end is in the message. What
+                has started goes on, so that it can be looked at.
+        """
+        wanted = self._select(only)
+        report = report or (lambda _name, _phase: None)
+        with self._locked():
+            running = self._ensure_supervisor(wanted, report)
+            for program in wanted:
+                if program.name not in running:
+                    report(program.name, "starting")
+                    program.prepare()
+                    supervisor.Client(self.paths).start(program.name)
+                if wait:
+                    report(program.name, "waiting for it to be healthy")
+                    self._await(program, timeout_s)
+                    report(program.name, "healthy")
+        return self.status()
+
+    def down(self, *, wipe: bool = False) -> list[int]:
+        """End the stack and everything it started; return the process ids that were ended.
+
+        The supervisor stops services in reverse order. What is left then, or was left by a
+        supervisor that had been killed, gets SIGTERM and, after `ORPHAN_WAIT_S`, SIGKILL.
+
+        Args:
+            wipe: Remove the home with all data, afterwards.
+
+        Raises:
+            Unavailable: a process survived SIGKILL (it hangs in the kernel).
+            ConfigurationError: ``wipe`` of a home that Holdfast did not make.
+        """
+        if not self.paths.run.exists():
+            if wipe:
+                self.paths.wipe()
+            return []
+        with self._locked():
+            ended = self._end(Record.read(self.paths.record))
+            if wipe:
+                self.paths.wipe()
+            return ended
+
+    def status(self) -> StackStatus:
+        """Ask the supervisor and every running service."""
+        current = Record.read(self.paths.record)
+        process = current.supervisor() if current else None
+        return status.gather(self.paths, self.programs, process.pid if process else None)
+
+    def _select(self, only: Iterable[str] | None) -> list[Program]:
+        names = list(only or ())
+        known = [program.name for program in self.programs]
+        for name in names:
+            if name not in known:
+                message = f"no service {name!r} in this stack; there are: {', '.join(known)}."
+                raise ConfigurationError(message, service=name, known=known)
+        return [program for program in self.programs if not names or program.name in names]
+
+    def _ensure_supervisor(self, wanted: list[Program], report: Report) -> set[str]:
+        """Have a supervisor, and return the names of the services that it runs already."""
+        current = Record.read(self.paths.record)
+        ports = {p.name: [port.port for port in p.ports] for p in self.programs}
+        running: set[str] = set()
+        if current and current.supervisor():
+            if current.ports != ports:
+                message = (
+                    f"the stack in {self.paths.home} runs with other hosts or ports "
+                    f"({current.ports}) than the settings say ({ports}). Run 'holdfast down' "
+                    "first, or set them back."
+                )
+                raise ConfigurationError(message, running=current.ports, settings=ports)
+            info = supervisor.Client(self.paths).info()
+            running = {name for name, one in info.items() if one["statename"] in ALIVE}
+        elif current:
+            self._end(current)
+            current = None
+        for program in wanted:
+            if program.name not in running:
+                for port in program.ports:
+                    require_free(port.host, port.port, port.setting)
+        if current is None:
+            report("supervisor", "starting")
+            self._start_supervisor(ports)
+        return running
+
+    def _start_supervisor(self, ports: dict[str, list[int]]) -> None:
+        new = Record.new(ports)
+        self.paths.config.write_text(supervisor.render(self.paths, self.programs))
+        new.write(self.paths.record)  # before the start: whoever is killed in between leaves a mark
+        environment = {**self.settings.as_environment(), record.VARIABLE: new.id}
+        supervisor.start(self.paths, environment)
+        Record(new.id, supervisor.Client(self.paths).pid(), ports).write(self.paths.record)
+
+    def _await(self, program: Program, timeout_s: float) -> None:
+        deadline = time.monotonic() + timeout_s
+        starts: set[int] = set()
+        while True:
+            info = supervisor.Client(self.paths).info()[program.name]
+            starts.add(int(info["start"]))
+            if info["pid"] and program.healthy():
+                return
+            state = supervisor.STATES.get(info["state"], "unknown")
+            gave_up = state == "fatal" or len(starts) >= STARTS_BEFORE_GIVING_UP
+            if gave_up or time.monotonic() > deadline:
+                why = "ends as soon as it starts" if gave_up else f"is not healthy in {timeout_s} s"
+                raise self._unhealthy(program, state, why)
+            time.sleep(POLL_S)
+
+    def _unhealthy(self, program: Program, state: str, why: str) -> Unavailable:
+        log = self.paths.log(program.name)
+        tail = "\n".join(last_lines(log, LOG_LINES_IN_ERRORS)) or "(nothing)"
+        message = (
+            f"{program.name} {why} (state: {state}). Its log, {log}, ends:\n{tail}\n"
+            "Correct the cause, then 'holdfast down' and 'holdfast up'."
+        )
+        return Unavailable(message, service=program.name, state=state, log=str(log))
+
+    def _end(self, current: Record | None) -> list[int]:
+        if current is None:
+            return []
+        ours = current.processes()
+        if process := current.supervisor():
+            patience = sum(program.stop_wait_s for program in self.programs) + ORPHAN_WAIT_S
+            record.end([process], signal.SIGTERM, patience)
+        if left := record.end(current.processes(), signal.SIGTERM, ORPHAN_WAIT_S):
+            left = record.end(current.processes(), signal.SIGKILL, record.KILL_WAIT_S)
+        if left:
+            message = f"processes {left} do not end even on SIGKILL; look at them with 'ps'."
+            raise Unavailable(message, pids=left)
+        self.paths.record.unlink(missing_ok=True)
+        self.paths.socket.unlink(missing_ok=True)
+        return [one.pid for one in ours]
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        self.paths.create()
+        with self.paths.lock.open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                message = (
+                    f"another 'holdfast up' or 'down' is at work in {self.paths.home}. "
+                    "Wait for it, then run the command again."
+                )
+                raise Unavailable(message, home=str(self.paths.home)) from None
+            yield
+
