@@ -97,8 +97,14 @@ class Settings(BaseSettings):
         "local[2,4]", description="Spark's master; the second number is tries per task."
     )
     driver_memory: str = Field("1g", description="Heap of Spark's driver, as in -Xmx.")
-    max_offsets_per_trigger: PositiveInt = Field(
-        400_000, description="Most records in one batch."
+    max_offsets_per_trigger: PositiveInt = Field(400_000, description="Most records in one batch.")
+    spark_ui_port: Port = Field(24040, description="Port of Spark's own page; the next free one.")
+    exchange_timeout_s: Seconds = Field(
+        300.0,
+        description="How long a batch waits for a host that restarts or a disk that is full, in s.",
+    )
+    max_realigns: PositiveInt = Field(
+        10, description="How often a driver starts its stream again before it gives up."
     )
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
         "INFO", description="Least severe level that is logged."

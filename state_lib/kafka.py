@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import (
     Consumer,
@@ -18,6 +18,9 @@ from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo, OffsetSpec
 
 from state_lib.errors import MissingTopic, Unavailable
 
+if TYPE_CHECKING:
+    from state_lib.config import Settings
+
 ADMIN_TIMEOUT_S = 15.0
 Partition = tuple[str, int]
 
@@ -27,6 +30,11 @@ class Kafka:
     """Where the brokers are and how to log in: librdkafka properties shared by all clients."""
 
     properties: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, settings: Settings) -> Kafka:
+        """The brokers that the settings name."""
+        return cls({"bootstrap.servers": settings.bootstrap_servers})
 
     def admin(self) -> AdminClient:
         """An admin client."""

@@ -133,7 +133,7 @@ class TransactionalWriter:
             rows = zip(group.keys[:last], group.values[:last], stamps[:last], strict=True)
             for key, value, stamp in rows:
                 try:
-                    produce(topic, value, key, partition, None, stamp)
+                    produce(topic, value, key, partition, None, None, stamp)
                 except BufferError:
                     self._send(topic, key, value, stamp, None, None)
         else:
@@ -149,7 +149,13 @@ class TransactionalWriter:
         while True:
             try:
                 self._producer.produce(
-                    topic, value, key, self._partition, callback, stamp or 0, headers or []
+                    topic,
+                    value,
+                    key,
+                    self._partition,
+                    on_delivery=callback,
+                    timestamp=stamp or 0,
+                    headers=headers or [],
                 )
             except BufferError:
                 if time.monotonic() > deadline:

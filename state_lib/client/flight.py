@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import flight
 
-from state_lib.config import HostAddress
+from state_lib.addresses import HostAddress
 from state_lib.marker import CommitHeader, Marker
 from state_lib.wire import MARKER_KEY, TOKEN_HEADER, UP, from_flight, pack, unpack
 
@@ -96,7 +96,7 @@ class FlightHostClient:
     def _errors(self) -> Iterator[None]:
         try:
             yield
-        except (flight.FlightError, pa.ArrowException, OSError) as error:
+        except (flight.FlightError, OSError) as error:
             self.close()
             raise from_flight(error, self._where) from error
         except StopIteration as error:

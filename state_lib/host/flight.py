@@ -196,4 +196,3 @@ class _TokenFactory(flight.ServerMiddlewareFactory):  # type: ignore[misc]
             )
         return None
 
-Check = Callable[[], None]

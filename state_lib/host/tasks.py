@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import structlog
 
 from state_lib.changelog.reader import read, read_last
 from state_lib.changelog.topics import topology_topic
-from state_lib.config import HostAddress
+from state_lib.addresses import HostAddress
 from state_lib.errors import HoldfastError, MissingTopic, NotFound, NotOwner, Unavailable
 from state_lib.host.placement import owner_of
 from state_lib.kafka import describe
@@ -37,7 +38,7 @@ class TaskManager:
     """
 
     def __init__(
-        self, context: TaskContext, hosts: list[HostAddress], flush_interval_s: float
+        self, context: TaskContext, hosts: Sequence[HostAddress], flush_interval_s: float
     ) -> None:
         self.context = context
         self.hosts = hosts

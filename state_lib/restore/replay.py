@@ -13,7 +13,6 @@ from state_lib.changelog.topics import changelog_topic
 from state_lib.kafka import Kafka
 from state_lib.restore.listener import RestoreListener
 from state_lib.specs import StoreSpec
-from state_lib.stores.rocksdb.engine import write_sst
 from state_lib.stores.task_stores import TaskStores
 
 RUN_BYTES = 64 << 20
@@ -86,9 +85,8 @@ class Replay:
         changes = self._stores.stores[spec.name].changes(keys, [run[k] for k in keys])
         for family, (family_keys, values) in changes.items():
             path = Path(self._stores.path) / f"run-{number}-{family}.sst"
-            write_sst(path, family_keys, values, self._stores.rocks.options)
+            self._stores.rocks.write_run(path, family_keys, values)
             self._stores.rocks.ingest(family, [path])
-            path.unlink(missing_ok=True)
 
     def _batches(self, spec: StoreSpec, start: int, end: int) -> Iterator[Pairs]:
         topic = changelog_topic(self._app, spec.name)

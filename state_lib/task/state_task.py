@@ -232,6 +232,25 @@ class StateTask:
                 ]
             return marker, values
 
+    def scan(self, store: str) -> tuple[Marker, Iterator[tuple[bytes, bytes]]]:
+        """Live entries of a store, all as they were at the marker that comes with them.
+
+        The iterator holds a snapshot until it is exhausted or closed.
+        """
+        stack = contextlib.ExitStack()
+        with self._guarded(), self.view() as (marker, stores):
+            found = bytes_store_of(stores, self.topology, store)
+            entries = stack.enter_context(found.scan())
+        windowed = found.spec.is_window
+
+        def rows() -> Iterator[tuple[bytes, bytes]]:
+            with stack:
+                for key, value in entries:
+                    if not windowed or found.live(key, marker.clock):
+                        yield key, value
+
+        return marker, rows()
+
     @contextlib.contextmanager
     def view(self) -> Iterator[tuple[Marker, TaskStores]]:
         """The stores and the marker they stand at; no commit is applied meanwhile.

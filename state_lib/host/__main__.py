@@ -1,0 +1,42 @@
+"""``python -m state_lib.host --id host-1``: one state host, until SIGTERM."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import threading
+
+import structlog
+
+from state_lib.config import Settings
+from state_lib.errors import HoldfastError
+from state_lib.host.server import StateHost
+from state_lib.logs import configure_logging
+
+log = structlog.get_logger(__name__)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run a host; 0 when stopped by a signal, 1 when it cannot start."""
+    parser = argparse.ArgumentParser(prog="python -m state_lib.host", description=__doc__)
+    parser.add_argument("--id", required=True, help="which of HOLDFAST_HOSTS this one is")
+    host_id: str = parser.parse_args(arguments).id
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    signal.signal(signal.SIGINT, lambda *_: stop.set())
+    try:
+        settings = Settings.load()
+        configure_logging(settings.log_level)
+        host = StateHost(settings, host_id)
+        host.start()
+    except HoldfastError as error:
+        log.error("host cannot start", host=host_id, why=error.message)
+        return 1
+    stop.wait()
+    host.stop()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

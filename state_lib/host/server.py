@@ -1,0 +1,60 @@
+"""One state host: its tasks, and the two servers in front of them."""
+
+from __future__ import annotations
+
+import structlog
+
+from state_lib.config import Settings
+from state_lib.host.flight import FlightHost
+from state_lib.host.http import HttpServer
+from state_lib.host.tasks import TaskManager
+from state_lib.kafka import Kafka
+from state_lib.stack.ports import require_free
+from state_lib.stores.rocksdb.options import RocksDBOptions
+from state_lib.task import TaskContext
+
+log = structlog.get_logger(__name__)
+
+
+class StateHost:
+    """A host as the settings describe it. Servers bind to the host's own address only.
+
+    Args:
+        settings: of this process.
+        host_id: which of ``settings.hosts`` this is.
+
+    Raises:
+        ConfigurationError: no such host, a token file that cannot be read.
+        PortInUse: naming the port.
+    """
+
+    def __init__(self, settings: Settings, host_id: str) -> None:
+        self.address = settings.host_address(host_id)
+        for port in (self.address.flight_port, self.address.http_port):
+            require_free(self.address.host, port, "HOLDFAST_HOSTS")
+        token = settings.read_token()
+        context = TaskContext(
+            kafka=Kafka.of(settings),
+            host_id=host_id,
+            state_dir=settings.home / "state" / host_id,
+            options=RocksDBOptions(
+                block_cache_bytes=int(settings.block_cache_bytes),
+                write_budget_bytes=int(settings.write_buffer_bytes),
+            ),
+        )
+        context.state_dir.mkdir(parents=True, exist_ok=True)
+        self.tasks = TaskManager(context, settings.host_addresses, settings.flush_interval_s)
+        self._flight = FlightHost(self.tasks, self.address.flight_url, token)
+        self._http = HttpServer(self.tasks, self.address, token)
+
+    def start(self) -> None:
+        """Open remembered tasks in the background and answer requests."""
+        self.tasks.start()
+        self._http.start()
+        log.info("host is up", host=self.address.id, flight=self.address.flight_url, http=self.address.http_url)
+
+    def stop(self) -> None:
+        """Answer no more, then flush and close every task."""
+        self._http.stop()
+        self._flight.shutdown()
+        self.tasks.stop()

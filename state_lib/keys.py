@@ -1,0 +1,153 @@
+"""Where a key belongs and how window keys are laid out: byte for byte as Kafka and Kafka Streams.
+
+Sources: ``org.apache.kafka.common.utils.Utils.murmur2`` and ``toPositive``, ``WindowKeySchema``.
+Composite window key: ``key ‖ start (8 bytes, signed) ‖ seqnum (4 bytes)``, big-endian; starts are
+milliseconds since 1970 and may be negative. Negative starts sort after positive ones.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from state_lib.errors import SerdeError
+from state_lib.serdes.base import as_binary
+from state_lib.serdes.columns import (
+    Bytes1,
+    Ints,
+    binary_array,
+    binary_parts,
+    gather,
+    ragged_index,
+    starts_of,
+)
+
+SUFFIX_BYTES = 12
+"""Start and seqnum."""
+
+_SUFFIX = struct.Struct(">qi")
+_START = struct.Struct(">q")
+_SEED, _M = 0x9747B28C, 0x5BD1E995
+_MASK = 0xFFFFFFFF
+_LONG = 512  # bytes; rarer, longer keys are hashed one by one
+
+
+def murmur2(key: bytes) -> int:
+    """Kafka's murmur2 as a signed 32-bit number."""
+    h = _SEED ^ len(key)
+    whole = len(key) & ~3
+    for (word,) in struct.iter_unpack("<I", key[:whole]):
+        k = word * _M & _MASK
+        k = (k ^ k >> 24) * _M & _MASK
+        h = (h * _M & _MASK) ^ k
+    if whole < len(key):
+        h = (h ^ int.from_bytes(key[whole:], "little")) * _M & _MASK
+    h = (h ^ h >> 13) * _M & _MASK
+    h ^= h >> 15
+    return h - (1 << 32) if h >> 31 else h
+
+
+def partition_for(key: bytes, n: int) -> int:
+    """Kafka's default partition of a key among ``n``: ``toPositive(murmur2(key)) % n``."""
+    return (murmur2(key) & 0x7FFFFFFF) % n
+
+
+def partitions_for(keys: pa.Array[Any], n: int) -> npt.NDArray[np.int32]:
+    """`partition_for` of every key.
+
+    Raises:
+        SerdeError: a key is null (null keys have no partition: count and skip them before).
+    """
+    data, starts, lengths = _rows(keys)
+    h = np.uint32(_SEED) ^ lengths.astype(np.uint32)
+    order = np.argsort(-lengths, kind="stable")
+    long = int(np.count_nonzero(lengths > _LONG))
+    order = order[long:]
+    padded = np.concatenate([data, np.zeros(4, np.uint8)])
+    words = np.ndarray((len(data) + 1,), "<u4", padded, strides=(1,))
+    at, hashes, whole = starts[order], h[order], lengths[order] // 4
+    for i in range(int(whole[0]) if len(order) else 0):
+        active = int(np.searchsorted(-whole, -i, side="left"))
+        k = words[at[:active] + 4 * i] * np.uint32(_M)
+        k = (k ^ (k >> np.uint32(24))) * np.uint32(_M)
+        hashes[:active] = hashes[:active] * np.uint32(_M) ^ k
+    left = (lengths[order] & 3).astype(np.uint32)
+    tail = words[at + 4 * whole] & ((np.uint32(1) << (left * np.uint32(8))) - np.uint32(1))
+    hashes = np.where(left > 0, (hashes ^ tail) * np.uint32(_M), hashes)
+    hashes = (hashes ^ (hashes >> np.uint32(13))) * np.uint32(_M)
+    out = np.empty(len(lengths), np.int32)
+    out[order] = ((hashes ^ (hashes >> np.uint32(15))) & np.uint32(0x7FFFFFFF)) % np.uint32(n)
+    for row in np.flatnonzero(lengths > _LONG):
+        start = int(starts[row])
+        out[row] = partition_for(data[start : start + int(lengths[row])].tobytes(), n)
+    return out
+
+
+def window_key(key: bytes, start_ms: int, seq: int = 0) -> bytes:
+    """``key ‖ start ‖ seqnum``: the key in a window store and its changelog."""
+    return key + _SUFFIX.pack(start_ms, seq)
+
+
+def windowed_topic_key(key: bytes, start_ms: int) -> bytes:
+    """``key ‖ start``: the key that Kafka's windowed serde writes to topics."""
+    return key + _START.pack(start_ms)
+
+
+def split_window_key(composite: bytes) -> tuple[bytes, int, int]:
+    """Inner key, start (ms) and seqnum. Raises SerdeError if shorter than the suffix."""
+    if len(composite) < SUFFIX_BYTES:
+        raise _too_short(len(composite), composite)
+    start, seq = _SUFFIX.unpack_from(composite, len(composite) - SUFFIX_BYTES)
+    return composite[:-SUFFIX_BYTES], start, seq
+
+
+def window_keys(keys: pa.Array[Any], starts_ms: npt.NDArray[np.int64]) -> pa.BinaryArray:
+    """`window_key` of every key with its start, seqnum 0. Raises SerdeError on a null key."""
+    data, begins, lengths = _rows(keys)
+    if len(starts_ms) != len(lengths):
+        raise SerdeError(
+            f"{len(lengths)} keys with {len(starts_ms)} starts", serde="window", seen=len(starts_ms)
+        )
+    at = starts_of(lengths + SUFFIX_BYTES)
+    out = np.zeros(int(at[-1]), np.uint8)
+    out[ragged_index(at[:-1], lengths)] = gather(data, begins, lengths)
+    packed = np.asarray(starts_ms, np.int64).astype(">i8").view(np.uint8).reshape(-1, 8)
+    tail = at[1:] - SUFFIX_BYTES
+    for column in range(8):
+        out[tail + column] = packed[:, column]
+    return binary_array(out, lengths + SUFFIX_BYTES, None)
+
+
+def split_window_keys(
+    composites: pa.Array[Any],
+) -> tuple[pa.BinaryArray, npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+    """`split_window_key` of every key. Raises SerdeError on a null or too short one."""
+    data, begins, lengths = _rows(composites)
+    short = np.flatnonzero(lengths < SUFFIX_BYTES)
+    if len(short):
+        raise _too_short(int(lengths[short[0]]), composites[int(short[0])].as_py())
+    tail = begins + lengths - SUFFIX_BYTES
+    raw = data[tail[:, None] + np.arange(SUFFIX_BYTES)].reshape(-1)
+    suffix = raw.view(np.dtype([("s", ">i8"), ("q", ">i4")]))
+    inner = lengths - SUFFIX_BYTES
+    keys = binary_array(gather(data, begins, inner), inner, None)
+    return keys, suffix["s"].astype(np.int64), suffix["q"].astype(np.int32)
+
+
+def _rows(keys: Any) -> tuple[Bytes1, Ints, Ints]:
+    array = as_binary("key", keys)
+    if array.null_count:
+        raise SerdeError("a null key has no place here: skip it before", serde="key", seen=None)
+    return binary_parts(array)
+
+
+def _too_short(size: int, seen: bytes) -> SerdeError:
+    return SerdeError(
+        f"a window key has at least {SUFFIX_BYTES} bytes, not {size}",
+        serde="window",
+        seen=seen.hex(),
+    )

@@ -1,0 +1,16 @@
+"""Runs an application on Spark: claim, align, stream."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from state_lib.application import Application
+
+
+def run(app: Application) -> None:
+    """Run an application's driver with the settings of this process, until it is stopped."""
+    from state_lib.config import Settings  # noqa: PLC0415 - heavy, and only for a running job
+    from state_lib.spark.driver import main  # noqa: PLC0415
+
+    main(app, Settings.load())

@@ -1,0 +1,94 @@
+"""Brings all tasks to one position before the stream starts (shared/DESIGN.md, "Align")."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import orjson
+import structlog
+from confluent_kafka.admin import AdminClient
+from pyspark.sql import DataFrame
+
+from state_lib.errors import Realign, TopicRecreated
+from state_lib.kafka import Partition, TopicFacts, starts
+from state_lib.marker import Marker, flat, nested
+from state_lib.spark.batches import Batches, Positions
+from state_lib.spark.progress import Recorded, effective
+
+log = structlog.get_logger(__name__)
+Read = Callable[[str, str], DataFrame]
+"""Reads source topics between two positions, given as Spark's offset JSON."""
+
+
+def check_topics(markers: Sequence[Marker], facts: dict[str, TopicFacts]) -> None:
+    """Refuse a source whose topic is another one than the markers know.
+
+    Raises:
+        TopicRecreated: naming the topic and both ids.
+    """
+    for marker in markers:
+        for topic, known in marker.topic_ids.items():
+            if topic in facts and facts[topic].id != known:
+                raise TopicRecreated(
+                    f"source topic {topic!r} was deleted and created again (its id was {known}, is "
+                    f"{facts[topic].id}): offsets in the stores' markers mean nothing there. Use "
+                    "another application id, or bring the old topic back",
+                    topic=topic,
+                    expected_id=known,
+                    actual_id=facts[topic].id,
+                )
+
+
+def initial_positions(
+    admin: AdminClient, markers: Sequence[Marker], facts: dict[str, TopicFacts]
+) -> list[Positions]:
+    """Per task, its positions with every partition of every source resolved to a number.
+
+    What another task knows already is taken from there: it cannot have moved before all had it.
+    """
+    known: Positions = {}
+    for marker in markers:
+        known |= flat(marker.positions)
+    wanted: set[Partition] = {(t, p) for t, f in facts.items() for p in range(f.partitions)}
+    resolved = starts(admin, wanted - set(known))
+    return [
+        {p: flat(m.positions).get(p, known.get(p, resolved.get(p, 0))) for p in wanted}
+        for m in markers
+    ]
+
+
+def align(batches: Batches, read: Read, records: Sequence[Recorded]) -> None:
+    """Repeat recorded batches for tasks that are behind, until all stand at the foremost.
+
+    Raises:
+        Realign: the progress log does not cover the range.
+    """
+    standing = batches.standing
+    chain = effective(records)
+    at = [flat(m.positions) for m in standing.markers]
+    target = {p: max(x.get(p, 0) for x in at) for p in at[0]}
+    while True:
+        behind = [i for i, positions in enumerate(at) if positions != target]
+        if not behind:
+            break
+        least = min((at[i] for i in behind), key=lambda x: sum(x.values()))
+        group = [i for i in behind if at[i] == least]
+        recorded = next((r for r in chain if r.covers(least)), None)
+        if recorded is None:
+            raise Realign(
+                f"tasks {group} stand at {nested(least)}, behind {nested(target)}, and no record in "
+                f"the progress topic covers that range: it was deleted or cut short. Restore the "
+                "application from a snapshot, or reset it",
+                tasks=group,
+            )
+        to = {p: max(least[p], min(recorded.to.get(p, o), o)) for p, o in target.items()}
+        log.info("aligning", tasks=group, rows=sum(to.values()) - sum(least.values()))
+        frame = read(_offsets(least), _offsets(to))
+        batches.align(frame, recorded, least, to, group)
+        for i in group:
+            at[i] = to
+    standing.positions = target
+
+
+def _offsets(positions: Positions) -> str:
+    return orjson.dumps(nested(positions)).decode()

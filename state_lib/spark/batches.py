@@ -1,0 +1,195 @@
+"""Runs one batch: decide, record, combine, exchange. The same for stream, align and tick."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import orjson
+import structlog
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+from pyspark.sql import DataFrame, SparkSession
+
+from state_lib.application import Application
+from state_lib.config import Settings
+from state_lib.errors import HoldfastError, Superseded, from_wire
+from state_lib.failpoints import failpoint
+from state_lib.kafka import Kafka, Partition, ends
+from state_lib.marker import Marker, flat, nested, now_ms
+from state_lib.spark.clock import next_clock
+from state_lib.spark.exchange import RESULT_DDL, exchange, exchange_partition
+from state_lib.spark.frames import combine
+from state_lib.spark.plan import BatchPlan, ExchangePlan
+from state_lib.spark.progress import ProgressLog, Recorded
+
+log = structlog.get_logger(__name__)
+Positions = dict[Partition, int]
+
+
+@dataclass
+class Standing:
+    """Where the application stands, as the driver knows it from the markers."""
+
+    epoch: int
+    markers: list[Marker]
+    topic_ids: Mapping[str, str]
+    n: int = 0
+    positions: Positions = field(default_factory=dict)
+
+    @property
+    def clock(self) -> int:
+        """The greatest clock of any task."""
+        return max(m.clock for m in self.markers)
+
+    @property
+    def maxima(self) -> Positions:
+        """Greatest event time per source partition, over all tasks."""
+        out: Positions = {}
+        for marker in self.markers:
+            for partition, ts in flat(marker.maxima).items():
+                out[partition] = max(out.get(partition, ts), ts)
+        return out
+
+
+class Batches:
+    """Decides and runs batches of one driver. One at a time: callers hold the driver's lock."""
+
+    def __init__(
+        self,
+        app: Application,
+        settings: Settings,
+        kafka: Kafka,
+        spark: SparkSession,
+        standing: Standing,
+        token: str | None,
+    ) -> None:
+        self._app, self._settings, self._kafka, self._spark = app, settings, kafka, spark
+        self._token = token
+        self._admin = kafka.admin()
+        self._progress = ProgressLog(kafka, app.id)
+        self.standing = standing
+        self.rows = 0
+        self._group: Consumer = kafka.reader(**{"group.id": app.id})
+
+    def stream(self, batch: DataFrame, to: Positions) -> None:
+        """The next batch of the stream, ``[positions, to)``, for every task."""
+        end = ends(self._admin, to)
+        unread = [p for p, start in self.standing.positions.items() if max(end[p], to[p]) > start]
+        clock = next_clock(self.standing.clock, self.standing.maxima, unread)
+        failpoint("driver.before_batch")
+        plan = self._plan(self.standing.positions, to, clock, now_ms(), None)
+        self._progress.append(plan.record())
+        failpoint("driver.after_record")
+        self._run(batch, plan)
+        self.standing.positions = to
+        self._commit_group(to)
+        failpoint("driver.after_batch")
+
+    def align(self, batch: DataFrame, recorded: Recorded, at: Positions, to: Positions, tasks: Sequence[int]) -> None:
+        """Repeat a recorded batch for the tasks that missed it, with its clock and its now."""
+        plan = self._plan(at, to, recorded.clock, recorded.now, tuple(tasks))
+        self._progress.append(plan.record())
+        self._run(batch, plan)
+
+    def initial(self, positions: Sequence[Positions]) -> None:
+        """Commit positions that the markers do not know yet, task by task, with no rows."""
+        at = [flat(m.positions) for m in self.standing.markers]
+        self._without_rows(at, positions, self.standing.clock)
+
+    def tick(self) -> bool:
+        """With nothing unread, move the clock to the greatest event time; False if it is there."""
+        standing = self.standing
+        end = ends(self._admin, standing.positions)
+        if any(end[p] > start for p, start in standing.positions.items()):
+            return False
+        clock = next_clock(standing.clock, standing.maxima, [])
+        if clock <= standing.clock:
+            return False
+        here = [standing.positions] * self._app.partitions
+        self._without_rows(here, here, clock)
+        return True
+
+    def _without_rows(
+        self, from_: Sequence[Positions], to: Sequence[Positions], clock: int
+    ) -> None:
+        """A commit of every task with no rows. It is recorded, but covers no offsets."""
+        plan = self._plan(to[0], to[0], clock, now_ms(), None)
+        self._progress.append(plan.record())
+
+        def commit(task: int) -> Marker:
+            own = replace(plan, from_=nested(from_[task]), to=nested(to[task]))
+            return exchange(self._exchange_plan(own), task, None)
+
+        with ThreadPoolExecutor(min(16, self._app.partitions)) as pool:
+            self.standing.markers = list(pool.map(commit, range(self._app.partitions)))
+
+    def close(self) -> None:
+        """Free Kafka clients."""
+        self._group.close()
+
+    def _plan(
+        self, from_: Positions, to: Positions, clock: int, now: int, tasks: tuple[int, ...] | None
+    ) -> BatchPlan:
+        self.standing.n += 1
+        return BatchPlan(
+            epoch=self.standing.epoch,
+            n=self.standing.n,
+            from_=nested(from_),
+            to=nested(to),
+            clock=clock,
+            now=now,
+            topic_ids=self.standing.topic_ids,
+            tasks=tasks,
+        )
+
+    def _exchange_plan(self, batch: BatchPlan) -> ExchangePlan:
+        return ExchangePlan(
+            app=self._app.id,
+            partitions=self._app.partitions,
+            aggregations=tuple(self._app.aggregations),
+            batch=batch,
+            hosts=tuple(self._settings.host_addresses),
+            token=self._token,
+            timeout_s=self._settings.exchange_timeout_s,
+        )
+
+    def _run(self, batch: DataFrame, plan: BatchPlan) -> None:
+        combined = combine(
+            self._spark,
+            batch,
+            self._app.aggregations,
+            self._app.partitions,
+            plan,
+            int(self._settings.max_future_s * 1000),
+        )
+        exchange_plan = self._exchange_plan(plan)
+
+        def carry(batches: Any) -> Any:
+            return exchange_partition(exchange_plan, batches)
+
+        results = combined.mapInArrow(carry, RESULT_DDL).collect()
+        expected = set(range(self._app.partitions) if plan.tasks is None else plan.tasks)
+        failures = [from_wire(orjson.loads(r.error)) for r in results if r.error is not None]
+        for failure in failures:
+            if isinstance(failure, Superseded):
+                raise failure
+        if failures:
+            raise failures[0]
+        for row in results:
+            self.standing.markers[row.task] = Marker.from_bytes(bytes(row.marker))
+        missing = expected - {r.task for r in results}
+        if missing:
+            raise HoldfastError(
+                f"batch {plan.n} ended without a commit of tasks {sorted(missing)}: Spark merged or "
+                "lost partitions; check that adaptive execution is off",
+                missing=sorted(missing),
+            )
+
+    def _commit_group(self, positions: Positions) -> None:
+        """The consumer group shows where we are; nothing depends on it."""
+        where = [TopicPartition(t, p, o) for (t, p), o in positions.items()]
+        with contextlib.suppress(KafkaException):
+            self._group.commit(offsets=where, asynchronous=True)

@@ -1,0 +1,281 @@
+"""The driver: claim, align, stream (shared/DESIGN.md). Kafka alone says what is done."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import orjson
+import structlog
+from confluent_kafka import KafkaException
+from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from state_lib.application import Application
+from state_lib.changelog.admin import ensure_topics, topic_configs
+from state_lib.changelog.topics import plan_topics
+from state_lib.config import Settings
+from state_lib.errors import HoldfastError, Realign, Superseded, Unavailable
+from state_lib.kafka import Kafka, require
+from state_lib.marker import flat, nested
+from state_lib.spark.align import align, check_topics, initial_positions
+from state_lib.spark.batches import Batches, Positions, Standing
+from state_lib.spark.claims import check_not_superseded, claim_tasks, write_claim
+from state_lib.spark.progress import ProgressLog
+from state_lib.spark.session import kafka_options, open_session, read_range
+
+log = structlog.get_logger(__name__)
+EXIT_FAILED, EXIT_SUPERSEDED = 1, 3
+"""Exit codes: 0 stopped when asked; 3 must not be restarted, another driver runs."""
+POLL_S = 1.0
+
+
+class Driver:
+    """One run of an application.
+
+    Args:
+        app: what the job declares.
+        settings: of this process.
+    """
+
+    def __init__(self, app: Application, settings: Settings) -> None:
+        self._app, self._settings = app, settings
+        self._kafka = Kafka.of(settings)
+        self._token = settings.read_token()
+        self._lock = threading.Lock()
+        self._stopping = threading.Event()
+        self._failure: BaseException | None = None
+        self._query: StreamingQuery | None = None
+
+    def run(self) -> None:
+        """Run until `stop`, or until a newer driver appears.
+
+        Raises:
+            Superseded: there is a newer driver.
+            HoldfastError: what cannot be mended by starting the stream again.
+        """
+        started = time.monotonic()
+        topology = self._app.topology
+        admin = self._kafka.admin()
+        sources = require(admin, topology.sources)
+        retention = _longest_retention(topic_configs(admin, topology.sources))
+        plans = plan_topics(topology, retention)
+        ensure_topics(
+            admin, plans, self._settings.replication_factor, self._settings.min_insync_replicas
+        )
+        epoch = write_claim(self._kafka, topology)
+        log.info("claimed", app=topology.app, epoch=epoch)
+        session = _Background(lambda: open_session(self._app.id, self._settings))
+        markers = claim_tasks(
+            topology,
+            epoch,
+            tuple(self._settings.host_addresses),
+            self._token,
+            self._settings.exchange_timeout_s,
+            self._stopping.is_set,
+        )
+        check_topics(markers, sources)
+        log.info("all tasks claimed", seconds=round(time.monotonic() - started, 2))
+        spark: SparkSession = session.result()
+        ids = {t: f.id for t, f in sources.items()}
+        standing = Standing(epoch, markers, ids)
+        batches = Batches(self._app, self._settings, self._kafka, spark, standing, self._token)
+        log.info("spark is up", seconds=round(time.monotonic() - started, 2))
+        try:
+            at = initial_positions(admin, markers, sources)
+            if any(x != flat(m.positions) for x, m in zip(at, markers, strict=True)):
+                batches.initial(at)
+            align(batches, self._reader(spark), ProgressLog(self._kafka, topology.app).read())
+            self._stream(spark, batches)
+        finally:
+            batches.close()
+            spark.stop()
+
+    def stop(self) -> None:
+        """Stop at the next batch's edge. Safe from a signal handler."""
+        self._stopping.set()
+
+    # ------------------------------------------------------------------ inside
+
+    def _reader(self, spark: SparkSession) -> Any:
+        options = kafka_options(self._settings, list(self._app.topology.sources))
+        return lambda from_, to: read_range(spark, options, from_, to)
+
+    def _stream(self, spark: SparkSession, batches: Batches) -> None:
+        """Spark's checkpoint is scratch: a new directory for every start."""
+        scratch = Path(tempfile.mkdtemp(prefix=f"holdfast-{self._app.id}-"))
+        options = kafka_options(self._settings, list(self._app.topology.sources))
+        positions = orjson.dumps(nested(batches.standing.positions)).decode()
+        source = (
+            spark.readStream.format("kafka")
+            .options(**options)
+            .option("startingOffsets", positions)
+            .option("maxOffsetsPerTrigger", self._settings.max_offsets_per_trigger)
+            .load()
+        )
+
+        def on_batch(frame: DataFrame, batch_id: int) -> None:
+            with self._lock:
+                if self._stopping.is_set():
+                    return
+                try:
+                    self._on_batch(batches, frame, batch_id)
+                except BaseException as error:
+                    self._failure = error
+                    raise
+
+        try:
+            self._query = (
+                source.writeStream.queryName(self._app.id)
+                .foreachBatch(on_batch)
+                .option("checkpointLocation", str(scratch))
+                .start()
+            )
+            log.info("streaming", app=self._app.id, epoch=batches.standing.epoch)
+            self._watch(self._query, batches)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+
+    def _on_batch(self, batches: Batches, frame: DataFrame, batch_id: int) -> None:
+        started = time.monotonic()
+        from_, to = bounds(self._query)
+        standing = batches.standing
+        if from_ is not None and from_ != standing.positions:
+            raise Realign(
+                f"Spark's batch {batch_id} starts at {nested(from_)} but the tasks stand at "
+                f"{nested(standing.positions)}: the stream is started again from the markers"
+            )
+        if set(to) != set(standing.positions):
+            new = sorted(set(to) - set(standing.positions))
+            raise Realign(f"source partitions {new} are new: the stream is started again with them")
+        rows = sum(to.values()) - sum(standing.positions.values())
+        batches.stream(frame, to)
+        seconds = time.monotonic() - started
+        log.info(
+            "batch",
+            n=standing.n,
+            rows=rows,
+            seconds=round(seconds, 3),
+            rows_per_s=round(rows / seconds),
+            clock=standing.clock,
+        )
+
+    def _watch(self, query: StreamingQuery, batches: Batches) -> None:
+        """Poll for a stop, a newer driver, and idle time; leave when the query has ended."""
+        while query.isActive:
+            if self._stopping.wait(POLL_S):
+                with self._lock:
+                    query.stop()
+                log.info("stopped at a batch's edge", positions=nested(batches.standing.positions))
+                return
+            try:
+                check_not_superseded(self._kafka, self._app.id, batches.standing.epoch)
+                if self._lock.acquire(blocking=False):
+                    try:
+                        if query.isActive and batches.tick():
+                            log.info("tick", clock=batches.standing.clock)
+                    finally:
+                        self._lock.release()
+            except Superseded:
+                query.stop()
+                raise
+            except Unavailable as error:
+                log.warning("Kafka or a host is away; going on", why=error.message)
+        if self._failure is not None:
+            raise self._failure
+        with contextlib.suppress(StreamingQueryException):
+            query.awaitTermination(1)
+        failure = query.exception()
+        raise HoldfastError(f"the query of {self._app.id!r} ended: {failure}")
+
+
+def bounds(query: StreamingQuery | None) -> tuple[Positions | None, Positions]:
+    """From and to of the batch that is running, out of Spark's memory.
+
+    The checkpoint's files say the same, unless somebody has touched them; ``from`` is None for a
+    query's first batch. (docs/adr/0004)
+    """
+    if query is None:
+        raise Realign("a batch ran before its query was known: the stream is started again")
+    context = query._jsq.streamingQuery().getLatestExecutionContext()  # type: ignore[attr-defined]  # noqa: SLF001
+
+    def one(progress: Any) -> Positions | None:
+        values = progress.values().iterator()
+        return flat(orjson.loads(values.next().json())) if values.hasNext() else None
+
+    to = one(context.endOffsets())
+    if to is None:
+        raise Realign("Spark names no end of the running batch: the stream is started again")
+    return one(context.startOffsets()), to
+
+
+class _Background:
+    """Runs a function beside the caller; `result` waits and raises what it raised."""
+
+    def __init__(self, function: Any) -> None:
+        self._value: Any = None
+        self._error: BaseException | None = None
+
+        def run() -> None:
+            try:
+                self._value = function()
+            except BaseException as error:  # noqa: BLE001 - handed to the caller
+                self._error = error
+
+        self._thread = threading.Thread(target=run, daemon=True)
+        self._thread.start()
+
+    def result(self) -> Any:
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+
+def _longest_retention(configs: dict[str, dict[str, str]]) -> int:
+    values = [int(c["retention.ms"]) for c in configs.values()]
+    return -1 if -1 in values or not values else max(values)
+
+
+def main(app: Application, settings: Settings) -> None:
+    """Run a job's process: signals, exit codes, one line per failure."""
+    from state_lib.logs import configure_logging  # noqa: PLC0415
+
+    configure_logging(settings.log_level)
+    attempts = 0
+    stopped = threading.Event()
+    current: list[Driver] = []
+
+    def on_signal(_number: int, _frame: object) -> None:
+        stopped.set()
+        for driver in current:
+            driver.stop()
+
+    signal.signal(signal.SIGTERM, on_signal)
+    signal.signal(signal.SIGINT, on_signal)
+    while not stopped.is_set():
+        driver = Driver(app, settings)
+        current[:] = [driver]
+        try:
+            driver.run()
+        except Superseded as error:
+            log.error("superseded", why=error.message)
+            sys.exit(EXIT_SUPERSEDED)
+        except Realign as error:
+            attempts += 1
+            log.warning("starting the stream again", why=error.message, attempt=attempts)
+            if attempts > settings.max_realigns:
+                sys.exit(EXIT_FAILED)
+        except (HoldfastError, KafkaException, PySparkException) as error:
+            log.error("the stream failed", why=str(error))
+            sys.exit(EXIT_FAILED)
+        else:
+            return

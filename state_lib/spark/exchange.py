@@ -1,0 +1,145 @@
+"""What an executor does with one task's rows: read, merge, commit, in one exchange."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from state_lib.client.flight import Exchange, FlightHostClient
+from state_lib.errors import CommitRefused, Realign, Unavailable
+from state_lib.failpoints import failpoint
+from state_lib.host.placement import owner_of
+from state_lib.marker import CommitHeader, Marker, nested
+from state_lib.spark.merge import Rows, merge, rows_of
+from state_lib.spark.outputs import output_keys, output_values
+from state_lib.spark.plan import DEAD, DROPPED, ExchangePlan
+
+RESULT = pa.schema([("task", pa.int32()), ("marker", pa.binary()), ("error", pa.binary())])
+RESULT_DDL = "task int, marker binary, error binary"
+_FIRST_WAIT_S, _MOST_WAIT_S = 0.1, 2.0
+_clients: dict[tuple[object, str | None], FlightHostClient] = {}
+
+
+def exchange_partition(
+    plan: ExchangePlan, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """For ``mapInArrow``: partition *p* of the combined frame belongs to task *p*."""
+    from pyspark import TaskContext  # noqa: PLC0415 - only there inside a Spark task
+
+    context = TaskContext.get()
+    if context is None:
+        raise RuntimeError("exchange_partition runs inside Spark tasks only")
+    task = context.partitionId()
+    if plan.batch.tasks is not None and task not in plan.batch.tasks:
+        return
+    received = list(batches)
+    table = pa.Table.from_batches(received) if received else None
+    marker, refusal = None, None
+    try:
+        marker = exchange(plan, task, table).to_bytes()
+    except CommitRefused as error:  # a Spark retry would be refused as well: the driver decides
+        refusal = orjson.dumps(error.to_wire())
+    row = [[task], [marker], [refusal]]
+    columns = [pa.array(v, f.type) for v, f in zip(row, RESULT, strict=True)]
+    yield pa.record_batch(columns, schema=RESULT)
+
+
+def exchange(plan: ExchangePlan, task: int, table: pa.Table | None) -> Marker:
+    """Bring a task's rows into its stores; try again while its host is away or opening.
+
+    Raises:
+        Superseded, Realign: this driver must stop or align; trying again would not help.
+        Unavailable: the host stayed away for ``plan.timeout_s``.
+    """
+    address = owner_of(plan.app, task, plan.hosts)
+    client = _clients.setdefault((address, plan.token), FlightHostClient(address, plan.token))
+    verbs = {} if table is None else _fold(plan, table)
+    deadline = time.monotonic() + plan.timeout_s
+    wait = _FIRST_WAIT_S
+    while True:
+        try:
+            batch = plan.batch
+            with client.exchange(plan.app, task, batch.epoch, batch.n) as open_exchange:
+                if open_exchange.already_done:
+                    return open_exchange.marker
+                return _run(plan, open_exchange, verbs, table)
+        except Realign as error:
+            if "moved" not in error.message or time.monotonic() > deadline:
+                raise
+        except Unavailable:
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(wait * random.uniform(0.5, 1.0))  # noqa: S311 - jitter
+        wait = min(wait * 2, _MOST_WAIT_S)
+
+
+def _fold(plan: ExchangePlan, table: pa.Table) -> dict[int, Rows]:
+    kinds = set(pc.unique(table.column("kind")).to_pylist())
+    verbs = enumerate(plan.aggregations)
+    return {i: rows_of(table, i, verb) for i, verb in verbs if i in kinds}
+
+
+def _run(
+    plan: ExchangePlan, open_exchange: Exchange, verbs: dict[int, Rows], table: pa.Table | None
+) -> Marker:
+    stored = {
+        i: open_exchange.get(plan.aggregations[i].store.name, rows.keys)
+        for i, rows in verbs.items()
+    }
+    for i, rows in verbs.items():
+        verb = plan.aggregations[i]
+        merged = merge(rows, stored.pop(i), verb)
+        open_exchange.put(verb.store.name, rows.keys, merged.values, merged.timestamps)
+        if verb.outputs:
+            keys, values = output_keys(verb, rows), output_values(verb, rows, merged)
+            for topic in verb.outputs:
+                open_exchange.output(topic, keys, values, merged.timestamps)
+    dropped: dict[str, int] = {}
+    maxima: dict[tuple[str, int], int] = {}
+    if table is not None:
+        letters = table.filter(pc.equal(table.column("kind"), DEAD)).column("key").combine_chunks()
+        open_exchange.dead_letters(letters)
+        dropped = _dropped(table, letters)
+        maxima = _maxima(plan, table)
+    batch = plan.batch
+    failpoint("exchange.before_commit")
+    marker = open_exchange.commit(
+        CommitHeader(
+            epoch=batch.epoch,
+            n=batch.n,
+            from_=batch.from_,
+            to=batch.to,
+            clock=batch.clock,
+            topic_ids=batch.topic_ids,
+            maxima=nested(maxima),
+            dropped=dropped,
+        )
+    )
+    failpoint("exchange.after_commit")
+    return marker
+
+
+def _dropped(table: pa.Table, letters: pa.BinaryArray) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    rows = table.filter(pc.equal(table.column("kind"), DROPPED))
+    for reason, n in zip(rows.column("key").to_pylist(), rows.column("n").to_pylist(), strict=True):
+        counts[reason.decode()] = counts.get(reason.decode(), 0) + n
+    for letter in letters.to_pylist():
+        reason = orjson.loads(letter)["reason"]
+        counts[reason] = counts.get(reason, 0) + 1
+    return counts
+
+
+def _maxima(plan: ExchangePlan, table: pa.Table) -> dict[tuple[str, int], int]:
+    sources = plan.batch.sources()
+    src = table.column("src").to_numpy()
+    ts = pc.fill_null(table.column("ts"), -1).to_numpy()
+    best = np.full(len(sources), -1, np.int64)
+    np.maximum.at(best, src, ts)
+    return {sources[i]: int(t) for i, t in enumerate(best) if t >= 0}

@@ -1,0 +1,192 @@
+"""Merges a batch's combined rows of one verb into what its store holds. Columns, never rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from state_lib.application import ORDER_FIELDS, Aggregation
+from state_lib.keys import window_keys
+from state_lib.serdes import Serde, serde_from
+
+Ints = npt.NDArray[np.int64]
+_ARROW = {"int64": pa.int64(), "float64": pa.float64(), "utf8": pa.utf8(), "bool": pa.bool_()}
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of one verb of one task, sorted by composite key, one per key.
+
+    ``columns``: per field the batch's partial value; ``order``: the three columns that tell which
+    record is the latest, for verbs with `last`.
+    """
+
+    keys: pa.BinaryArray
+    inner: pa.BinaryArray
+    starts: pa.Int64Array
+    timestamps: pa.Int64Array
+    columns: dict[str, pa.Array]
+    order: tuple[Ints, Ints, Ints] | None
+
+
+@dataclass(frozen=True)
+class Merged:
+    """New values: ``values`` as the changelog has them; ``fields`` to show in outputs."""
+
+    values: pa.BinaryArray
+    timestamps: pa.Int64Array
+    fields: dict[str, pa.Array]
+
+
+def rows_of(table: pa.Table, index: int, verb: Aggregation) -> Rows:
+    """Sort and fold the rows of a verb: the same key may come from several source partitions."""
+    table = table.filter(pc.equal(table.column("kind"), index))
+    inner = _flat(table.column("key"))
+    starts = _flat(table.column("start"))
+    keys = window_keys(inner, starts.to_numpy()) if verb.store.is_window else inner
+    by_key = pc.array_sort_indices(keys)
+    keys, inner, starts = keys.take(by_key), inner.take(by_key), starts.take(by_key)
+    picked = table.take(by_key)
+    heads = _heads(keys)
+    stamps = _flat(picked.column("ts"))
+    latest = _flat(picked.column(f"l{index}")) if verb.has_last else None
+    order = None
+    if latest is not None:
+        parts = latest.field(0).flatten()
+        order = tuple(_ints(p) for p in parts)
+    columns: dict[str, pa.Array] = {}
+    for name, field in verb.fields.items():
+        if field.op == "last":
+            columns[name] = latest.field(f"a{index}_{name}")  # type: ignore[union-attr]
+        elif field.op == "count":
+            source = "n" if field.expr is None else f"a{index}_{name}"
+            columns[name] = _flat(picked.column(source))
+        else:
+            columns[name] = _flat(picked.column(f"a{index}_{name}"))
+    if len(heads) == len(keys):
+        return Rows(keys, inner, starts, stamps, columns, order)
+    at = pa.array(heads)
+    winners = heads if order is None else _winners(order, heads, len(keys))
+    for name, field in verb.fields.items():
+        if field.op == "last":
+            columns[name] = columns[name].take(pa.array(winners))
+        else:
+            columns[name] = _fold(field.op, columns[name], heads)
+    return Rows(
+        keys.take(at),
+        inner.take(at),
+        starts.take(at),
+        _fold("max", stamps, heads),
+        columns,
+        None if order is None else (order[0][winners], order[1][winners], order[2][winners]),
+    )
+
+
+def merge(rows: Rows, stored: pa.BinaryArray, verb: Aggregation) -> Merged:
+    """Merge rows into stored values (``timestamp ‖ value``; null where the key is new)."""
+    serde: Serde = serde_from(verb.store.value_serde)
+    known = pc.is_valid(stored)
+    old_stamps = _stamps(stored)
+    stamps = np.maximum(_ints(rows.timestamps), old_stamps)
+    old = serde.decode_arrow(_sliced(stored, 8, None))
+    single = not pa.types.is_struct(old.type)
+    fields: dict[str, pa.Array] = {}
+    newer = None
+    if rows.order is not None:
+        before = tuple(_ints(pc.struct_field(old, name)) for name, _ in ORDER_FIELDS)
+        newer = ~known.to_numpy(zero_copy_only=False) | _greater(rows.order, before)
+    for name, field in verb.fields.items():
+        was = old if single else pc.struct_field(old, name)
+        now = rows.columns[name].cast(_ARROW[field.type])
+        if field.op == "last":
+            fields[name] = pc.if_else(pa.array(newer), now, was)
+        elif field.op in ("count", "sum"):
+            fields[name] = pc.if_else(
+                pc.is_null(was), now, pc.if_else(pc.is_null(now), was, pc.add_checked(was, now))
+            )
+        elif field.op == "min":
+            fields[name] = pc.min_element_wise(was, now)
+        else:
+            fields[name] = pc.max_element_wise(was, now)
+    if single:
+        values = serde.encode_arrow(next(iter(fields.values())))
+    else:
+        hidden = {}
+        if rows.order is not None:
+            hidden = {
+                name: pa.array(np.where(newer, new, was))
+                for (name, _), new, was in zip(ORDER_FIELDS, rows.order, before, strict=True)
+            }
+        arrays = hidden | fields
+        values = serde.encode_arrow(pa.StructArray.from_arrays(list(arrays.values()), list(arrays)))
+    return Merged(values, pa.array(stamps), fields)
+
+
+def _flat(column: pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+
+
+def _ints(array: pa.Array) -> Ints:
+    filled: Ints = pc.fill_null(array.cast(pa.int64()), -(2**62)).to_numpy(zero_copy_only=False)
+    return filled
+
+
+def _stamps(stored: pa.BinaryArray) -> Ints:
+    return _ints(serde_from("int64").decode_arrow(_sliced(stored, 0, 8)))
+
+
+def _sliced(stored: pa.BinaryArray, start: int, stop: int | None) -> pa.BinaryArray:
+    """`pyarrow.compute.binary_slice`, which fails on arrays that are all null (pyarrow 26)."""
+    if stored.null_count == len(stored):
+        return stored
+    return pc.binary_slice(stored, start, stop)
+
+
+def _heads(keys: pa.BinaryArray) -> Ints:
+    """Index of the first row of each run of equal keys."""
+    if len(keys) == 0:
+        return np.empty(0, np.int64)
+    new = np.ones(len(keys), bool)
+    new[1:] = pc.not_equal(keys[1:], keys[:-1]).to_numpy(zero_copy_only=False)
+    return np.flatnonzero(new)
+
+
+def _fold(op: str, column: pa.Array, heads: Ints) -> pa.Array:
+    valid = pc.is_valid(column).to_numpy(zero_copy_only=False)
+    some = np.logical_or.reduceat(valid, heads)
+    floating = pa.types.is_floating(column.type)
+    kind = np.float64 if floating else np.int64
+    if op in ("count", "sum"):
+        neutral = kind(0)
+        reduce = np.add
+    elif op == "min":
+        neutral = np.inf if floating else np.iinfo(np.int64).max
+        reduce = np.minimum
+    else:
+        neutral = -np.inf if floating else np.iinfo(np.int64).min
+        reduce = np.maximum
+    plain = pc.fill_null(column, pa.scalar(neutral, column.type)).to_numpy(zero_copy_only=False)
+    return pa.array(reduce.reduceat(plain, heads), column.type, mask=~some)
+
+
+def _greater(a: tuple[Ints, ...], b: tuple[Ints, ...]) -> npt.NDArray[np.bool_]:
+    out = np.zeros(len(a[0]), bool)
+    same = np.ones(len(a[0]), bool)
+    for left, right in zip(a, b, strict=True):
+        out |= same & (left > right)
+        same &= left == right
+    return out
+
+
+def _winners(order: tuple[Ints, Ints, Ints], heads: Ints, rows: int) -> Ints:
+    """Per run, the row with the greatest order."""
+    run = np.zeros(rows, np.int64)
+    run[heads[1:]] = 1
+    run = np.cumsum(run)
+    ranked = np.lexsort((order[2], order[1], order[0], run))
+    ends = np.append(heads[1:], rows) - 1
+    return ranked[ends]

@@ -1,0 +1,69 @@
+"""What one batch is: plain data that travels from the driver to the executors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from state_lib.application import Aggregation
+from state_lib.addresses import HostAddress
+from state_lib.marker import ByPartition
+
+SEEN, DROPPED, DEAD = -1, -2, -3
+"""Kinds of entries that change no store: they carry event times, drop counts and dead letters.
+Kinds from 0 on are indexes of verbs."""
+
+
+@dataclass(frozen=True)
+class BatchPlan:
+    """Bounds and judgement of one batch, the same for every task of it.
+
+    Attributes:
+        epoch, n: of the driver and the batch.
+        from_, to: positions before and after.
+        clock: by which lateness is judged (ms).
+        now: wall time (ms) by which "too far in the future" is judged.
+        topic_ids: of the sources.
+        tasks: those that take part; None for all.
+    """
+
+    epoch: int
+    n: int
+    from_: ByPartition
+    to: ByPartition
+    clock: int
+    now: int
+    topic_ids: Mapping[str, str]
+    tasks: tuple[int, ...] | None = None
+
+    def sources(self) -> list[tuple[str, int]]:
+        """Source partitions in the order in which rows number them."""
+        return sorted((t, int(p)) for t, parts in self.to.items() for p in parts)
+
+    def record(self) -> dict[str, object]:
+        """As ``<app>-progress`` keeps it."""
+        return {
+            "epoch": self.epoch,
+            "n": self.n,
+            "from": self.from_,
+            "to": self.to,
+            "clock": self.clock,
+            "now": self.now,
+            "tasks": self.tasks,
+        }
+
+
+@dataclass(frozen=True)
+class ExchangePlan:
+    """Everything an executor needs to carry one task's rows to its host.
+
+    ``timeout_s``: how long an exchange is tried again while its host is away.
+    """
+
+    app: str
+    partitions: int
+    aggregations: tuple[Aggregation, ...]
+    batch: BatchPlan
+    hosts: tuple[HostAddress, ...]
+    token: str | None
+    timeout_s: float

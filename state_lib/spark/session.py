@@ -1,0 +1,81 @@
+"""The Spark session of a driver: settings that the commit protocol relies on, and fast ones."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame, SparkSession
+
+if TYPE_CHECKING:
+    from state_lib.config import Settings
+
+REQUIRED = {
+    # every task commits every batch: partitions must not be coalesced or split by size
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "200000",
+    "spark.sql.streaming.stopTimeout": "120s",
+    "spark.sql.streaming.kafka.useDeprecatedOffsetFetching": "false",
+    "spark.python.worker.reuse": "true",
+}
+FAST_READS = {
+    "kafka.max.poll.records": "50000",
+    "kafka.max.partition.fetch.bytes": str(8 << 20),
+    "kafka.fetch.max.bytes": str(64 << 20),
+}
+
+
+def open_session(app_id: str, settings: Settings) -> SparkSession:
+    """Start Spark, or join the session that ``spark-submit`` prepared."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName(f"holdfast-{app_id}")
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        builder = builder.master(settings.spark_master)
+        for key, value in submit_conf(settings).items():
+            builder = builder.config(key, value)
+    for key, value in REQUIRED.items():
+        builder = builder.config(key, value)
+    spark: SparkSession = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("WARN")
+    return spark
+
+
+def submit_conf(settings: Settings) -> dict[str, str]:
+    """What must be known before the JVM starts; `spark-submit` takes it as ``--conf``."""
+    from state_lib.stack.jars import fetch  # noqa: PLC0415 - needed by drivers only
+
+    return {
+        "spark.jars": ",".join(map(str, fetch("spark", directory=settings.jars_dir))),
+        "spark.driver.memory": settings.driver_memory,
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.ui.port": str(settings.spark_ui_port),
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -XX:TieredStopAtLevel=4",
+    }
+
+
+def kafka_options(settings: Settings, topics: list[str]) -> dict[str, str]:
+    """Options of the Kafka source, for streams and for bounded reads."""
+    return {
+        "kafka.bootstrap.servers": settings.bootstrap_servers,
+        "subscribe": ",".join(topics),
+        "failOnDataLoss": "true",
+        "kafka.isolation.level": "read_committed",
+        **FAST_READS,
+    }
+
+
+def read_range(
+    spark: SparkSession, options: dict[str, str], from_json: str, to_json: str
+) -> DataFrame:
+    """A bounded read of source topics between two positions."""
+    return (
+        spark.read.format("kafka")
+        .options(**options)
+        .option("startingOffsets", from_json)
+        .option("endingOffsets", to_json)
+        .load()
+    )

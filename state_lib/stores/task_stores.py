@@ -1,0 +1,119 @@
+"""All stores of one task, behind one atomic write: data, changelog offsets and marker together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from state_lib.marker import Marker
+from state_lib.specs import Topology
+from state_lib.stores.bytes_store import bytes_store
+from state_lib.stores.interfaces import BytesStore, Changes, Engine
+from state_lib.stores.memory.engine import MemoryEngine
+from state_lib.stores.memory.options import MemoryOptions
+from state_lib.stores.rocksdb.engine import RocksDBEngine
+from state_lib.stores.rocksdb.options import RocksDBOptions
+from state_lib.stores.segments import META_FAMILY
+
+_CHECKPOINT_KEY = b"checkpoint"
+_NO_DIRECTORY = "memory"  # memory stores are rebuilt from their changelogs: nothing is ever there
+StoreChanges = Mapping[str, tuple[Sequence[bytes], Sequence[bytes | None]]]
+"""Store name → keys and stored values as parallel lists; None deletes."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What a directory holds: state at ``marker``, having applied each changelog up to an offset.
+
+    ``offsets``: changelog topic → ``[topic id, next offset]``.
+    """
+
+    marker: Marker
+    offsets: Mapping[str, list[Any]] = field(default_factory=dict)
+
+    def to_bytes(self) -> bytes:
+        """As stored in the metadata family."""
+        return orjson.dumps({"marker": self.marker.to_json(), "offsets": self.offsets})
+
+    @classmethod
+    def from_bytes(cls, raw: bytes) -> Checkpoint:
+        """As read from the metadata family."""
+        data = orjson.loads(raw)
+        return cls(Marker.from_json(data["marker"]), data["offsets"])
+
+
+class TaskStores:
+    """Opens the engines of a task and its stores.
+
+    Args:
+        topology: of the application.
+        path: directory of the RocksDB database; created if missing. Memory stores leave nothing
+            there.
+        options: of RocksDB.
+
+    Raises:
+        StateCorrupt: the directory cannot be opened.
+    """
+
+    def __init__(self, topology: Topology, path: Path, options: RocksDBOptions) -> None:
+        self.path = path
+        self.specs = {s.name: s for s in topology.stores}
+        self.rocks = RocksDBEngine(path, options)
+        bounds = {s.name: s.max_bytes for s in topology.stores if s.backend == "memory"}
+        self.memory = MemoryEngine(path / _NO_DIRECTORY, MemoryOptions(max_bytes_of=bounds))
+        self.stores: dict[str, BytesStore] = {
+            s.name: bytes_store(s, self.engine(s.name)) for s in topology.stores
+        }
+
+    def engine(self, store: str) -> Engine:
+        """The engine that holds a store."""
+        return self.memory if self.specs[store].backend == "memory" else self.rocks
+
+    def checkpoint(self) -> Checkpoint | None:
+        """What was last written with the data, or None for a new directory."""
+        raw = self.rocks.get(META_FAMILY, _CHECKPOINT_KEY)
+        return None if raw is None else Checkpoint.from_bytes(raw)
+
+    def check_room(self, changes: StoreChanges) -> None:
+        """Raise StoreFull now if a memory store could not take these changes."""
+        self.memory.check_room(self._route(changes)[1])
+
+    def write(self, changes: StoreChanges, checkpoint: Checkpoint | None) -> None:
+        """Apply changes and checkpoint: one atomic write in RocksDB, then memory stores."""
+        rocks, memory = self._route(changes)
+        if checkpoint is not None:
+            rocks[META_FAMILY] = ([_CHECKPOINT_KEY], [checkpoint.to_bytes()])
+        if rocks:
+            self.rocks.write(rocks)
+        if memory:
+            self.memory.write(memory)
+
+    def drop_expired(self, clock: int) -> list[str]:
+        """Drop segments that no live window is in, after a flush that covers the clock."""
+        expired = [
+            (self.engine(name), family)
+            for name, store in self.stores.items()
+            for family in store.expired_families(clock)
+        ]
+        if expired:
+            self.rocks.flush()
+        for engine, family in expired:
+            engine.drop(family)
+        return [family for _, family in expired]
+
+    def close(self) -> None:
+        """Close the engines; what RocksDB has not flushed is replayed at the next opening."""
+        self.rocks.close()
+        self.memory.close()
+
+    def _route(self, changes: StoreChanges) -> tuple[dict[str, Changes], dict[str, Changes]]:
+        rocks: dict[str, Changes] = {}
+        memory: dict[str, Changes] = {}
+        for name, (keys, values) in changes.items():
+            target = memory if self.specs[name].backend == "memory" else rocks
+            target.update(self.stores[name].changes(keys, values))
+        return rocks, memory
