@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from state_lib.errors import SerdeError
+from state_lib.keys import (
+    murmur2,
+    partition_for,
+    partitions_for,
+    split_window_key,
+    split_window_keys,
+    window_key,
+    window_keys,
+    windowed_topic_key,
+)
+
+VECTORS = {  # org.apache.kafka.common.utils.UtilsTest.testMurmur2
+    b"21": -973932308,
+    b"foobar": -790332482,
+    b"a-little-bit-long-string": -985981536,
+    b"a-little-bit-longer-string": -1486304829,
+    b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971,
+    b"abc": 479470107,
+}
+STARTS = st.integers(-(2**63), 2**63 - 1)
+
+
+@pytest.mark.parametrize(("key", "expected"), VECTORS.items())
+def test_murmur2_is_kafkas(key: bytes, expected: int) -> None:
+    assert murmur2(key) == expected
+
+
+def test_partition_clears_the_sign_bit_and_does_not_negate() -> None:
+    assert partition_for(b"21", 7) == (-973932308 & 0x7FFFFFFF) % 7
+    assert partition_for(b"21", 7) != 973932308 % 7
+
+
+@settings(deadline=None)
+@given(st.lists(st.binary(max_size=40), max_size=30), st.integers(1, 50), st.integers(0, 3))
+def test_vectorised_partitions_are_the_scalar_ones(keys: list[bytes], n: int, skip: int) -> None:
+    array = pa.array(keys, pa.binary()).slice(skip)
+    assert partitions_for(array, n).tolist() == [partition_for(k, n) for k in keys[skip:]]
+
+
+def test_long_keys_take_the_other_path() -> None:
+    keys = [b"x" * size for size in (511, 512, 513, 5000, 0, 3)]
+    got = partitions_for(pa.array(keys, pa.binary()), 1000)
+    assert got.tolist() == [partition_for(k, 1000) for k in keys]
+
+
+def test_null_keys_are_refused() -> None:
+    keys = pa.array([b"a", None], pa.binary())
+    with pytest.raises(SerdeError):
+        partitions_for(keys, 2)
+    with pytest.raises(SerdeError):
+        window_keys(keys, np.zeros(2, np.int64))
+
+
+def test_window_key_bytes() -> None:
+    assert window_key(b"k", 1, 2) == b"k" + bytes(7) + b"\1" + bytes(3) + b"\2"
+    assert window_key(b"", -1) == b"\xff" * 8 + bytes(4)
+    assert windowed_topic_key(b"k", 258) == b"k" + bytes(6) + b"\1\2"
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=20), STARTS, st.integers(0, 2**31 - 1))
+def test_window_key_round_trip(key: bytes, start: int, seq: int) -> None:
+    assert split_window_key(window_key(key, start, seq)) == (key, start, seq)
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.binary(max_size=20), STARTS), max_size=30), st.integers(0, 3))
+def test_vectorised_window_keys(rows: list[tuple[bytes, int]], skip: int) -> None:
+    array = pa.array([key for key, _ in rows], pa.binary()).slice(skip)
+    starts = np.array([start for _, start in rows], np.int64)[skip:]
+    composites = window_keys(array, starts)
+    assert composites.to_pylist() == [window_key(k, s) for k, s in rows[skip:]]
+    keys, got, seqs = split_window_keys(composites)
+    assert keys.to_pylist() == array.to_pylist()
+    assert got.tolist() == starts.tolist()
+    assert not seqs.any()
+
+
+def test_split_reads_the_seqnum_of_sliced_arrays() -> None:
+    array = pa.array([window_key(b"no", 0), window_key(b"ab", -5, 9)], pa.binary()).slice(1)
+    keys, starts, seqs = split_window_keys(array)
+    assert (keys.to_pylist(), starts.tolist(), seqs.tolist()) == ([b"ab"], [-5], [9])
+
+
+def test_what_is_too_short_is_named() -> None:
+    with pytest.raises(SerdeError, match="at least 12 bytes, not 11"):
+        split_window_key(bytes(11))
+    with pytest.raises(SerdeError, match="at least 12 bytes, not 3"):
+        split_window_keys(pa.array([bytes(12), b"abc"], pa.binary()))
+
+
+def test_keys_and_starts_must_be_as_many() -> None:
+    with pytest.raises(SerdeError, match="2 keys with 1 starts"):
+        window_keys(pa.array([b"a", b"b"]), np.zeros(1, np.int64))
