@@ -10,7 +10,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 UV := $(BIN)/uv --quiet
 STAMPS := $(VENV)/.stamps
-CODE := $(wildcard state_lib plugins jobs dags benchmarks tests)
+has_python = $(if $(shell find $(1) -name '*.py' 2>/dev/null | head -n 1),$(1))
+CODE = $(foreach folder,state_lib plugins jobs dags benchmarks tests,$(call has_python,$(folder)))
 TESTS := $(wildcard tests/unit tests/conformance tests/integration)
 # An activated environment of somebody else must not leak into ours.
 unexport VIRTUAL_ENV PYTHONHOME PYTHONPATH
@@ -22,6 +23,7 @@ help: ## List these commands
 
 .PHONY: setup
 setup: $(STAMPS)/runtime ## Everything that the others need: environment, JVM artifacts, Java
+	@:
 
 # A Python that fits, a fresh environment, and uv in it at the version and hash of the lock.
 $(STAMPS)/venv: .ci/venv.sh
@@ -51,14 +53,14 @@ lock: $(STAMPS)/venv ## Resolve requirements.lock anew from pyproject.toml
 
 .PHONY: lint
 lint: setup ## Style and layers: ruff, import-linter
-	@ruff check $(CODE)
-	@ruff format --check --quiet $(CODE) || { echo "run 'make format'"; exit 1; }
+	@ruff check .ci $(CODE)
+	@ruff format --check --quiet .ci $(CODE) || { echo "run 'make format'"; exit 1; }
 	@PYTHONPATH=plugins lint-imports --no-logo 2>/dev/null || PYTHONPATH=plugins lint-imports
 
 .PHONY: format
 format: setup ## Let ruff format and fix what it can
-	@ruff check --fix --quiet $(CODE) || true
-	@ruff format $(CODE)
+	@ruff check --fix --quiet .ci $(CODE) || true
+	@ruff format .ci $(CODE)
 
 .PHONY: types
 types: setup ## mypy, strict

@@ -4,7 +4,6 @@ Hard links take no space and a tenth of the time, but need one file system; acro
 every run and copies. Usage: ``link_mode.py UV ENVIRONMENT``.
 """
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -19,5 +18,5 @@ def _existing(path: Path) -> Path:
 
 uv, environment = sys.argv[1:]
 cache = subprocess.run([uv, "cache", "dir"], capture_output=True, text=True, check=True).stdout
-same = os.stat(_existing(Path(cache.strip()))).st_dev == os.stat(environment).st_dev
+same = _existing(Path(cache.strip())).stat().st_dev == Path(environment).stat().st_dev
 print("hardlink" if same else "copy")

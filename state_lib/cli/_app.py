@@ -12,7 +12,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
 
-import click
 import typer
 from rich.console import Console
 from typer.core import TyperGroup
@@ -26,7 +25,7 @@ ORDER = ("demo", "up", "down", "status", "logs")
 class _Group(TyperGroup):
     """Shows a `HoldfastError` as a message: it says what to do; a traceback would hide that."""
 
-    def invoke(self, ctx: click.Context) -> Any:
+    def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
         except HoldfastError as error:
@@ -58,7 +57,7 @@ def _root(
     ] = None,
     show_version: Annotated[  # noqa: ARG001 - handled by its callback
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show it.")
-    ] = False,  # noqa: FBT002 - typer's way to declare a flag
+    ] = False,
 ) -> None:
     """Kafka-Streams-like state for PySpark.
 

@@ -13,7 +13,7 @@ def register(app: typer.Typer) -> None:
 
 
 def down(
-    wipe: Annotated[  # noqa: FBT002 - typer's way to declare a flag
+    wipe: Annotated[
         bool, typer.Option("--wipe", help="Also remove all local data, topics and stores alike.")
     ] = False,
 ) -> None:
@@ -25,10 +25,10 @@ def down(
 
       holdfast down --wipe
     """
-    from rich.console import Console  # noqa: PLC0415 - `--help` must be fast
+    from rich.console import Console
 
-    from state_lib.config import Settings  # noqa: PLC0415
-    from state_lib.stack import Stack  # noqa: PLC0415
+    from state_lib.config import Settings
+    from state_lib.stack import Stack
 
     console = Console()
     stack = Stack(Settings.load())

@@ -17,7 +17,7 @@ def logs(
         str | None, typer.Argument(help="A service, or 'supervisord'. Default: all.")
     ] = None,
     lines: Annotated[int, typer.Option("-n", "--lines", min=0, help="Lines of each log.")] = 20,
-    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on until Ctrl-C.")] = False,  # noqa: FBT002 - typer's way to declare a flag
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on until Ctrl-C.")] = False,
 ) -> None:
     """Show the ends of the services' logs.
 
@@ -29,12 +29,12 @@ def logs(
 
       holdfast logs host-1 -f
     """
-    import subprocess  # noqa: PLC0415, S404 - `--help` must be fast
+    import subprocess
 
-    from state_lib.config import Settings  # noqa: PLC0415
-    from state_lib.errors import NotFound  # noqa: PLC0415
-    from state_lib.stack import Stack  # noqa: PLC0415
-    from state_lib.stack.logs import last_lines  # noqa: PLC0415
+    from state_lib.config import Settings
+    from state_lib.errors import NotFound
+    from state_lib.stack import Stack
+    from state_lib.stack.logs import last_lines
 
     stack = Stack(Settings.load())
     known = ["supervisord", *(program.name for program in stack.programs)]

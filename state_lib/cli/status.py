@@ -15,7 +15,7 @@ def register(app: typer.Typer) -> None:
 
 
 def status(
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,  # noqa: FBT002 - typer's way to declare a flag
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show what runs, and how it is. Exit code 0: all services are healthy; 3: they are not.
 
@@ -25,13 +25,13 @@ def status(
 
       holdfast status --json | python -m json.tool
     """
-    import json  # noqa: PLC0415 - `--help` must be fast
+    import json
 
-    from rich.console import Console  # noqa: PLC0415
+    from rich.console import Console
 
-    from state_lib.cli._status_table import table  # noqa: PLC0415
-    from state_lib.config import Settings  # noqa: PLC0415
-    from state_lib.stack import Stack  # noqa: PLC0415
+    from state_lib.cli._status_table import table
+    from state_lib.config import Settings
+    from state_lib.stack import Stack
 
     found = Stack(Settings.load()).status()
     if as_json:

@@ -16,13 +16,13 @@ def up(
     only: Annotated[
         list[str] | None, typer.Option(help="Start this service only; may be repeated.")
     ] = None,
-    wait: Annotated[bool, typer.Option(help="Wait until each service is healthy.")] = True,  # noqa: FBT002 - typer's way to declare a flag
+    wait: Annotated[bool, typer.Option(help="Wait until each service is healthy.")] = True,
     timeout: Annotated[float, typer.Option(help="Seconds that each service may take.")] = 120.0,
 ) -> None:
     """Start the local stack: Kafka and the state hosts.
 
-    It goes on when the terminal closes, and services are started again after a crash. Does nothing
-    for what runs already.
+    It goes on when the terminal closes; services that crash are started again.
+    What runs already is left alone.
 
     [bold]Examples[/bold]
 
@@ -32,11 +32,11 @@ def up(
 
       HOLDFAST_KAFKA_PORT=29092 holdfast --home /tmp/other up
     """
-    from rich.console import Console  # noqa: PLC0415 - `--help` must be fast
+    from rich.console import Console
 
-    from state_lib.cli._status_table import table  # noqa: PLC0415
-    from state_lib.config import Settings  # noqa: PLC0415
-    from state_lib.stack import Stack  # noqa: PLC0415
+    from state_lib.cli._status_table import table
+    from state_lib.config import Settings
+    from state_lib.stack import Stack
 
     console = Console()
     stack = Stack(Settings.load())

@@ -6,6 +6,7 @@ one without a supervisor, for tests: it can be killed and started again on the s
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import signal
@@ -25,7 +26,7 @@ from state_lib.stack.java import java_binary
 from state_lib.stack.ports import free_port
 
 LOG4J = Path(__file__).with_name("log4j2.xml")
-START_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 90.0
 STOP_TIMEOUT_S = 20.0
 
 
@@ -138,7 +139,7 @@ class LocalBroker:
     ``broker.log`` in its directory. Leaving the ``with`` stops it; the directory stays.
     """
 
-    def __init__(  # noqa: PLR0913 - each has a default
+    def __init__(
         self,
         directory: Path,
         classpath: Sequence[Path] | None = None,
@@ -174,8 +175,8 @@ class LocalBroker:
     @property
     def pid(self) -> int | None:
         """The broker's process id, None when it does not run."""
-        running = self._process is not None and self._process.poll() is None
-        return self._process.pid if running and self._process else None
+        process = self._process
+        return process.pid if process is not None and process.poll() is None else None
 
     def start(self, timeout_s: float = START_TIMEOUT_S) -> Self:
         """Start and wait until clients are answered; does nothing when it runs.
@@ -188,7 +189,7 @@ class LocalBroker:
         classpath = self._classpath = self._classpath or jars.fetch("kafka")
         self.config.prepare(classpath)
         with self.log.open("ab") as log:
-            self._process = subprocess.Popen(  # noqa: S603 - our own command
+            process = self._process = subprocess.Popen(  # noqa: S603 - our own command
                 self.config.command(classpath),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -196,11 +197,14 @@ class LocalBroker:
                 start_new_session=True,
             )
         deadline = time.monotonic() + timeout_s
+        atexit.register(self.kill)  # a test run that ends early leaves no broker behind
         while not probes.kafka(self.bootstrap):
-            if self.pid is None or time.monotonic() > deadline:
+            if process.poll() is not None or time.monotonic() > deadline:
                 self.kill()
                 tail = self.log.read_text(errors="replace")[-3000:]
-                message = f"the broker on {self.bootstrap} did not come up; {self.log} ends:\n{tail}"
+                message = (
+                    f"the broker on {self.bootstrap} did not come up; {self.log} ends:\n{tail}"
+                )
                 raise Unavailable(message, log=str(self.log))
             time.sleep(0.1)
         return self
@@ -237,6 +241,7 @@ class LocalBroker:
             process.kill()
             process.wait()
         self._process = None
+        atexit.unregister(self.kill)
 
     def __enter__(self) -> Self:
         """Start."""

@@ -72,7 +72,8 @@ def read_lock(path: Path | None = None) -> tuple[Jar, ...]:
                 f"of {', '.join(SETS)}. Restore the file from version control."
             )
             raise ConfigurationError(message, path=str(path), line=number)
-        jars.append(Jar(*parts, fields[1], fields[2]))
+        group, artifact, version = parts
+        jars.append(Jar(group, artifact, version, fields[1], fields[2]))
     return tuple(jars)
 
 
@@ -150,9 +151,7 @@ def _fetch_one(jar: Jar, folder: Path, staging: Path) -> None:
             "installed. Either something between here and the Maven repository alters downloads "
             "(ask who runs the proxy), or jars.lock was edited: restore it from version control."
         )
-        raise ConfigurationError(
-            message, artifact=jar.coordinate, seen=seen, expected=jar.sha256
-        )
+        raise ConfigurationError(message, artifact=jar.coordinate, seen=seen, expected=jar.sha256)
     if not source.is_relative_to(staging):
         source = Path(shutil.copy2(source, staging / jar.file_name))
     source.replace(folder / jar.file_name)

@@ -27,7 +27,7 @@ def java_home(*, fetch: bool = False) -> Path:
     """The home of a fitting Java: ``JAVA_HOME``, the system's, or one fetched by cjdk before.
 
     Args:
-        fetch: Get one when none is found: by cjdk (200 MB, into its cache), else by apt-get if root.
+        fetch: Get one when none is found: by cjdk (200 MB, into its cache), else by apt-get.
 
     Raises:
         ConfigurationError: none fits; the message lists what was looked at and what to install.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from typing import Any
 
 CONNECT_TIMEOUT_S = 1.0
 ANSWER_TIMEOUT_S = 3.0
@@ -22,13 +23,13 @@ def kafka(bootstrap: str) -> bool:
 
     The port is tried first: an AdminClient on a closed port costs threads and logs refusals.
     """
-    host, _, port = bootstrap.split(",")[0].rpartition(":")
+    host, _, port = bootstrap.partition(",")[0].rpartition(":")
     if not listening(host, int(port)):
         return False
     from confluent_kafka import KafkaException  # noqa: PLC0415 - `holdfast status` without Kafka
     from confluent_kafka.admin import AdminClient  # noqa: PLC0415
 
-    quiet = {"error_cb": lambda _: None, "log_level": 0}
+    quiet: dict[str, Any] = {"error_cb": lambda _: None, "log_level": 0}
     admin = AdminClient({"bootstrap.servers": bootstrap, **quiet})
     try:
         return bool(admin.list_topics(timeout=ANSWER_TIMEOUT_S).brokers)
@@ -43,7 +44,9 @@ def http_ready(host: str, port: int) -> bool:
     import httpx  # noqa: PLC0415 - as above
 
     try:
-        answer = httpx.get(f"http://{host}:{port}/readyz", timeout=ANSWER_TIMEOUT_S, trust_env=False)
+        answer = httpx.get(
+            f"http://{host}:{port}/readyz", timeout=ANSWER_TIMEOUT_S, trust_env=False
+        )
     except httpx.HTTPError:
         return False
     return answer.status_code == httpx.codes.OK

@@ -201,4 +201,3 @@ class Stack:
                 )
                 raise Unavailable(message, home=str(self.paths.home)) from None
             yield
-

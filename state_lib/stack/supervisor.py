@@ -127,7 +127,7 @@ class Client:
     def start(self, name: str) -> None:
         """Ask for a program; does nothing if it runs. Does not wait."""
         try:
-            self._call("startProcess", name, False)
+            self._call("startProcess", name, False)  # noqa: FBT003 - do not wait
         except Fault as fault:
             if fault.faultCode != _ALREADY_STARTED:
                 message = f"supervisor cannot start {name}: {fault.faultString}"

@@ -1,0 +1,31 @@
+"""What goes into the wheel."""
+
+import tomllib
+from importlib.metadata import entry_points
+from pathlib import Path
+
+from holdfast_airflow import get_provider_info
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_only_our_two_packages_are_shipped() -> None:
+    """jobs/ and dags/ belong to a deployment, and everybody has folders of these names."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
+    shipped = {Path(package).name for package in wheel["packages"]}
+    assert shipped == {"state_lib", "holdfast_airflow"}
+
+
+def test_airflow_finds_the_provider() -> None:
+    (found,) = entry_points(group="apache_airflow_provider", module="holdfast_airflow")
+    assert found.load() is get_provider_info
+    assert get_provider_info()["package-name"] == "holdfast"
+
+
+def test_locks_name_no_index() -> None:
+    """Whoever installs chooses the index; an address of ours would leak and age."""
+    for name in ("requirements.lock", "jars.lock"):
+        lines = (ROOT / name).read_text().splitlines()
+        code = [line for line in lines if not line.lstrip().startswith("#")]
+        assert not [line for line in code if "://" in line or line.startswith("--index")]
