@@ -22,7 +22,9 @@ def main(names: list[str]) -> int:
     console = Console(stderr=True)
     try:
         for name in names or NEEDED:
-            with Progress(console=console, transient=True) as progress:
+            with Progress(
+                console=console, transient=True, disable=not console.is_terminal
+            ) as progress:
                 task = progress.add_task(f"JVM artifacts: {name}", total=None)
                 ready = jars.fetch(
                     name,
