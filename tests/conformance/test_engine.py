@@ -343,6 +343,6 @@ class MemoryMachine(EngineMachine):
 
 
 TestRocksDBMachine = RocksDBMachine.TestCase
-TestRocksDBMachine.settings = settings(max_examples=50, stateful_step_count=20, deadline=None)
+TestRocksDBMachine.settings = settings(max_examples=25, stateful_step_count=15, deadline=None)
 TestMemoryMachine = MemoryMachine.TestCase
 TestMemoryMachine.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)

@@ -16,9 +16,9 @@ import weakref
 from collections import deque
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from itertools import repeat, takewhile
+from itertools import repeat
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import rocksdict
 
@@ -64,11 +64,11 @@ def write_sst(
 class RocksDBEngine:
     """`Engine` on local disk.
 
-    **A full disk** [tried: size-limited tmpfs]: the write whose background flush fails, and all
-    after it, raise Unavailable and are not applied; reads go on. Once there is space, RocksDB
-    resumes by itself after up to 5 s, with all earlier writes; re-opening is not needed, and is
-    possible (what was not flushed is then missing, all families at one point). One write that was
-    acknowledged just before may have been in memory only: it is kept too.
+    **A full disk** [tried: size-limited tmpfs]: the write that meets a failed background flush,
+    and all after it, raise Unavailable and are not applied; so do `flush` and `checkpoint`; reads
+    go on. Once there is space, RocksDB resumes by itself within about 5 s with every acknowledged
+    write, so re-opening is not needed. Closing instead loses what was not flushed, all families
+    back to one point, and the directory opens even while the disk is full.
 
     Args:
         path: made if missing. All families that exist in it are opened.
@@ -202,17 +202,20 @@ class RocksDBEngine:
         # Not set_iterate_lower_bound: rocksdict 0.3.29 sets the *upper* bound with it [tried].
         if upper is not None:
             bounds.set_iterate_upper_bound(upper)
-        with translated(self._path, "scan"):
-            empty = source is None or (upper is not None and upper <= (lower or b""))
-            items: Iterator[tuple[bytes, bytes]] = iter(())
-            if not empty:
-                first = None if reverse else lower
-                raw: Any = cast("rocksdict.Rdict", source).items(reverse, first, bounds)
-                items = raw
-                if reverse and lower:
-                    items = takewhile(lambda entry: entry[0] >= lower, items)
+        if source is None or (upper is not None and upper <= (lower or b"")):
             yield b"", b""
-            yield from items
+            return
+        with translated(self._path, "scan"):
+            view = source.snapshot()
+            items: Any = view.items(reverse, None if reverse else lower, bounds)
+            yield b"", b""
+            entry: tuple[bytes, bytes] | None = None
+            for entry in items:
+                if reverse and lower and entry[0] < lower:
+                    return
+                yield entry
+            last = entry[0] if entry else None
+            _check_end(self._path, view.iter(bounds), last, lower, reverse=reverse)
 
     def write(self, changes: Mapping[str, Changes]) -> None:
         """One WriteBatch over all families: see the class on full disks."""
@@ -283,6 +286,39 @@ class RocksDBEngine:
     def _check_open(self) -> None:
         if not self._closer.alive:
             raise closed(self._path)
+
+
+def _check_end(
+    path: Path,
+    probe: rocksdict.RdictIter,
+    last: bytes | None,
+    lower: bytes | None,
+    *,
+    reverse: bool,
+) -> None:
+    """Raise if entries follow the last one seen: rocksdict ends a scan in silence at a bad block.
+
+    [tried] ``RdictItems`` stops at an unreadable block as if there were no more; only
+    ``RdictIter.status`` tells.
+    """
+    if reverse:
+        if last is None:
+            probe.seek_to_last()
+        else:
+            probe.seek_for_prev(last)
+            probe.prev()
+    elif last is None:
+        probe.seek(lower or b"")
+    else:
+        probe.seek(last)
+        probe.next()
+    probe.status()
+    if probe.valid() and not (reverse and lower and probe.key() < lower):
+        raise StateCorrupt(
+            f"a scan of {path} stopped early, after {last!r}; set the directory aside and restore",
+            path=str(path),
+            reason="scan stopped early",
+        )
 
 
 def _fill(

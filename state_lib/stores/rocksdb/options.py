@@ -107,7 +107,7 @@ class RocksDBOptions:
             table.set_bloom_filter(self.bloom_bits_per_key, block_based=False)
 
         out = rocksdict.Options(raw_mode=True)
-        out.create_if_missing(True)
+        out.create_if_missing(create_if_missing=True)
         out.set_atomic_flush(True)
         out.set_paranoid_checks(True)
         out.set_block_based_table_factory(table)
