@@ -1,10 +1,16 @@
-"""Named points at which a test can make a process die, stall or fail, to prove what survives.
+"""Named points at which a test makes a process die, stall or fail, to prove what survives.
 
-``HOLDFAST_FAILPOINTS`` holds ``name=action`` pairs separated by ``;``. Actions: ``kill`` (SIGKILL
-this process), ``kill-parent`` (SIGKILL the parent: a Python worker's executor), ``raise``,
-``sleep:SECONDS``. ``name=action@K`` acts at the K-th passing only (1 is the first).
-``HOLDFAST_FAILPOINTS_DIR``: a point acts once per file there, across restarts of the process, so
-that what is killed once may come back and live. Without the variable a point costs one look-up.
+``HOLDFAST_FAILPOINTS`` holds ``name=action`` pairs separated by ``;``, or ``@PATH`` of a file with
+such text, which may be written while processes run. Actions:
+
+- ``kill``: SIGKILL this process.
+- ``kill-jvm``: SIGKILL the JVM above this Python worker (the executor; the driver in local mode).
+- ``kill-pid:PID``: SIGKILL that process.
+- ``raise``, ``sleep:SECONDS``.
+
+``name=action@K`` acts at the K-th passing only (1 is the first). With ``HOLDFAST_FAILPOINTS_DIR`` a
+point acts once, whatever restarts: it leaves a file of its name there. Without the variable a
+point costs one look-up.
 """
 
 from __future__ import annotations
@@ -35,8 +41,11 @@ def failpoint(name: str) -> None:
     armed = os.environ.get("HOLDFAST_FAILPOINTS")
     if not armed:
         return
+    if armed.startswith("@"):
+        path = Path(armed[1:])
+        armed = path.read_text() if path.exists() else ""
     _passed[name] += 1
-    for entry in armed.split(";"):
+    for entry in filter(None, armed.strip().split(";")):
         point, _, action = entry.strip().partition("=")
         action, _, nth = action.partition("@")
         if point not in NAMES:
@@ -57,13 +66,26 @@ def _first_time(name: str) -> bool:
 
 
 def _act(name: str, action: str) -> None:
-    if action == "kill":
-        os.kill(os.getpid(), signal.SIGKILL)
-    elif action == "kill-parent":
-        os.kill(os.getppid(), signal.SIGKILL)
-    elif action == "raise":
-        raise RuntimeError(f"failpoint {name}")
-    elif action.startswith("sleep:"):
-        time.sleep(float(action.removeprefix("sleep:")))
-    else:
-        raise ValueError(f"unknown failpoint action {action!r} at {name}")
+    kind, _, argument = action.partition(":")
+    match kind:
+        case "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "kill-pid":
+            os.kill(int(argument), signal.SIGKILL)
+        case "kill-jvm":
+            os.kill(_jvm_above(), signal.SIGKILL)
+        case "raise":
+            raise RuntimeError(f"failpoint {name}")
+        case "sleep":
+            time.sleep(float(argument))
+        case _:
+            raise ValueError(f"unknown failpoint action {action!r} at {name}")
+
+
+def _jvm_above() -> int:
+    import psutil  # noqa: PLC0415 - for tests only
+
+    for parent in psutil.Process().parents():
+        if parent.name() == "java":
+            return int(parent.pid)
+    raise ValueError("kill-jvm: no JVM above this process")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import (
@@ -37,7 +38,11 @@ class Kafka:
         return cls({"bootstrap.servers": settings.bootstrap_servers})
 
     def admin(self) -> AdminClient:
-        """An admin client."""
+        """The admin client of this connection; safe to share between threads."""
+        return self._admin
+
+    @cached_property
+    def _admin(self) -> AdminClient:
         return AdminClient(dict(self.properties))
 
     def producer(self, **extra: Any) -> Producer:

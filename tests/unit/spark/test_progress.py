@@ -1,0 +1,62 @@
+"""Which recorded batches stand, after crashes, zombies and aligned repeats."""
+
+from __future__ import annotations
+
+from state_lib.spark.progress import Recorded, effective
+
+P = ("t", 0)
+Q = ("t", 1)
+
+
+def batch(epoch: int, n: int, start: int, end: int, clock: int = 0) -> Recorded:
+    return Recorded(epoch, n, {P: start, Q: start}, {P: end, Q: end}, clock, 0)
+
+
+def spans(records: list[Recorded]) -> list[tuple[int, int, int]]:
+    return [(r.epoch, r.from_[P], r.to[P]) for r in effective(records)]
+
+
+def test_a_plain_run_stands_as_written() -> None:
+    assert spans([batch(1, 1, 0, 10), batch(1, 2, 10, 20)]) == [(1, 0, 10), (1, 10, 20)]
+
+
+def test_a_batch_that_nobody_committed_is_overridden_by_its_successor() -> None:
+    assert spans([batch(1, 1, 0, 10), batch(1, 2, 10, 20), batch(2, 1, 10, 35)]) == [
+        (1, 0, 10),
+        (2, 10, 35),
+    ]
+
+
+def test_an_aligned_batch_replaces_its_original() -> None:
+    records = [batch(1, 1, 0, 10, 5), batch(1, 2, 10, 20, 7), batch(2, 1, 10, 20, 7)]
+    assert [(r.epoch, r.clock) for r in effective(records)] == [(1, 5), (2, 7)]
+
+
+def test_a_zombie_that_writes_after_its_successor_does_not_count() -> None:
+    records = [batch(1, 1, 0, 10), batch(2, 1, 10, 30), batch(1, 2, 10, 20)]
+    assert spans(records) == [(1, 0, 10), (2, 10, 30)]
+
+
+def test_ticks_cover_nothing() -> None:
+    assert spans([batch(1, 1, 0, 10), batch(1, 2, 10, 10), batch(1, 3, 10, 20)]) == [
+        (1, 0, 10),
+        (1, 10, 20),
+    ]
+
+
+def test_a_driver_that_died_twice_is_overridden_from_where_the_third_begins() -> None:
+    records = [batch(1, 1, 0, 10), batch(1, 2, 10, 20), batch(2, 1, 10, 20), batch(3, 1, 10, 20)]
+    assert spans(records) == [(1, 0, 10), (3, 10, 20)]
+
+
+def test_new_partitions_do_not_hide_earlier_batches() -> None:
+    first = Recorded(1, 1, {P: 0}, {P: 10}, 0, 0)
+    second = Recorded(1, 2, {P: 10, Q: 5}, {P: 20, Q: 9}, 0, 0)
+    assert effective([first, second]) == [first, second]
+
+
+def test_covers_asks_for_the_batch_that_comes_next() -> None:
+    record = batch(1, 2, 10, 20)
+    assert record.covers({P: 10, Q: 10})
+    assert not record.covers({P: 20, Q: 20})
+    assert not record.covers({P: 0, Q: 0})
