@@ -12,8 +12,11 @@ import pyarrow.compute as pc
 from state_lib.application import ORDER_FIELDS, Aggregation
 from state_lib.keys import window_keys
 from state_lib.serdes import Serde, serde_from
+from state_lib.serdes.columns import binary_array, binary_parts, gather
 
 Ints = npt.NDArray[np.int64]
+NOTHING = -(2**62)
+"""Stands for null in columns of times: less than every event time."""
 _ARROW = {"int64": pa.int64(), "float64": pa.float64(), "utf8": pa.utf8(), "bool": pa.bool_()}
 
 
@@ -90,9 +93,9 @@ def merge(rows: Rows, stored: pa.BinaryArray, verb: Aggregation) -> Merged:
     """Merge rows into stored values (``timestamp ‖ value``; null where the key is new)."""
     serde: Serde = serde_from(verb.store.value_serde)
     known = pc.is_valid(stored)
-    old_stamps = _stamps(stored)
+    old_stamps, payload = _split(stored)
     stamps = np.maximum(_ints(rows.timestamps), old_stamps)
-    old = serde.decode_arrow(_sliced(stored, 8, None))
+    old = serde.decode_arrow(payload)
     single = not pa.types.is_struct(old.type)
     fields: dict[str, pa.Array] = {}
     newer = None
@@ -131,19 +134,23 @@ def _flat(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _ints(array: pa.Array) -> Ints:
-    filled: Ints = pc.fill_null(array.cast(pa.int64()), -(2**62)).to_numpy(zero_copy_only=False)
+    filled: Ints = pc.fill_null(array.cast(pa.int64()), NOTHING).to_numpy(zero_copy_only=False)
     return filled
 
 
-def _stamps(stored: pa.BinaryArray) -> Ints:
-    return _ints(serde_from("int64").decode_arrow(_sliced(stored, 0, 8)))
+def _split(stored: pa.BinaryArray) -> tuple[Ints, pa.BinaryArray]:
+    """Timestamps (least possible where null) and values of ``timestamp ‖ value``.
 
-
-def _sliced(stored: pa.BinaryArray, start: int, stop: int | None) -> pa.BinaryArray:
-    """`pyarrow.compute.binary_slice`, which fails on arrays that are all null (pyarrow 26)."""
-    if stored.null_count == len(stored):
-        return stored
-    return pc.binary_slice(stored, start, stop)
+    By hand: pyarrow's ``binary_slice`` fails on arrays with many nulls (26.0, "Negative buffer
+    resize").
+    """
+    data, starts, lengths = binary_parts(stored)
+    valid = pc.is_valid(stored).to_numpy(zero_copy_only=False)
+    stamps = np.full(len(stored), NOTHING, np.int64)
+    raw = data[starts[valid][:, None] + np.arange(8)].reshape(-1)
+    stamps[valid] = raw.view(">i8")
+    rest = np.where(valid, lengths - 8, 0)
+    return stamps, binary_array(gather(data, np.where(valid, starts + 8, 0), rest), rest, valid)
 
 
 def _heads(keys: pa.BinaryArray) -> Ints:
