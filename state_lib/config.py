@@ -93,10 +93,16 @@ class Settings(BaseSettings):
         3600.0,
         description="Records dated further ahead of the wall clock, in s, go to the dead letters.",
     )
+    jobs_dir: Path = Field(
+        Path("jobs"), description="Directory of job files. Made absolute."
+    )
     spark_master: str = Field(
         "local[2,4]", description="Spark's master; the second number is tries per task."
     )
     driver_memory: str = Field("1g", description="Heap of Spark's driver, as in -Xmx.")
+    driver_java_options: str = Field(
+        "", description="JVM flags of Spark's driver, such as '-XX:+UseSerialGC'."
+    )
     max_offsets_per_trigger: PositiveInt = Field(400_000, description="Most records in one batch.")
     spark_ui_port: Port = Field(24040, description="Port of Spark's own page; the next free one.")
     exchange_timeout_s: Seconds = Field(
@@ -146,7 +152,7 @@ class Settings(BaseSettings):
             data = {"replication_factor": 1, **data, "bootstrap_servers": f"127.0.0.1:{port}"}
         return data
 
-    @field_validator("home", "token_file", "jars_dir")
+    @field_validator("home", "token_file", "jars_dir", "jobs_dir")
     @classmethod
     def _absolute(cls, path: Path | None) -> Path | None:
         return path.expanduser().absolute() if path else None

@@ -6,10 +6,8 @@ import contextlib
 import shutil
 import signal
 import sys
-import tempfile
 import threading
 import time
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -24,6 +22,7 @@ from state_lib.changelog.admin import ensure_topics, topic_configs
 from state_lib.changelog.topics import plan_topics
 from state_lib.config import Settings
 from state_lib.errors import HoldfastError, Realign, Superseded, Unavailable
+from state_lib.exits import EXIT_FAILED, EXIT_SUPERSEDED
 from state_lib.kafka import Kafka, require
 from state_lib.marker import flat, nested
 from state_lib.spark.align import align, check_topics, initial_positions
@@ -33,8 +32,6 @@ from state_lib.spark.progress import ProgressLog
 from state_lib.spark.session import kafka_options, open_session, read_range
 
 log = structlog.get_logger(__name__)
-EXIT_FAILED, EXIT_SUPERSEDED = 1, 3
-"""Exit codes: 0 stopped when asked; 3 must not be restarted, another driver runs."""
 POLL_S = 1.0
 
 
@@ -111,7 +108,9 @@ class Driver:
 
     def _stream(self, spark: SparkSession, batches: Batches) -> None:
         """Spark's checkpoint is scratch: a new directory for every start."""
-        scratch = Path(tempfile.mkdtemp(prefix=f"holdfast-{self._app.id}-"))
+        folder = self._settings.home / "checkpoints" / self._app.id
+        shutil.rmtree(folder, ignore_errors=True)
+        scratch = folder / str(batches.standing.epoch)
         options = kafka_options(self._settings, list(self._app.topology.sources))
         positions = orjson.dumps(nested(batches.standing.positions)).decode()
         source = (

@@ -29,7 +29,11 @@ FAST_READS = {
 
 def open_session(app_id: str, settings: Settings) -> SparkSession:
     """Start Spark, or join the session that ``spark-submit`` prepared."""
+    from state_lib.stack.java import java_home  # noqa: PLC0415 - needed by drivers only
+
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    os.environ["JAVA_HOME"] = str(java_home())
     builder = SparkSession.builder.appName(f"holdfast-{app_id}")
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         builder = builder.master(settings.spark_master)
@@ -53,7 +57,7 @@ def submit_conf(settings: Settings) -> dict[str, str]:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.port": str(settings.spark_ui_port),
         "spark.ui.showConsoleProgress": "false",
-        "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -XX:TieredStopAtLevel=4",
+        "spark.driver.extraJavaOptions": settings.driver_java_options,
     }
 
 

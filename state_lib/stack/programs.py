@@ -9,7 +9,8 @@ from pathlib import Path
 
 from state_lib.addresses import HostAddress
 from state_lib.config import Settings
-from state_lib.stack import jars, probes
+from state_lib.exits import EXIT_STOPPED, EXIT_SUPERSEDED
+from state_lib.stack import jars, jobs, probes
 from state_lib.stack.broker import BrokerConfig
 
 KAFKA = "kafka"
@@ -36,6 +37,8 @@ class Program:
         command: Renders the command line; may fetch what it needs first.
         prepare: Done before each start, such as formatting a new broker's data directory.
         healthy: Asks the running service; never raises.
+        by_default: Whether ``up`` starts it when nothing is named.
+        final_exit_codes: Codes after which it is not started again; None: after any it is.
     """
 
     name: str
@@ -45,12 +48,16 @@ class Program:
     command: Callable[[], list[str]]
     prepare: Callable[[], None]
     healthy: Callable[[], bool]
+    by_default: bool = True
+    final_exit_codes: tuple[int, ...] | None = None
 
 
 def programs(settings: Settings) -> tuple[Program, ...]:
     """The services of these settings, in starting order. A foreign Kafka is not among them."""
     hosts = tuple(_host(address) for address in settings.host_addresses)
-    return (_kafka(settings), *hosts) if uses_local_broker(settings) else hosts
+    streams = tuple(_stream(job) for job in jobs.streams(settings.jobs_dir))
+    own = (*hosts, *streams)
+    return (_kafka(settings), *own) if uses_local_broker(settings) else own
 
 
 def uses_local_broker(settings: Settings) -> bool:
@@ -93,4 +100,19 @@ def _host(address: HostAddress) -> Program:
         command=lambda: [sys.executable, "-m", "state_lib.host", "--id", address.id],
         prepare=lambda: None,
         healthy=lambda: probes.http_ready(address.host, address.http_port),
+    )
+
+
+def _stream(job: Path) -> Program:
+    """A job's driver: it runs until it is stopped, and not on after a newer driver has claimed."""
+    return Program(
+        name=job.stem,
+        priority=300,
+        ports=(),
+        stop_wait_s=90,
+        command=lambda: [sys.executable, str(job)],
+        prepare=lambda: None,
+        healthy=lambda: True,
+        by_default=False,
+        final_exit_codes=(EXIT_STOPPED, EXIT_SUPERSEDED),
     )

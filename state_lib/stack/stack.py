@@ -49,7 +49,7 @@ class Stack:
         """Start what does not run yet, in order, each when the one before it is healthy.
 
         Args:
-            only: Names of services; all when None.
+            only: Names of services; all but the streams when None.
             wait: Wait until each is healthy; else only ask the supervisor to start them.
             timeout_s: How long each service may take.
             report: Called with (service, what is waited for).
@@ -111,7 +111,7 @@ class Stack:
             if name not in known:
                 message = f"no service {name!r} in this stack; there are: {', '.join(known)}."
                 raise ConfigurationError(message, service=name, known=known)
-        return [program for program in self.programs if not names or program.name in names]
+        return [p for p in self.programs if p.name in names or (not names and p.by_default)]
 
     def _ensure_supervisor(self, wanted: list[Program], report: Report) -> set[str]:
         """Have a supervisor, and return the names of the services that it runs already."""

@@ -70,7 +70,8 @@ def gather(paths: Paths, programs: Iterable[Program], supervisor_pid: int | None
         except Unavailable:
             supervisor_pid = None  # it ended between the two questions
     with ThreadPoolExecutor(8) as pool:
-        services = pool.map(lambda one: _service(paths, one, known.get(one.name, {})), programs)
+        shown = [p for p in programs if p.by_default or known.get(p.name, {}).get("start")]
+        services = pool.map(lambda one: _service(paths, one, known.get(one.name, {})), shown)
         return StackStatus(str(paths.home), supervisor_pid, tuple(services))
 
 

@@ -60,7 +60,7 @@ def render(paths: Paths, programs: Iterable[Program]) -> str:
             f"directory={_escape(paths.home)}",
             f"priority={program.priority}",
             "autostart=false",
-            "autorestart=true",
+            *_restarts(program),
             "startsecs=1",
             f"startretries={TRIES}",
             f"stopwaitsecs={program.stop_wait_s}",
@@ -72,6 +72,13 @@ def render(paths: Paths, programs: Iterable[Program]) -> str:
             f"stdout_logfile_backups={LOG_BACKUPS}",
         ]
     return "\n".join(lines) + "\n"
+
+
+def _restarts(program: Program) -> list[str]:
+    if program.final_exit_codes is None:
+        return ["autorestart=true"]
+    codes = ",".join(map(str, program.final_exit_codes))
+    return ["autorestart=unexpected", f"exitcodes={codes}"]
 
 
 def start(paths: Paths, environment: Mapping[str, str]) -> None:

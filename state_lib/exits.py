@@ -1,0 +1,8 @@
+"""Exit codes of a driver, for whoever supervises it."""
+
+EXIT_STOPPED = 0
+"""It was asked to stop."""
+EXIT_FAILED = 1
+"""Start it again."""
+EXIT_SUPERSEDED = 3
+"""Another driver runs the application: do not start it again."""

@@ -1,0 +1,138 @@
+"""A real stack to break: supervised broker and hosts, drivers that tests start and kill."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from state_lib.config import Settings
+from state_lib.stack import Stack
+from state_lib.stack.ports import free_port
+
+JOB = Path(__file__).with_name("job.py")
+QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+
+class Cluster:
+    """The stack of one test module, in a folder of its own, with failpoints that can be armed."""
+
+    def __init__(self, home: Path, **flags: Any) -> None:
+        self.armed = home / "failpoints"
+        self.fired = home / "fired"
+        self.fired.mkdir(parents=True)
+        os.environ["HOLDFAST_FAILPOINTS"] = f"@{self.armed}"
+        os.environ["HOLDFAST_FAILPOINTS_DIR"] = str(self.fired)
+        hosts = ",".join(f"host-{i}=127.0.0.1:{free_port()}/{free_port()}" for i in (1, 2))
+        given: dict[str, Any] = {
+            "home": home / "stack",
+            "hosts": hosts,
+            "kafka_port": free_port(),
+            "kafka_controller_port": free_port(),
+            "kafka_heap": "512m",
+            "spark_ui_port": free_port(),
+            "driver_java_options": QUICK_JVM,
+            "max_offsets_per_trigger": 2000,
+            "flush_interval_s": 5.0,
+        }
+        self.settings = Settings.load(**{**given, **flags})
+        self.stack = Stack(self.settings)
+
+    def pid(self, service: str) -> int:
+        """Process id of a supervised service, waiting until it runs."""
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            if pid := self.stack.status()[service].pid:
+                return pid
+            time.sleep(0.1)
+        raise AssertionError(f"{service} does not run")
+
+    def kill(self, service: str) -> None:
+        """SIGKILL a supervised service; the supervisor starts it again."""
+        os.kill(self.pid(service), signal.SIGKILL)
+
+    def arm(self, points: str) -> None:
+        """Arm failpoints, such as ``commit.after_kafka=kill``; each acts once."""
+        for old in self.fired.iterdir():
+            old.unlink()
+        self.armed.write_text(points)
+
+    def disarm(self) -> None:
+        """No failpoint acts any more."""
+        self.armed.unlink(missing_ok=True)
+
+    def wait_fired(self, point: str, timeout_s: float = 90) -> None:
+        """Wait until an armed point has acted."""
+        deadline = time.monotonic() + timeout_s
+        while not (self.fired / point).exists():
+            if time.monotonic() > deadline:
+                raise AssertionError(f"failpoint {point} was not reached in {timeout_s} s")
+            time.sleep(0.05)
+
+    def driver(self, app: str, topic: str, **flags: Any) -> Driver:
+        """Start a driver of the chaos job."""
+        settings = self.settings.model_copy(update=flags)
+        environment = {
+            **os.environ,
+            **settings.as_environment(),
+            "CHAOS_APP": app,
+            "CHAOS_TOPIC": topic,
+        }
+        return Driver(environment, self.settings.home / f"{app}-{time.time_ns()}.log")
+
+
+class Driver:
+    """A driver process with its JVM and workers."""
+
+    def __init__(self, environment: dict[str, str], log: Path) -> None:
+        self.log = log
+        with log.open("w") as out:
+            self.process = subprocess.Popen(  # noqa: S603 - our own job
+                [sys.executable, str(JOB)],
+                env=environment,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def events(self, name: str) -> int:
+        """How many log lines carry an event of that name."""
+        return self.log.read_text(errors="replace").count(f'"event": "{name}"')
+
+    def wait_event(self, name: str, count: int = 1, timeout_s: float = 120) -> None:
+        """Wait for a log line."""
+        deadline = time.monotonic() + timeout_s
+        while self.events(name) < count:
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                raise AssertionError(f"no event {name!r}; log ends:\n{self.log.read_text()[-3000:]}")
+            time.sleep(0.1)
+
+    def kill(self) -> None:
+        """SIGKILL the Python driver; its JVM must end by itself (no process may stay)."""
+        children = psutil.Process(self.process.pid).children(recursive=True)
+        self.process.kill()
+        self.process.wait()
+        _, alive = psutil.wait_procs(children, timeout=20)
+        assert not alive, f"left behind by a killed driver: {alive}"
+
+    def stop(self, timeout_s: float = 90) -> int:
+        """Ask it to stop at a batch's edge; returns its exit code."""
+        if self.process.poll() is None:
+            self.process.terminate()
+        return self.wait(timeout_s)
+
+    def wait(self, timeout_s: float = 90) -> int:
+        """Wait for its end; kills it, JVM and workers included, if it takes longer."""
+        try:
+            return self.process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            for child in psutil.Process(self.process.pid).children(recursive=True):
+                child.kill()
+            self.process.kill()
+            raise

@@ -1,0 +1,135 @@
+"""Exactly once through SIGKILL at every named point of the protocol (shared/DESIGN.md, Commit)."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tests.chaos.check import check
+from tests.chaos.cluster import Cluster
+from tests.chaos.conftest import Events
+
+pytestmark = [pytest.mark.full, pytest.mark.timeout(900)]
+COMMIT_POINTS = ["commit.before_transaction", "commit.after_kafka", "commit.after_rocksdb"]
+
+
+def test_hosts_killed_at_every_point(cluster: Cluster, events: Events, app: str) -> None:
+    events.more(4000)
+    driver = cluster.driver(app, events.topic)
+    driver.wait_event("batch")
+    for point in COMMIT_POINTS:
+        cluster.arm(f"{point}=kill")
+        events.more(3000)
+        cluster.wait_fired(point)
+        check(cluster.settings, app, events.topic)
+    assert driver.stop() == 0
+    assert driver.events("streaming") == 1, "the driver should not have noticed"
+
+
+def test_the_broker_killed_at_every_point(cluster: Cluster, events: Events, app: str) -> None:
+    events.more(4000)
+    driver = cluster.driver(app, events.topic)
+    driver.wait_event("batch")
+    for point in COMMIT_POINTS:
+        cluster.arm(f"{point}=kill-pid:{cluster.pid('kafka')}")
+        events.more(3000)
+        cluster.wait_fired(point)
+        time.sleep(3)
+        check(cluster.settings, app, events.topic)
+    driver.stop()
+
+
+def test_drivers_killed_at_every_point(cluster: Cluster, events: Events, app: str) -> None:
+    """At its own points, between two tasks' commits of one batch, and during a host's commit."""
+    events.more(3000)
+    driver = cluster.driver(app, events.topic)
+    driver.wait_event("batch")
+    points = [
+        ("driver.before_batch", "kill"),
+        ("driver.after_record", "kill"),
+        ("driver.after_batch", "kill"),
+        ("exchange.after_commit", "kill-jvm"),
+        ("commit.after_kafka", f"kill-pid:{driver.process.pid}"),
+    ]
+    for point, action in points:
+        action = action if action[:8] != "kill-pid" else f"kill-pid:{driver.process.pid}"
+        cluster.arm(f"{point}={action}")
+        events.more(3000)
+        cluster.wait_fired(point)
+        assert driver.wait(60) != 0
+        driver = cluster.driver(app, events.topic)
+        check(cluster.settings, app, events.topic)
+    driver.stop()
+
+
+def test_a_second_driver_takes_over(cluster: Cluster, events: Events, app: str) -> None:
+    events.more(6000)
+    first = cluster.driver(app, events.topic)
+    first.wait_event("batch")
+    events.more(6000)
+    second = cluster.driver(app, events.topic)
+    second.wait_event("streaming")
+    assert first.wait(60) == 3, "a superseded driver exits with 3, so that nobody restarts it"
+    events.more(3000)
+    check(cluster.settings, app, events.topic)
+    assert second.stop() == 0
+
+
+def test_the_checkpoint_deleted_and_replaced(cluster: Cluster, events: Events, app: str) -> None:
+    """Under a running driver and between starts, while markers differ between tasks."""
+    import shutil
+
+    folder = cluster.settings.home / "checkpoints" / app
+    events.more(6000)
+    driver = cluster.driver(app, events.topic)
+    driver.wait_event("batch", 2)
+    saved = folder.with_name(f"{app}-saved")
+    shutil.copytree(folder, saved)
+    events.more(3000)
+    check(cluster.settings, app, events.topic)
+    shutil.rmtree(folder)
+    events.more(3000)
+    _survive(cluster, events, app, driver)
+    driver = cluster.driver(app, events.topic) if driver.process.poll() is not None else driver
+    driver.wait_event("streaming")
+    epoch = next(folder.iterdir())
+    shutil.rmtree(epoch)
+    shutil.copytree(next(saved.iterdir()), epoch)
+    events.more(3000)
+    _survive(cluster, events, app, driver)
+    cluster.arm("exchange.after_commit=kill-jvm")
+    driver = cluster.driver(app, events.topic)
+    events.more(3000)
+    cluster.wait_fired("exchange.after_commit")
+    driver.wait(60)
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(saved, folder)
+    driver = cluster.driver(app, events.topic)
+    check(cluster.settings, app, events.topic)
+    driver.stop()
+
+
+def _survive(cluster: Cluster, events: Events, app: str, driver: object) -> None:
+    """Either the driver goes on, or it ends and the next one does: the data is right."""
+    try:
+        check(cluster.settings, app, events.topic, timeout_s=30)
+    except AssertionError as error:
+        if "not caught up" not in str(error):
+            raise
+        successor = cluster.driver(app, events.topic)
+        check(cluster.settings, app, events.topic)
+        successor.stop()
+
+
+def test_late_rows_are_judged_as_recorded(cluster: Cluster, events: Events, app: str) -> None:
+    """Cut at different batch boundaries, the late counts differ, and each is reproduced."""
+    events.more(9000)
+    late = {}
+    for size in (500, 3000, 9000):
+        name = f"{app}-{size}"
+        driver = cluster.driver(name, events.topic, max_offsets_per_trigger=size)
+        late[size] = check(cluster.settings, name, events.topic)["late:hourly"]
+        assert driver.stop() == 0
+    assert late[500] > 0
+    assert late[500] >= late[9000]
