@@ -1,0 +1,158 @@
+"""From source records to combined entries, on real Spark."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from state_lib import Application, Json, Text, TimeWindows, agg
+from state_lib.keys import partition_for
+from state_lib.spark.frames import combine
+from state_lib.spark.partitioner import partition_for_key
+from state_lib.spark.plan import DEAD, DROPPED, SEEN, BatchPlan
+
+NOW = 1_795_000_000_000
+HOUR = 3_600_000
+Row = tuple[bytes | None, bytes | None, int, int, int]
+
+
+def source(spark: SparkSession, rows: list[Row]) -> DataFrame:
+    """Rows of (key, value, partition, offset, ms) as Spark's Kafka source has them."""
+    frame = spark.createDataFrame(rows, "key binary, value binary, partition int, offset long, ms long")
+    return frame.selectExpr(
+        "key", "value", "'t' AS topic", "partition", "offset", "timestamp_millis(ms) AS timestamp"
+    )
+
+
+def combined(
+    spark: SparkSession, app: Application, rows: list[Row], clock: int = -1, tasks: Any = None
+) -> list[Any]:
+    plan = BatchPlan(1, 1, {}, {"t": {"0": 99, "1": 99}}, clock, NOW, {}, tasks)
+    frame = combine(spark, source(spark, rows), app.aggregations, app.partitions, plan, HOUR)
+    return frame.withColumn("at", F.spark_partition_id()).collect()
+
+
+@pytest.fixture
+def flights() -> Application:
+    app = Application("app", partitions=4)
+    stream = app.stream("t", Json("k STRING, x BIGINT NOT NULL"))
+    stream.group_by("k").aggregate("totals", n=agg.count(), total=agg.sum("x"), seen=agg.last("x", "int64"))
+    stream.group_by("k").windowed_by(TimeWindows("1 hour", grace="1 hour")).count("hourly")
+    return app
+
+
+def value(k: Any, x: Any) -> bytes:
+    return json.dumps({"k": k, "x": x}).encode()
+
+
+def test_tasks_are_kafkas_partitions(spark: SparkSession) -> None:
+    keys = [b"", b"\x00", "schlüssel".encode(), *(f"key-{i}".encode() for i in range(10_000))]
+    frame = spark.createDataFrame([(k,) for k in keys], "key binary")
+    rows = frame.select("key", partition_for_key(spark, F.col("key"), 7).alias("p")).collect()
+    assert {bytes(r.key): r.p for r in rows} == {k: partition_for(k, 7) for k in keys}
+
+
+def test_partition_p_is_task_p_and_empty_ones_exist(spark: SparkSession, flights: Application) -> None:
+    plan = BatchPlan(1, 1, {}, {"t": {"0": 99}}, -1, NOW, {})
+    frame = combine(spark, source(spark, [(b"", value("a", 1), 0, 0, 5)]), flights.aggregations, 4, plan, 0)
+    assert frame.rdd.getNumPartitions() == 4
+    assert all(r.at == r.task for r in combined(spark, flights, [(b"", value(f"k{i}", 1), 0, i, 5) for i in range(50)]))
+
+
+def test_one_shuffle_only(spark: SparkSession, flights: Application) -> None:
+    plan = BatchPlan(1, 1, {}, {"t": {"0": 99}}, -1, NOW, {})
+    frame = combine(spark, source(spark, []), flights.aggregations, 4, plan, 0)
+    text = frame._jdf.queryExecution().executedPlan().toString()  # noqa: SLF001
+    assert text.count("Exchange") == 1
+
+
+def test_entries_of_every_verb(spark: SparkSession, flights: Application) -> None:
+    rows = combined(
+        spark,
+        flights,
+        [(None, value("a", 5), 0, 0, HOUR + 1), (b"z", value("a", 7), 0, 1, HOUR + 2), (b"", value("a", 1), 1, 0, 3 * HOUR)],
+    )
+    totals = {r.src: r for r in rows if r.kind == 0}
+    assert (totals[0].n, totals[0].a0_total, totals[0].l0.a0_seen) == (2, 12, 7)
+    assert (totals[1].n, totals[1].ts) == (1, 3 * HOUR)
+    assert {(r.start, r.n) for r in rows if r.kind == 1} == {(HOUR, 2), (3 * HOUR, 1)}
+
+
+def test_broken_records_are_letters_once_and_never_move_the_clock(
+    spark: SparkSession, flights: Application
+) -> None:
+    bad: list[tuple[Row, str]] = [
+        ((b"k", b"not json", 0, 0, 5), "undecodable"),
+        ((b"k", None, 0, 1, 5), "undecodable"),
+        ((b"k", b"\xff\xfe", 0, 2, 5), "undecodable"),
+        ((b"k", b"[1, 2]", 0, 3, 5), "wrong-schema"),
+        ((b"k", value("a", "text"), 0, 4, 5), "wrong-schema"),
+        ((b"k", value("a", None), 0, 5, 5), "wrong-schema"),
+        ((b"k", value("a", 1), 0, 6, 4_102_444_800_000), "future"),
+        ((b"k", value("a", 1), 0, 7, -1), "invalid-timestamp"),
+    ]
+    rows = combined(spark, flights, [r for r, _ in bad])
+    letters = {json.loads(bytes(r.key))["offset"]: json.loads(bytes(r.key)) for r in rows if r.kind == DEAD}
+    assert {o: x["reason"] for o, x in letters.items()} == {r[3]: why for r, why in bad}
+    assert {r.kind for r in rows} == {DEAD, SEEN}
+    assert {r.ts for r in rows} == {None}
+    assert letters[6]["timestamp"] == 4_102_444_800_000
+
+
+def test_null_keys_and_late_rows_are_counted(spark: SparkSession, flights: Application) -> None:
+    rows = combined(
+        spark,
+        flights,
+        [(b"k", value(None, 1), 1, 0, 5), (b"k", value("a", 1), 1, 1, 5), (b"k", value("a", 1), 1, 2, HOUR)],
+        clock=2 * HOUR,
+    )
+    dropped = {bytes(r.key).decode(): (r.n, r.task) for r in rows if r.kind == DROPPED}
+    assert dropped == {
+        "null-key:totals": (1, 1),
+        "null-key:hourly": (1, 1),
+        "late:hourly": (1, partition_for(b"a", 4)),
+    }
+    assert sum(r.n for r in rows if r.kind == 0) == 2, "late for a window is not late for a table"
+
+
+def test_event_times_of_1970_are_kept_when_not_late(spark: SparkSession, flights: Application) -> None:
+    rows = combined(spark, flights, [(b"k", value("a", 1), 0, 0, 0), (b"k", value("a", 1), 0, 1, 1)])
+    assert [(r.start, r.n) for r in rows if r.kind == 1] == [(0, 2)]
+
+
+def test_steps_keep_filtered_rows_as_seen(spark: SparkSession) -> None:
+    app = Application("words", partitions=4)
+    lines = app.stream("t", Text()).explode("word", "split(lower(value), '[^a-z]+')")
+    lines.where("word <> ''").with_column("initial", "left(word, 1)").group_by("initial").count("c")
+    rows = combined(
+        spark, app, [(b"", b"Alpha apple 123 beta", 0, 0, 5), (b"", b"", 0, 1, 9), (b"", None, 1, 0, 7)]
+    )
+    assert {bytes(r.key): r.n for r in rows if r.kind == 0} == {b"a": 2, b"b": 1}
+    assert {(r.src, r.ts) for r in rows if r.kind == SEEN} == {(0, 9), (1, 7)}
+
+
+def test_undecodable_text_is_a_letter(spark: SparkSession) -> None:
+    app = Application("words", partitions=4)
+    app.stream("t", Text()).explode("word", "split(value, ' ')").group_by("word").count("c")
+    rows = combined(spark, app, [(b"k", b"caf\xe9 cr\xe8me", 0, 0, 5), (b"k", b"plain", 0, 1, 5)])
+    assert [json.loads(bytes(r.key))["reason"] for r in rows if r.kind == DEAD] == ["undecodable"]
+    assert {bytes(r.key) for r in rows if r.kind == 0} == {b"plain"}
+
+
+def test_align_reads_for_its_tasks_only(spark: SparkSession, flights: Application) -> None:
+    records: list[Row] = [(b"", value(f"k{i}", 1), i % 2, i, 5) for i in range(40)]
+    everything = combined(spark, flights, records)
+    some = combined(spark, flights, records, tasks=(1, 3))
+    assert {r.task for r in some} == {1, 3}
+    assert sum(r.n for r in some) == sum(r.n for r in everything if r.task in (1, 3))
+
+
+def test_int64_keys_are_kafkas_bytes(spark: SparkSession) -> None:
+    app = Application("ints", partitions=4)
+    app.stream("t", Json("k BIGINT")).group_by("k", "int64").count("c")
+    rows = combined(spark, app, [(b"", b'{"k": -5}', 0, 0, 5), (b"", b'{"k": 258}', 0, 1, 5)])
+    assert {bytes(r.key) for r in rows} == {(-5).to_bytes(8, "big", signed=True), (258).to_bytes(8, "big")}
