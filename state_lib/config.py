@@ -109,8 +109,8 @@ class Settings(BaseSettings):
         300.0,
         description="How long a batch waits for a host that restarts or a disk that is full, in s.",
     )
-    max_realigns: PositiveInt = Field(
-        10, description="How often a driver starts its stream again before it gives up."
+    max_restarts: PositiveInt = Field(
+        10, description="How often in a row a driver starts its stream again before it gives up."
     )
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
         "INFO", description="Least severe level that is logged."

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from state_lib.config import Settings
 
 ADMIN_TIMEOUT_S = 15.0
+_QUIET = {"log_level": 2}  # librdkafka's own lines repeat every second while a broker is away
 Partition = tuple[str, int]
 
 
@@ -35,7 +36,7 @@ class Kafka:
     @classmethod
     def of(cls, settings: Settings) -> Kafka:
         """The brokers that the settings name."""
-        return cls({"bootstrap.servers": settings.bootstrap_servers})
+        return cls({"bootstrap.servers": settings.bootstrap_servers, **_QUIET})
 
     def admin(self) -> AdminClient:
         """The admin client of this connection; safe to share between threads."""

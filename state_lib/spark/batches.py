@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
+import stamina
 import structlog
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from pyspark.sql import DataFrame, SparkSession
 
 from state_lib.application import Application
 from state_lib.config import Settings
-from state_lib.errors import HoldfastError, Superseded, from_wire
+from state_lib.errors import HoldfastError, Superseded, Unavailable, from_wire
 from state_lib.failpoints import failpoint
 from state_lib.kafka import Kafka, Partition, ends
 from state_lib.marker import Marker, flat, nested, now_ms
@@ -27,6 +28,7 @@ from state_lib.spark.progress import ProgressLog, Recorded
 
 log = structlog.get_logger(__name__)
 Positions = dict[Partition, int]
+T = TypeVar("T")
 
 
 @dataclass
@@ -76,12 +78,12 @@ class Batches:
 
     def stream(self, batch: DataFrame, to: Positions) -> None:
         """The next batch of the stream, ``[positions, to)``, for every task."""
-        end = ends(self._admin, to)
+        end = self._patiently(lambda: ends(self._admin, to))
         unread = [p for p, start in self.standing.positions.items() if max(end[p], to[p]) > start]
         clock = next_clock(self.standing.clock, self.standing.maxima, unread)
         failpoint("driver.before_batch")
         plan = self._plan(self.standing.positions, to, clock, now_ms(), None)
-        self._progress.append(plan.record())
+        self._patiently(lambda: self._progress.append(plan.record()))
         failpoint("driver.after_record")
         self._run(batch, plan)
         self.standing.positions = to
@@ -187,6 +189,16 @@ class Batches:
                 "lost partitions; check that adaptive execution is off",
                 missing=sorted(missing),
             )
+
+    def _patiently(self, ask: Callable[[], T]) -> T:
+        """Ask Kafka; while it is away, ask again for as long as an exchange would."""
+        patience = self._settings.exchange_timeout_s
+        for attempt in stamina.retry_context(
+            on=Unavailable, attempts=None, timeout=patience, wait_max=5.0
+        ):
+            with attempt:
+                return ask()
+        raise AssertionError  # not reached: the last attempt raises its own error
 
     def _commit_group(self, positions: Positions) -> None:
         """The consumer group shows where we are; nothing depends on it."""

@@ -13,6 +13,7 @@ from typing import Any
 import orjson
 import structlog
 from confluent_kafka import KafkaException
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
@@ -21,7 +22,14 @@ from state_lib.application import Application
 from state_lib.changelog.admin import ensure_topics, topic_configs
 from state_lib.changelog.topics import plan_topics
 from state_lib.config import Settings
-from state_lib.errors import HoldfastError, Realign, Superseded, Unavailable
+from state_lib.errors import (
+    ConfigurationError,
+    HoldfastError,
+    Realign,
+    StoreFull,
+    Superseded,
+    Unavailable,
+)
 from state_lib.exits import EXIT_FAILED, EXIT_SUPERSEDED
 from state_lib.kafka import Kafka, require
 from state_lib.marker import flat, nested
@@ -51,6 +59,8 @@ class Driver:
         self._stopping = threading.Event()
         self._failure: BaseException | None = None
         self._query: StreamingQuery | None = None
+        self.committed = False
+        """Whether a batch was committed: what failed afterwards is a new failure."""
 
     def run(self) -> None:
         """Run until `stop`, or until a newer driver appears.
@@ -157,6 +167,7 @@ class Driver:
             raise Realign(f"source partitions {new} are new: the stream is started again with them")
         rows = sum(to.values()) - sum(standing.positions.values())
         batches.stream(frame, to)
+        self.committed = True
         seconds = time.monotonic() - started
         log.info(
             "batch",
@@ -245,11 +256,10 @@ def _longest_retention(configs: dict[str, dict[str, str]]) -> int:
 
 
 def main(app: Application, settings: Settings) -> None:
-    """Run a job's process: signals, exit codes, one line per failure."""
+    """Run a job's process: signals, restarts, exit codes, one line per failure."""
     from state_lib.logs import configure_logging  # noqa: PLC0415
 
     configure_logging(settings.log_level)
-    attempts = 0
     stopped = threading.Event()
     current: list[Driver] = []
 
@@ -260,21 +270,27 @@ def main(app: Application, settings: Settings) -> None:
 
     signal.signal(signal.SIGTERM, on_signal)
     signal.signal(signal.SIGINT, on_signal)
+    failures = 0
     while not stopped.is_set():
         driver = Driver(app, settings)
         current[:] = [driver]
         try:
             driver.run()
-        except Superseded as error:
-            log.error("superseded", why=error.message)
-            sys.exit(EXIT_SUPERSEDED)
-        except Realign as error:
-            attempts += 1
-            log.warning("starting the stream again", why=error.message, attempt=attempts)
-            if attempts > settings.max_realigns:
-                sys.exit(EXIT_FAILED)
+        except (Superseded, ConfigurationError, StoreFull) as error:
+            log.error("the driver ends", why=error.message, code=error.code)
+            sys.exit(EXIT_SUPERSEDED if isinstance(error, Superseded) else EXIT_FAILED)
         except (HoldfastError, KafkaException, PySparkException) as error:
-            log.error("the stream failed", why=str(error))
+            failures = 1 if driver.committed else failures + 1
+            log.error("the stream failed", why=_first_lines(error), failures=failures)
+            if failures > settings.max_restarts:
+                sys.exit(EXIT_FAILED)
+            stopped.wait(min(2.0**failures, 30.0) * 0.5)
+        except (Py4JError, ConnectionError) as error:
+            log.error("the JVM is gone", why=_first_lines(error))
             sys.exit(EXIT_FAILED)
         else:
             return
+
+
+def _first_lines(error: Exception, lines: int = 12) -> str:
+    return "\n".join(str(error).splitlines()[:lines])

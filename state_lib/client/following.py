@@ -1,0 +1,78 @@
+"""How far an application is, seen from outside: markers against the ends of its sources."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import orjson
+
+from state_lib.changelog.reader import read_last
+from state_lib.changelog.topics import topology_topic
+from state_lib.client.flight import FlightHostClient
+from state_lib.errors import HoldfastError, NotFound
+from state_lib.host.placement import owner_of
+from state_lib.kafka import Kafka, describe, ends
+from state_lib.marker import flat
+from state_lib.specs import Topology
+
+if TYPE_CHECKING:
+    from state_lib.config import Settings
+
+
+@dataclass(frozen=True)
+class Place:
+    """Source records that every task has committed, of those that are there."""
+
+    done: int
+    total: int
+
+    @property
+    def at_the_end(self) -> bool:
+        """Whether nothing is left."""
+        return self.done >= self.total
+
+
+class Following:
+    """Looks at one application again and again."""
+
+    def __init__(self, settings: Settings, app: str) -> None:
+        self._settings, self._app = settings, app
+        self._kafka = Kafka.of(settings)
+        self._token = settings.read_token()
+
+    def look(self) -> Place | None:
+        """Where it is, by the slowest task; None while it has not started or hosts are away."""
+        try:
+            topology = topology_of(self._settings, self._app)
+            positions = [self._positions(p) for p in range(topology.partitions)]
+            facts = describe(self._kafka.admin(), topology.sources)
+            every = [(t, p) for t, f in facts.items() for p in range(f.partitions)]
+            end = ends(self._kafka.admin(), every)
+        except HoldfastError:
+            return None
+        if any(partition not in where for partition in every for where in positions):
+            return None
+        return Place(sum(min(w[p] for w in positions) for p in every), sum(end.values()))
+
+    def _positions(self, partition: int) -> dict[tuple[str, int], int]:
+        address = owner_of(self._app, partition, self._settings.host_addresses)
+        client = FlightHostClient(address, self._token)
+        try:
+            return flat(client.marker(self._app, partition).positions)
+        finally:
+            client.close()
+
+
+def topology_of(settings: Settings, app: str) -> Topology:
+    """The application's newest claim.
+
+    Raises:
+        NotFound: it has none.
+    """
+    kafka, topic = Kafka.of(settings), topology_topic(app)
+    record = read_last(kafka, topic, 0) if describe(kafka.admin(), [topic]) else None
+    value = None if record is None else record.value()
+    if value is None:
+        raise NotFound(f"no application {app!r} in Kafka; start its job first", app=app)
+    return Topology.from_json(orjson.loads(value))
