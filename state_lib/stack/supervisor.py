@@ -140,6 +140,10 @@ class Client:
                 message = f"supervisor cannot start {name}: {fault.faultString}"
                 raise ConfigurationError(message, service=name) from fault
 
+    def stop(self, name: str) -> None:
+        """Stop a service and wait for its end; it stays stopped until `start`."""
+        self._call("stopProcess", name, True)  # noqa: FBT003 - supervisor's own signature
+
     def _call(self, method: str, *arguments: object) -> Any:
         try:
             return getattr(self._rpc.supervisor, method)(*arguments)

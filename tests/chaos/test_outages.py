@@ -1,0 +1,79 @@
+"""Kills at random instants, a broker that is away for two minutes, sources that are not there."""
+
+from __future__ import annotations
+
+import random
+import time
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from state_lib.stack import supervisor
+from tests.chaos.check import check
+from tests.chaos.cluster import Cluster
+from tests.chaos.conftest import Events
+from tests.chaos.feed import create, feed
+
+pytestmark = [pytest.mark.full, pytest.mark.timeout(900)]
+RANDOM_SECONDS = 100
+AWAY_SECONDS = 120
+
+
+def test_kills_at_random_instants(cluster: Cluster, events: Events, app: str) -> None:
+    rng = random.Random(20131121)  # noqa: S311 - a repeatable choice
+    events.more(2000)
+    driver = cluster.driver(app, events.topic)
+    driver.wait_event("batch")
+    until = time.monotonic() + RANDOM_SECONDS
+    killed = []
+    while time.monotonic() < until:
+        victim = rng.choice(["host-1", "host-2", "host-1", "host-2", "kafka", "driver"])
+        killed.append(victim)
+        if victim == "driver":
+            driver.kill()
+        else:
+            cluster.kill(victim)
+        if driver.process.poll() is not None:
+            driver = cluster.driver(app, events.topic)
+        time.sleep(rng.uniform(0.5, 7))
+        if "kafka" not in killed[-1:]:
+            events.more(500)
+    if driver.process.poll() is not None:
+        driver = cluster.driver(app, events.topic)
+    check(cluster.settings, app, events.topic, timeout_s=180)
+    assert len(set(killed)) >= 3, killed
+    driver.stop()
+
+
+def test_the_broker_is_away_for_two_minutes(cluster: Cluster, events: Events, app: str) -> None:
+    events.more(4000)
+    driver = cluster.driver(app, events.topic)
+    driver.wait_event("batch")
+    supervisor.Client(cluster.stack.paths).stop("kafka")
+    time.sleep(AWAY_SECONDS)
+    assert driver.process.poll() is None, driver.log.read_text()[-2000:]
+    cluster.stack.up(only=["kafka"])
+    events.more(3000)
+    check(cluster.settings, app, events.topic, timeout_s=180)
+    assert driver.stop() == 0
+
+
+def test_a_source_that_is_missing_or_another_one(cluster: Cluster, app: str) -> None:
+    """Both end the driver at once with an error that names the topic."""
+    topic, bootstrap = f"{app}-source", cluster.settings.bootstrap_servers
+    driver = cluster.driver(app, topic)
+    assert driver.wait(60) == 1
+    assert "missing-topic" in driver.log.read_text()
+    assert topic in driver.log.read_text()
+    create(bootstrap, topic)
+    feed(bootstrap, topic, 0, 1000)
+    driver = cluster.driver(app, topic)
+    check(cluster.settings, app, topic)
+    assert driver.stop() == 0
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.delete_topics([topic])[topic].result()
+    time.sleep(2)
+    create(bootstrap, topic)
+    driver = cluster.driver(app, topic)
+    assert driver.wait(60) == 1
+    assert "topic-recreated" in driver.log.read_text()
