@@ -23,7 +23,8 @@ from typing import Any
 import numpy as np
 import psutil
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from state_lib.config import Settings
 from state_lib.stack import Stack
@@ -84,7 +85,9 @@ def run(settings: Settings, keys: str, records: int) -> dict[str, Any]:
     started = time.monotonic()
     environment = {**os.environ, **settings.as_environment(), "BENCH_TOPIC": keys}
     with log.open("w") as out:
-        driver = subprocess.Popen([sys.executable, str(JOB)], env=environment, stderr=out, stdout=out)
+        driver = subprocess.Popen(
+            [sys.executable, str(JOB)], env=environment, stderr=out, stdout=out
+        )
         watched = _watch(driver.pid, settings.home)
         batches: list[dict[str, Any]] = []
         while sum(b["rows"] for b in batches) < records:
@@ -136,7 +139,9 @@ class _watch:  # noqa: N801
                     continue
                 times = process.cpu_times()
                 cpu = times.user + times.system
-                start = self._start.setdefault(process.pid, cpu if role in ("kafka", "hosts") else 0)
+                start = self._start.setdefault(
+                    process.pid, cpu if role in ("kafka", "hosts") else 0
+                )
                 self._cpu.setdefault(role, {})[process.pid] = cpu - start
                 rss = process.memory_info().rss
                 self._rss[role] = max(self._rss.get(role, 0), rss)
@@ -146,7 +151,10 @@ class _watch:  # noqa: N801
     def summary(self) -> dict[str, Any]:
         """Per role: CPU seconds in all, peak MiB of one process."""
         return {
-            role: {"cpu_s": round(sum(self._cpu[role].values()), 1), "peak_mib": self._rss[role] >> 20}
+            role: {
+                "cpu_s": round(sum(self._cpu[role].values()), 1),
+                "peak_mib": self._rss[role] >> 20,
+            }
             for role in sorted(self._cpu)
         }
 

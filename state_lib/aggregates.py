@@ -30,22 +30,22 @@ def count(expr: str | None = None) -> Aggregate:
     return Aggregate("count", expr, "int64")
 
 
-def sum(expr: str, type: Literal["int64", "float64"] = "int64") -> Aggregate:  # noqa: A001
+def sum(expr: str, type: Literal["int64", "float64"] = "int64") -> Aggregate:  # noqa: A001, A002
     """Sum; null until a non-null value was seen."""
     return Aggregate("sum", expr, type)
 
 
-def min(expr: str, type: Literal["int64", "float64"] = "int64") -> Aggregate:  # noqa: A001
+def min(expr: str, type: Literal["int64", "float64"] = "int64") -> Aggregate:  # noqa: A001, A002
     """Least value."""
     return Aggregate("min", expr, type)
 
 
-def max(expr: str, type: Literal["int64", "float64"] = "int64") -> Aggregate:  # noqa: A001
+def max(expr: str, type: Literal["int64", "float64"] = "int64") -> Aggregate:  # noqa: A001, A002
     """Greatest value."""
     return Aggregate("max", expr, type)
 
 
-def last(expr: str, type: FieldType = "utf8") -> Aggregate:
+def last(expr: str, type: FieldType = "utf8") -> Aggregate:  # noqa: A002
     """Value of the latest record: by event time, then source partition, then offset.
 
     The order is total, so the answer does not depend on how the stream was cut into batches.

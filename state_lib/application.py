@@ -80,7 +80,7 @@ class TimeWindows:
 
 @dataclass(frozen=True)
 class Aggregation:
-    """A stateful verb: group, window, fields, the store that keeps them, topics that get changes."""
+    """A stateful verb: group, window, fields, the store that keeps them, topics of changes."""
 
     source: Source
     steps: tuple[Step, ...]
@@ -165,8 +165,10 @@ class Stream:
         return self._then(Step("explode", expr, name))
 
     def group_by(self, key: str, serde: KeySerde = "utf8") -> Grouped:
-        """Group by an expression; its bytes in ``serde`` decide the task. Null keys are skipped
-        and counted."""
+        """Group by an expression; its bytes in ``serde`` decide the task.
+
+        Null keys are skipped and counted.
+        """
         return Grouped(self, key, serde)
 
     def _then(self, step: Step) -> Stream:
@@ -191,9 +193,7 @@ class Grouped:
         fields = {"count": Aggregate("count", None, "int64")}
         return self._into(store, fields, "int64", backend)
 
-    def aggregate(
-        self, store: str, backend: BackendName = "rocksdb", **fields: Aggregate
-    ) -> Table:
+    def aggregate(self, store: str, backend: BackendName = "rocksdb", **fields: Aggregate) -> Table:
         """Keep several fields per key, as a packed struct (see `state_lib.agg`)."""
         if not fields or any(name.startswith("_") for name in fields):
             raise ConfigurationError(

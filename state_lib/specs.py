@@ -16,6 +16,7 @@ from state_lib.names import check_name
 StoreKind = Literal["key-value", "timestamped-key-value", "window"]
 BackendName = Literal["rocksdb", "memory"]
 DAY_MS = 24 * 3600 * 1000
+MAX_PARTITIONS = 10_000
 
 
 @dataclass(frozen=True)
@@ -103,9 +104,9 @@ class Topology:
 
     def __post_init__(self) -> None:
         check_name("application", self.app)
-        if not 1 <= self.partitions <= 10_000:
+        if not 1 <= self.partitions <= MAX_PARTITIONS:
             raise ConfigurationError(
-                f"application {self.app!r} has {self.partitions} partitions; use 1 to 10000"
+                f"application {self.app!r} has {self.partitions} partitions; use 1 to {MAX_PARTITIONS}"
             )
         names = [s.name for s in self.stores]
         if len(set(names)) != len(names):

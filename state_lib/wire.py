@@ -18,7 +18,7 @@ SCAN = pa.schema([("key", pa.binary()), ("value", pa.binary())])
 """A store's live entries as stored."""
 MARKER_KEY = b"holdfast-marker"
 """Schema metadata of a scan: the marker that the entries stand at."""
-TOKEN_HEADER = "authorization"
+TOKEN_HEADER = "authorization"  # noqa: S105 - a header's name
 
 
 def pack(message: dict[str, Any]) -> bytes:
@@ -49,7 +49,8 @@ def from_flight(error: Exception, where: str) -> HoldfastError:
     if isinstance(error, flight.FlightUnauthenticatedError):
         return Unauthorized(f"host {where} refused the token: {error}", host=where)
     if isinstance(
-        error, flight.FlightUnavailableError | flight.FlightTimedOutError | flight.FlightCancelledError
+        error,
+        flight.FlightUnavailableError | flight.FlightTimedOutError | flight.FlightCancelledError,
     ):
         return Unavailable(f"host {where} cannot be reached: {error}; it is retried", host=where)
     return HoldfastError(f"host {where} failed: {error}", host=where)

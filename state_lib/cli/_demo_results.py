@@ -55,7 +55,11 @@ def results(settings: Settings) -> Iterator[Table]:
         seen = datetime.fromtimestamp((row["last_seen"] or 0) / 1000, UTC)
         place = str(row["last_seen_at"])
         table.add_row(
-            key.decode(), f"{row['flights']:,}", f"{row['miles']:,}", place, f"{seen:%Y-%m-%d %H:%M}"
+            key.decode(),
+            f"{row['flights']:,}",
+            f"{row['miles']:,}",
+            place,
+            f"{seen:%Y-%m-%d %H:%M}",
         )
     yield table
 

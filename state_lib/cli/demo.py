@@ -42,10 +42,10 @@ def demo(
     """
     from rich.console import Console
 
-    from state_lib.cli._jobs import companion
-    from state_lib.cli._status_table import table
     from state_lib.audit import Totals, audit
     from state_lib.cli._demo_results import results
+    from state_lib.cli._jobs import companion
+    from state_lib.cli._status_table import table
     from state_lib.cli.load import show
     from state_lib.config import Settings
     from state_lib.stack import Stack
@@ -107,8 +107,8 @@ def _follow(console: Console, settings: Settings) -> None:
                 from state_lib.errors import Unavailable
 
                 raise Unavailable(
-                    f"the stream has not caught up in {FOLLOW_TIMEOUT_S:.0f} s; it goes on. Look at "
-                    f"`holdfast logs {APP}`, then run `make demo` again"
+                    f"the stream has not caught up in {FOLLOW_TIMEOUT_S:.0f} s; it goes on. Look "
+                    f"at `holdfast logs {APP}`, then run `make demo` again"
                 )
             time.sleep(0.5)
 

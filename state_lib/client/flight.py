@@ -40,9 +40,7 @@ class FlightHostClient:
         """Where a task stands."""
         return self._act("marker", {"app": app, "partition": partition})
 
-    def scan(
-        self, app: str, partition: int, store: str
-    ) -> tuple[Marker, Iterator[pa.RecordBatch]]:
+    def scan(self, app: str, partition: int, store: str) -> tuple[Marker, Iterator[pa.RecordBatch]]:
         """A store's live entries as stored, all at the marker that comes with them."""
         ticket = flight.Ticket(pack({"app": app, "partition": partition, "store": store}))
         with self._errors():

@@ -9,7 +9,7 @@ import structlog
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import DataFrame
 
-from state_lib.errors import Realign, TopicRecreated
+from state_lib.errors import ConfigurationError, TopicRecreated
 from state_lib.kafka import Partition, TopicFacts, starts
 from state_lib.marker import Marker, flat, nested
 from state_lib.spark.batches import Batches, Positions
@@ -61,7 +61,7 @@ def align(batches: Batches, read: Read, records: Sequence[Recorded]) -> None:
     """Repeat recorded batches for tasks that are behind, until all stand at the foremost.
 
     Raises:
-        Realign: the progress log does not cover the range.
+        ConfigurationError: the progress log does not cover the range.
     """
     standing = batches.standing
     chain = effective(records)
@@ -75,10 +75,10 @@ def align(batches: Batches, read: Read, records: Sequence[Recorded]) -> None:
         group = [i for i in behind if at[i] == least]
         recorded = next((r for r in chain if r.covers(least)), None)
         if recorded is None:
-            raise Realign(
-                f"tasks {group} stand at {nested(least)}, behind {nested(target)}, and no record in "
-                f"the progress topic covers that range: it was deleted or cut short. Restore the "
-                "application from a snapshot, or reset it",
+            raise ConfigurationError(
+                f"tasks {group} stand at {nested(least)}, behind {nested(target)}, and no record "
+                "of the progress topic covers that: it was deleted or cut short. Use another "
+                "application id, or bring the topic back",
                 tasks=group,
             )
         to = {p: max(least[p], min(recorded.to.get(p, o), o)) for p, o in target.items()}

@@ -90,7 +90,14 @@ class Batches:
         self._commit_group(to)
         failpoint("driver.after_batch")
 
-    def align(self, batch: DataFrame, recorded: Recorded, at: Positions, to: Positions, tasks: Sequence[int]) -> None:
+    def align(
+        self,
+        batch: DataFrame,
+        recorded: Recorded,
+        at: Positions,
+        to: Positions,
+        tasks: Sequence[int],
+    ) -> None:
         """Repeat a recorded batch for the tasks that missed it, with its clock and its now."""
         plan = self._plan(at, to, recorded.clock, recorded.now, tuple(tasks))
         self._progress.append(plan.record())
@@ -185,8 +192,8 @@ class Batches:
         missing = expected - {r.task for r in results}
         if missing:
             raise HoldfastError(
-                f"batch {plan.n} ended without a commit of tasks {sorted(missing)}: Spark merged or "
-                "lost partitions; check that adaptive execution is off",
+                f"batch {plan.n} ended without a commit of tasks {sorted(missing)}: Spark merged "
+                "or lost partitions; check that adaptive execution is off",
                 missing=sorted(missing),
             )
 

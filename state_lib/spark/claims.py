@@ -12,9 +12,9 @@ import orjson
 import structlog
 from confluent_kafka import KafkaError, Message
 
+from state_lib.addresses import HostAddress
 from state_lib.changelog.topics import topology_topic
 from state_lib.client.flight import FlightHostClient
-from state_lib.addresses import HostAddress
 from state_lib.errors import Superseded, Unavailable
 from state_lib.host.placement import owner_of
 from state_lib.kafka import Kafka, ends

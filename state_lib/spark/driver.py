@@ -16,7 +16,7 @@ from confluent_kafka import KafkaException
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from state_lib.application import Application
 from state_lib.changelog.admin import ensure_topics, topic_configs
@@ -190,7 +190,7 @@ class Driver:
                 check_not_superseded(self._kafka, self._app.id, batches.standing.epoch)
                 if self._lock.acquire(blocking=False):
                     try:
-                        if query.isActive and batches.tick():
+                        if batches.tick():
                             log.info("tick", clock=batches.standing.clock)
                     finally:
                         self._lock.release()
@@ -215,7 +215,7 @@ def bounds(query: StreamingQuery | None) -> tuple[Positions | None, Positions]:
     """
     if query is None:
         raise Realign("a batch ran before its query was known: the stream is started again")
-    context = query._jsq.streamingQuery().getLatestExecutionContext()  # type: ignore[attr-defined]  # noqa: SLF001
+    context = query._jsq.streamingQuery().getLatestExecutionContext()  # noqa: SLF001
 
     def one(progress: Any) -> Positions | None:
         values = progress.values().iterator()

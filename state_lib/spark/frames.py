@@ -8,7 +8,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from state_lib.aggregates import Aggregate
-from state_lib.application import Aggregation
+from state_lib.application import Aggregation, Source, Step
 from state_lib.spark.partitioner import partition_for_key
 from state_lib.spark.plan import DEAD, DROPPED, SEEN, BatchPlan
 from state_lib.spark.rows import apply_steps, decode, letter
@@ -32,12 +32,12 @@ def combine(
     partition's number), ``n`` (rows), ``ts`` (greatest event time in ms), then one column
     ``a<verb>_<field>`` per field, and ``l<verb>`` (a struct) for the fields that keep the last.
     """
-    branches: dict[object, list[int]] = {}
+    branches: dict[tuple[Source, tuple[Step, ...]], list[int]] = {}
     for index, verb in enumerate(aggregations):
         branches.setdefault((verb.source, verb.steps), []).append(index)
     frames: list[DataFrame] = []
     lettered: set[str] = set()
-    for (source, steps), verbs in branches.items():  # type: ignore[misc]
+    for (source, steps), verbs in branches.items():
         rows = apply_steps(decode(batch, source, plan, max_future_ms), steps)
         dead = DEAD if source.topic not in lettered else SEEN
         lettered.add(source.topic)
@@ -59,7 +59,7 @@ def combine(
     return shuffled.groupBy(*GROUP).agg(*_partials(aggregations))
 
 
-def _entry(  # noqa: PLR0913 - a row's entry depends on exactly these
+def _entry(
     spark: SparkSession,
     index: int,
     aggregations: Sequence[Aggregation],
@@ -148,5 +148,7 @@ def _partials(aggregations: Sequence[Aggregation]) -> list[Column]:
         if verb.has_last:
             kept = [f"a{index}_{n}" for n, f in verb.fields.items() if f.op == "last"]
             newest = F.struct(F.col("ts"), F.col("src").cast("bigint"), F.col(f"o{index}"))
-            columns.append(F.max_by(F.struct(newest.alias("order"), *kept), newest).alias(f"l{index}"))
+            columns.append(
+                F.max_by(F.struct(newest.alias("order"), *kept), newest).alias(f"l{index}")
+            )
     return columns

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,7 @@ from state_lib.serdes import Serde, serde_from
 from state_lib.serdes.columns import binary_array, binary_parts, gather
 
 Ints = npt.NDArray[np.int64]
+_INT64 = np.iinfo(np.int64)
 NOTHING = -(2**62)
 """Stands for null in columns of times: less than every event time."""
 _ARROW = {"int64": pa.int64(), "float64": pa.float64(), "utf8": pa.utf8(), "bool": pa.bool_()}
@@ -33,7 +35,7 @@ class Rows:
     starts: pa.Int64Array
     timestamps: pa.Int64Array
     columns: dict[str, pa.Array]
-    order: tuple[Ints, Ints, Ints] | None
+    order: tuple[Ints, ...] | None
 
 
 @dataclass(frozen=True)
@@ -85,20 +87,21 @@ def rows_of(table: pa.Table, index: int, verb: Aggregation) -> Rows:
         starts.take(at),
         _fold("max", stamps, heads),
         columns,
-        None if order is None else (order[0][winners], order[1][winners], order[2][winners]),
+        None if order is None else tuple(part[winners] for part in order),
     )
 
 
 def merge(rows: Rows, stored: pa.BinaryArray, verb: Aggregation) -> Merged:
     """Merge rows into stored values (``timestamp ‖ value``; null where the key is new)."""
-    serde: Serde = serde_from(verb.store.value_serde)
+    serde: Serde[Any] = serde_from(verb.store.value_serde)
     known = pc.is_valid(stored)
     old_stamps, payload = _split(stored)
     stamps = np.maximum(_ints(rows.timestamps), old_stamps)
     old = serde.decode_arrow(payload)
     single = not pa.types.is_struct(old.type)
     fields: dict[str, pa.Array] = {}
-    newer = None
+    newer: Any = None
+    before: tuple[Ints, ...] = ()
     if rows.order is not None:
         before = tuple(_ints(pc.struct_field(old, name)) for name, _ in ORDER_FIELDS)
         newer = ~known.to_numpy(zero_copy_only=False) | _greater(rows.order, before)
@@ -166,16 +169,13 @@ def _fold(op: str, column: pa.Array, heads: Ints) -> pa.Array:
     valid = pc.is_valid(column).to_numpy(zero_copy_only=False)
     some = np.logical_or.reduceat(valid, heads)
     floating = pa.types.is_floating(column.type)
-    kind = np.float64 if floating else np.int64
-    if op in ("count", "sum"):
-        neutral = kind(0)
-        reduce = np.add
-    elif op == "min":
-        neutral = np.inf if floating else np.iinfo(np.int64).max
-        reduce = np.minimum
-    else:
-        neutral = -np.inf if floating else np.iinfo(np.int64).min
-        reduce = np.maximum
+    least, most = (-np.inf, np.inf) if floating else (_INT64.min, _INT64.max)
+    neutral, reduce = {
+        "count": (0, np.add),
+        "sum": (0, np.add),
+        "min": (most, np.minimum),
+        "max": (least, np.maximum),
+    }[op]
     plain = pc.fill_null(column, pa.scalar(neutral, column.type)).to_numpy(zero_copy_only=False)
     return pa.array(reduce.reduceat(plain, heads), column.type, mask=~some)
 
@@ -189,11 +189,12 @@ def _greater(a: tuple[Ints, ...], b: tuple[Ints, ...]) -> npt.NDArray[np.bool_]:
     return out
 
 
-def _winners(order: tuple[Ints, Ints, Ints], heads: Ints, rows: int) -> Ints:
+def _winners(order: tuple[Ints, ...], heads: Ints, rows: int) -> Ints:
     """Per run, the row with the greatest order."""
     run = np.zeros(rows, np.int64)
     run[heads[1:]] = 1
     run = np.cumsum(run)
     ranked = np.lexsort((order[2], order[1], order[0], run))
     ends = np.append(heads[1:], rows) - 1
-    return ranked[ends]
+    winners: Ints = ranked[ends]
+    return winners

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from state_lib.application import Aggregation
 from state_lib.addresses import HostAddress
+from state_lib.application import Aggregation
 from state_lib.marker import ByPartition
 
 SEEN, DROPPED, DEAD = -1, -2, -3

@@ -34,7 +34,12 @@ class Recorded:
     def from_json(cls, data: Mapping[str, Any]) -> Recorded:
         """From a record's value."""
         return cls(
-            data["epoch"], data["n"], flat(data["from"]), flat(data["to"]), data["clock"], data["now"]
+            data["epoch"],
+            data["n"],
+            flat(data["from"]),
+            flat(data["to"]),
+            data["clock"],
+            data["now"],
         )
 
     def covers(self, positions: Mapping[Partition, int]) -> bool:

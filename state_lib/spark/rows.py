@@ -12,6 +12,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from state_lib.application import Json, Source, Step, Text
+from state_lib.errors import ConfigurationError
 from state_lib.spark.plan import BatchPlan
 
 _META = ("_topic", "_partition", "_offset", "_ts", "_src", "_key", "_value", "_bad", "_skip")
@@ -42,7 +43,7 @@ def decode(batch: DataFrame, source: Source, plan: BatchPlan, max_future_ms: int
         F.col("partition").alias("_partition"),
         F.col("offset").alias("_offset"),
         (F.col("partition") + F.lit(base)).alias("_src"),
-        F.lit(False).alias("_skip"),
+        F.lit(False).alias("_skip"),  # noqa: FBT003
         millis.alias("_millis"),
     )
     timing = F.when(F.col("_millis") < 0, "invalid-timestamp").when(
@@ -98,6 +99,8 @@ def _json(rows: DataFrame, ddl: str) -> tuple[DataFrame, Column]:
     from pyspark.sql.types import StringType, StructType  # noqa: PLC0415
 
     schema = StructType.fromDDL(ddl)
+    if not isinstance(schema, StructType):
+        raise ConfigurationError(f"{ddl!r} is one type, not columns: write 'name TYPE, name TYPE'")
     nullable = StructType([type(f)(f.name, f.dataType, True) for f in schema.fields])  # noqa: FBT003
     parsed_as = StructType([*nullable.fields]).add(_CORRUPT, StringType())
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
@@ -111,7 +114,10 @@ def _json(rows: DataFrame, ddl: str) -> tuple[DataFrame, Column]:
     not_json = F.try_parse_json(text).isNull()
     broken = (
         F.when(F.col("_value").isNull(), "undecodable")
-        .when(parsed.isNull() | parsed[_CORRUPT].isNotNull(), F.when(not_json, "undecodable").otherwise("wrong-schema"))
+        .when(
+            parsed.isNull() | parsed[_CORRUPT].isNotNull(),
+            F.when(not_json, "undecodable").otherwise("wrong-schema"),
+        )
         .when(missing, "wrong-schema")
     )
     rows = rows.withColumn("_broken", broken)

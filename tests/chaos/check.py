@@ -38,7 +38,8 @@ def records(bootstrap: str, topic: str) -> list[tuple[int, int, int, bytes | Non
     )
     partitions = list(consumer.list_topics(topic).topics[topic].partitions)
     consumer.assign([TopicPartition(topic, p, 0) for p in partitions])
-    out, ended = [], set()
+    out: list[Any] = []
+    ended: set[int | None] = set()
     while len(ended) < len(partitions):
         for message in consumer.consume(5000, 0.2):
             if message.error():
@@ -80,8 +81,14 @@ def check(settings: Settings, app: str, topic: str, timeout_s: float = 120) -> C
     totals, hourly, dropped, letters = expected(source, batches)
     for store, want in (("totals", totals), ("hourly", hourly)):
         have = scan(settings, app, store)
-        wrong = {k: (want.get(k), have.get(k)) for k in want.keys() | have.keys() if want.get(k) != have.get(k)}
-        assert not wrong, f"{store}: {len(wrong)} of {len(want)} differ, such as {list(wrong.items())[:3]}"
+        wrong = {
+            k: (want.get(k), have.get(k))
+            for k in want.keys() | have.keys()
+            if want.get(k) != have.get(k)
+        }
+        assert not wrong, (
+            f"{store}: {len(wrong)} of {len(want)} differ, such as {list(wrong.items())[:3]}"
+        )
     counted: Counter[str] = Counter()
     for marker in markers:
         counted.update(marker.dropped)
@@ -138,7 +145,11 @@ def expected(
             order[name] = (stamp, partition, offset)
             entry["seen"] = x
         start = stamp - stamp % HOUR
-        clock = next(b["clock"] for b in batches if b["from"].get(partition, 0) <= offset < b["to"].get(partition, 0))
+        clock = next(
+            b["clock"]
+            for b in batches
+            if b["from"].get(partition, 0) <= offset < b["to"].get(partition, 0)
+        )
         if start + HOUR + GRACE <= clock:
             dropped["late:hourly"] += 1
         else:
@@ -154,7 +165,9 @@ def scan(settings: Settings, app: str, store: str) -> Entries:
         client = _client(settings, app, partition)
         _, chunks = client.scan(app, partition, store)
         for chunk in chunks:
-            for key, value in zip(chunk.column(0).to_pylist(), chunk.column(1).to_pylist(), strict=True):
+            for key, value in zip(
+                chunk.column(0).to_pylist(), chunk.column(1).to_pylist(), strict=True
+            ):
                 assert key not in out, f"{key!r} is in two tasks"
                 out[key] = _plain(store, value[8:])
     return out
@@ -165,7 +178,9 @@ def check_outputs(bootstrap: str, app: str, totals: Entries) -> None:
     last: dict[bytes, int] = {}
     for _, _, _, key, value in records(bootstrap, f"{app}-out"):
         n = json.loads(value or b"{}")["n"]
-        assert n > last.get(key or b"", 0), f"output of {key!r} repeats: {n} after {last[key or b'']}"
+        assert n > last.get(key or b"", 0), (
+            f"output of {key!r} repeats: {n} after {last[key or b'']}"
+        )
         last[key or b""] = n
     assert last == {k: v["n"] for k, v in totals.items()}, "outputs differ from the store"
 

@@ -93,7 +93,7 @@ class Driver:
     def __init__(self, environment: dict[str, str], log: Path) -> None:
         self.log = log
         with log.open("w") as out:
-            self.process = subprocess.Popen(  # noqa: S603 - our own job
+            self.process = subprocess.Popen(
                 [sys.executable, str(JOB)],
                 env=environment,
                 stdout=out,
@@ -110,7 +110,9 @@ class Driver:
         deadline = time.monotonic() + timeout_s
         while self.events(name) < count:
             if self.process.poll() is not None or time.monotonic() > deadline:
-                raise AssertionError(f"no event {name!r}; log ends:\n{self.log.read_text()[-3000:]}")
+                raise AssertionError(
+                    f"no event {name!r}; log ends:\n{self.log.read_text()[-3000:]}"
+                )
             time.sleep(0.1)
 
     def kill(self) -> None:

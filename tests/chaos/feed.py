@@ -6,7 +6,8 @@ import json
 import random
 
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 START_MS = 1_700_000_000_000
 PARTITIONS = 3

@@ -38,9 +38,7 @@ def spark_cluster(home: Path) -> Iterator[str]:
         with (home / f"{name}.log").open("w") as log:
             command = [str(spark_class), *arguments, "--host", "127.0.0.1", "--webui-port", "0"]
             started.append(
-                subprocess.Popen(  # noqa: S603 - pyspark's own launcher
-                    command, env=environment, stdout=log, stderr=subprocess.STDOUT
-                )
+                subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT)
             )
 
     try:

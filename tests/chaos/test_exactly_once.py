@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 
 import pytest
@@ -50,11 +51,10 @@ def test_drivers_killed_at_every_point(cluster: Cluster, events: Events, app: st
         ("driver.after_record", "kill"),
         ("driver.after_batch", "kill"),
         ("exchange.after_commit", "kill-jvm"),
-        ("commit.after_kafka", f"kill-pid:{driver.process.pid}"),
+        ("commit.after_kafka", "kill-pid:{driver}"),
     ]
     for point, action in points:
-        action = action if action[:8] != "kill-pid" else f"kill-pid:{driver.process.pid}"
-        cluster.arm(f"{point}={action}")
+        cluster.arm(f"{point}={action.format(driver=driver.process.pid)}")
         events.more(3000)
         cluster.wait_fired(point)
         assert driver.wait(60) != 0
@@ -78,8 +78,6 @@ def test_a_second_driver_takes_over(cluster: Cluster, events: Events, app: str) 
 
 def test_the_checkpoint_deleted_and_replaced(cluster: Cluster, events: Events, app: str) -> None:
     """Under a running driver and between starts, while markers differ between tasks."""
-    import shutil
-
     folder = cluster.settings.home / "checkpoints" / app
     events.more(6000)
     driver = cluster.driver(app, events.topic)
@@ -90,14 +88,14 @@ def test_the_checkpoint_deleted_and_replaced(cluster: Cluster, events: Events, a
     check(cluster.settings, app, events.topic)
     shutil.rmtree(folder)
     events.more(3000)
-    _survive(cluster, events, app, driver)
+    _survive(cluster, events, app)
     driver = cluster.driver(app, events.topic) if driver.process.poll() is not None else driver
     driver.wait_event("streaming")
     epoch = next(folder.iterdir())
     shutil.rmtree(epoch)
     shutil.copytree(next(saved.iterdir()), epoch)
     events.more(3000)
-    _survive(cluster, events, app, driver)
+    _survive(cluster, events, app)
     cluster.arm("exchange.after_commit=kill-jvm")
     driver = cluster.driver(app, events.topic)
     events.more(3000)
@@ -110,7 +108,7 @@ def test_the_checkpoint_deleted_and_replaced(cluster: Cluster, events: Events, a
     driver.stop()
 
 
-def _survive(cluster: Cluster, events: Events, app: str, driver: object) -> None:
+def _survive(cluster: Cluster, events: Events, app: str) -> None:
     """Either the driver goes on, or it ends and the next one does: the data is right."""
     try:
         check(cluster.settings, app, events.topic, timeout_s=30)

@@ -21,7 +21,10 @@ SPECULATE = (
 
 
 @pytest.fixture(scope="module")
-def master(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def master(
+    cluster: Cluster,  # noqa: ARG001 - its failpoints are in the environment of the executors
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[str]:
     home: Path = tmp_path_factory.mktemp("spark") / "cluster"
     with spark_cluster(home) as url:
         yield url

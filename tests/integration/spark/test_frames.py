@@ -22,7 +22,9 @@ Row = tuple[bytes | None, bytes | None, int, int, int]
 
 def source(spark: SparkSession, rows: list[Row]) -> DataFrame:
     """Rows of (key, value, partition, offset, ms) as Spark's Kafka source has them."""
-    frame = spark.createDataFrame(rows, "key binary, value binary, partition int, offset long, ms long")
+    frame = spark.createDataFrame(
+        rows, "key binary, value binary, partition int, offset long, ms long"
+    )
     return frame.selectExpr(
         "key", "value", "'t' AS topic", "partition", "offset", "timestamp_millis(ms) AS timestamp"
     )
@@ -40,7 +42,9 @@ def combined(
 def flights() -> Application:
     app = Application("app", partitions=4)
     stream = app.stream("t", Json("k STRING, x BIGINT NOT NULL"))
-    stream.group_by("k").aggregate("totals", n=agg.count(), total=agg.sum("x"), seen=agg.last("x", "int64"))
+    stream.group_by("k").aggregate(
+        "totals", n=agg.count(), total=agg.sum("x"), seen=agg.last("x", "int64")
+    )
     stream.group_by("k").windowed_by(TimeWindows("1 hour", grace="1 hour")).count("hourly")
     return app
 
@@ -56,17 +60,24 @@ def test_tasks_are_kafkas_partitions(spark: SparkSession) -> None:
     assert {bytes(r.key): r.p for r in rows} == {k: partition_for(k, 7) for k in keys}
 
 
-def test_partition_p_is_task_p_and_empty_ones_exist(spark: SparkSession, flights: Application) -> None:
+def test_partition_p_is_task_p_and_empty_ones_exist(
+    spark: SparkSession, flights: Application
+) -> None:
     plan = BatchPlan(1, 1, {}, {"t": {"0": 99}}, -1, NOW, {})
-    frame = combine(spark, source(spark, [(b"", value("a", 1), 0, 0, 5)]), flights.aggregations, 4, plan, 0)
+    frame = combine(
+        spark, source(spark, [(b"", value("a", 1), 0, 0, 5)]), flights.aggregations, 4, plan, 0
+    )
     assert frame.rdd.getNumPartitions() == 4
-    assert all(r.at == r.task for r in combined(spark, flights, [(b"", value(f"k{i}", 1), 0, i, 5) for i in range(50)]))
+    assert all(
+        r.at == r.task
+        for r in combined(spark, flights, [(b"", value(f"k{i}", 1), 0, i, 5) for i in range(50)])
+    )
 
 
 def test_one_shuffle_only(spark: SparkSession, flights: Application) -> None:
     plan = BatchPlan(1, 1, {}, {"t": {"0": 99}}, -1, NOW, {})
     frame = combine(spark, source(spark, []), flights.aggregations, 4, plan, 0)
-    text = frame._jdf.queryExecution().executedPlan().toString()  # noqa: SLF001
+    text = frame._jdf.queryExecution().executedPlan().toString()
     assert text.count("Exchange") == 1
 
 
@@ -74,7 +85,11 @@ def test_entries_of_every_verb(spark: SparkSession, flights: Application) -> Non
     rows = combined(
         spark,
         flights,
-        [(None, value("a", 5), 0, 0, HOUR + 1), (b"z", value("a", 7), 0, 1, HOUR + 2), (b"", value("a", 1), 1, 0, 3 * HOUR)],
+        [
+            (None, value("a", 5), 0, 0, HOUR + 1),
+            (b"z", value("a", 7), 0, 1, HOUR + 2),
+            (b"", value("a", 1), 1, 0, 3 * HOUR),
+        ],
     )
     totals = {r.src: r for r in rows if r.kind == 0}
     assert (totals[0].n, totals[0].a0_total, totals[0].l0.a0_seen) == (2, 12, 7)
@@ -96,7 +111,9 @@ def test_broken_records_are_letters_once_and_never_move_the_clock(
         ((b"k", value("a", 1), 0, 7, -1), "invalid-timestamp"),
     ]
     rows = combined(spark, flights, [r for r, _ in bad])
-    letters = {json.loads(bytes(r.key))["offset"]: json.loads(bytes(r.key)) for r in rows if r.kind == DEAD}
+    letters = {
+        json.loads(bytes(r.key))["offset"]: json.loads(bytes(r.key)) for r in rows if r.kind == DEAD
+    }
     assert {o: x["reason"] for o, x in letters.items()} == {r[3]: why for r, why in bad}
     assert {r.kind for r in rows} == {DEAD, SEEN}
     assert {r.ts for r in rows} == {None}
@@ -107,7 +124,11 @@ def test_null_keys_and_late_rows_are_counted(spark: SparkSession, flights: Appli
     rows = combined(
         spark,
         flights,
-        [(b"k", value(None, 1), 1, 0, 5), (b"k", value("a", 1), 1, 1, 5), (b"k", value("a", 1), 1, 2, HOUR)],
+        [
+            (b"k", value(None, 1), 1, 0, 5),
+            (b"k", value("a", 1), 1, 1, 5),
+            (b"k", value("a", 1), 1, 2, HOUR),
+        ],
         clock=2 * HOUR,
     )
     dropped = {bytes(r.key).decode(): (r.n, r.task) for r in rows if r.kind == DROPPED}
@@ -119,8 +140,12 @@ def test_null_keys_and_late_rows_are_counted(spark: SparkSession, flights: Appli
     assert sum(r.n for r in rows if r.kind == 0) == 2, "late for a window is not late for a table"
 
 
-def test_event_times_of_1970_are_kept_when_not_late(spark: SparkSession, flights: Application) -> None:
-    rows = combined(spark, flights, [(b"k", value("a", 1), 0, 0, 0), (b"k", value("a", 1), 0, 1, 1)])
+def test_event_times_of_1970_are_kept_when_not_late(
+    spark: SparkSession, flights: Application
+) -> None:
+    rows = combined(
+        spark, flights, [(b"k", value("a", 1), 0, 0, 0), (b"k", value("a", 1), 0, 1, 1)]
+    )
     assert [(r.start, r.n) for r in rows if r.kind == 1] == [(0, 2)]
 
 
@@ -129,7 +154,9 @@ def test_steps_keep_filtered_rows_as_seen(spark: SparkSession) -> None:
     lines = app.stream("t", Text()).explode("word", "split(lower(value), '[^a-z]+')")
     lines.where("word <> ''").with_column("initial", "left(word, 1)").group_by("initial").count("c")
     rows = combined(
-        spark, app, [(b"", b"Alpha apple 123 beta", 0, 0, 5), (b"", b"", 0, 1, 9), (b"", None, 1, 0, 7)]
+        spark,
+        app,
+        [(b"", b"Alpha apple 123 beta", 0, 0, 5), (b"", b"", 0, 1, 9), (b"", None, 1, 0, 7)],
     )
     assert {bytes(r.key): r.n for r in rows if r.kind == 0} == {b"a": 2, b"b": 1}
     assert {(r.src, r.ts) for r in rows if r.kind == SEEN} == {(0, 9), (1, 7)}
@@ -155,4 +182,7 @@ def test_int64_keys_are_kafkas_bytes(spark: SparkSession) -> None:
     app = Application("ints", partitions=4)
     app.stream("t", Json("k BIGINT")).group_by("k", "int64").count("c")
     rows = combined(spark, app, [(b"", b'{"k": -5}', 0, 0, 5), (b"", b'{"k": 258}', 0, 1, 5)])
-    assert {bytes(r.key) for r in rows} == {(-5).to_bytes(8, "big", signed=True), (258).to_bytes(8, "big")}
+    assert {bytes(r.key) for r in rows} == {
+        (-5).to_bytes(8, "big", signed=True),
+        (258).to_bytes(8, "big"),
+    }

@@ -64,7 +64,9 @@ def decoded(aggregation: Aggregation, values: pa.BinaryArray) -> list[Any]:
 
 
 def test_count_sum_min_max_with_nulls() -> None:
-    v = verb(n=agg.count(), some=agg.count("x"), total=agg.sum("x"), lo=agg.min("x"), hi=agg.max("x"))
+    v = verb(
+        n=agg.count(), some=agg.count("x"), total=agg.sum("x"), lo=agg.min("x"), hi=agg.max("x")
+    )
     rows = rows_of(
         table(
             v,
@@ -92,9 +94,36 @@ def test_the_same_key_from_several_source_partitions_is_folded() -> None:
         table(
             v,
             [
-                {"key": b"k", "src": 0, "n": 2, "total": 3, "lo": 1, "ts": 8, "offset": 4, "where": "old"},
-                {"key": b"k", "src": 1, "n": 5, "total": None, "lo": None, "ts": 8, "offset": 2, "where": "new"},
-                {"key": b"j", "src": 1, "n": 1, "total": 1, "lo": 1, "ts": 1, "offset": 1, "where": None},
+                {
+                    "key": b"k",
+                    "src": 0,
+                    "n": 2,
+                    "total": 3,
+                    "lo": 1,
+                    "ts": 8,
+                    "offset": 4,
+                    "where": "old",
+                },
+                {
+                    "key": b"k",
+                    "src": 1,
+                    "n": 5,
+                    "total": None,
+                    "lo": None,
+                    "ts": 8,
+                    "offset": 2,
+                    "where": "new",
+                },
+                {
+                    "key": b"j",
+                    "src": 1,
+                    "n": 1,
+                    "total": 1,
+                    "lo": 1,
+                    "ts": 1,
+                    "offset": 1,
+                    "where": None,
+                },
             ],
         ),
         0,
@@ -153,7 +182,16 @@ def test_any_cut_of_a_stream_gives_the_same_state(
             offset += 1
             records.append((key, src, x, ts, offset))
             rows.append(
-                {"key": key, "src": src, "n": 1, "total": x, "hi": x, "seen": x, "ts": ts, "offset": offset}
+                {
+                    "key": key,
+                    "src": src,
+                    "n": 1,
+                    "total": x,
+                    "hi": x,
+                    "seen": x,
+                    "ts": ts,
+                    "offset": offset,
+                }
             )
         if not rows:
             continue
@@ -161,7 +199,10 @@ def test_any_cut_of_a_stream_gives_the_same_state(
         before = pa.array([state.get(k) for k in folded.keys.to_pylist()], pa.binary())
         merged = merge(folded, before, v)
         for key, value, ts in zip(
-            folded.keys.to_pylist(), merged.values.to_pylist(), merged.timestamps.to_pylist(), strict=True
+            folded.keys.to_pylist(),
+            merged.values.to_pylist(),
+            merged.timestamps.to_pylist(),
+            strict=True,
         ):
             state[key] = struct.pack(">q", ts) + value
     for key in {r[0] for r in records}:
