@@ -1,0 +1,137 @@
+"""Metrics that are read from tasks and stores at the moment of the question."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import psutil
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from state_lib.errors import HoldfastError
+from state_lib.host.tasks import TaskManager
+from state_lib.marker import Marker
+from state_lib.stores.rocksdb import RocksDBEngine
+from state_lib.stores.task_stores import TaskStores
+from state_lib.task import StateTask
+
+_MS = 1000
+# Kafka Streams' names of RocksDB's properties (KIP-607); per family, summed over a store's.
+PROPERTIES = {
+    "size_all_mem_tables_bytes": "rocksdb.size-all-mem-tables",
+    "total_sst_files_size_bytes": "rocksdb.total-sst-files-size",
+    "estimate_pending_compaction_bytes": "rocksdb.estimate-pending-compaction-bytes",
+}
+# Of the one block cache that all engines of the process share.
+CACHE_PROPERTIES = {
+    "block_cache_usage_bytes": "rocksdb.block-cache-usage",
+    "block_cache_capacity_bytes": "rocksdb.block-cache-capacity",
+    "block_cache_pinned_usage_bytes": "rocksdb.block-cache-pinned-usage",
+}
+_TASK, _STORE = ("app", "task"), ("app", "task", "store")
+
+
+class TaskCollector(Collector):
+    """Reads a manager's tasks; a task that closes meanwhile is shown as not open."""
+
+    def __init__(self, tasks: TaskManager, prefix: str) -> None:
+        self._tasks = tasks
+        self._prefix = prefix
+        self._process = psutil.Process()
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing, so that registering does not collect."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """See prometheus_client."""
+        tasks = list(self._tasks.tasks.values())
+        found: list[tuple[StateTask, Marker, TaskStores]] = []
+        opened = self._gauge("task_open", "1 if the task commits and answers.", _TASK)
+        commits = self._counter("commit", "Commits since the task was made.", _TASK)
+        for task in tasks:
+            labels = (task.topology.app, task.name)
+            commits.add_metric(labels, task.commits)
+            try:
+                with task.view() as (marker, stores):
+                    found.append((task, marker, stores))
+            except HoldfastError:
+                opened.add_metric(labels, 0)
+            else:
+                opened.add_metric(labels, 1)
+        yield opened
+        yield commits
+        yield from self._of_markers(found)
+        yield from self._of_stores(found)
+        yield from self._of_process()
+
+    def _of_markers(self, found: list[tuple[StateTask, Marker, TaskStores]]) -> Iterator[Metric]:
+        about = "Records that were not used, since the application's beginning (in the marker)."
+        dropped = self._counter("dropped_records", about, (*_TASK, "reason"))
+        epoch = self._gauge("marker_epoch", "Epoch of the last commit's driver.", _TASK)
+        number = self._gauge("marker_n", "Number of the last commit in its epoch.", _TASK)
+        clock = self._gauge("stream_time_seconds", "Stream time of the last commit.", _TASK)
+        written = self._gauge("commit_timestamp_seconds", "Wall time of the last commit.", _TASK)
+        where = (*_TASK, "topic", "partition")
+        offsets = self._gauge("position", "Next source offset.", where)
+        for task, marker, _ in found:
+            labels = (task.topology.app, task.name)
+            for reason, count in marker.dropped.items():
+                dropped.add_metric((*labels, reason), count)
+            epoch.add_metric(labels, marker.epoch)
+            number.add_metric(labels, marker.n)
+            clock.add_metric(labels, marker.clock / _MS)
+            written.add_metric(labels, marker.written_at / _MS)
+            for topic, partitions in marker.positions.items():
+                for partition, offset in partitions.items():
+                    offsets.add_metric((*labels, topic, partition), offset)
+        yield from (dropped, epoch, number, clock, written, offsets)
+
+    def _of_stores(self, found: list[tuple[StateTask, Marker, TaskStores]]) -> Iterator[Metric]:
+        keys = self._gauge("estimate_num_keys", "Entries, estimated.", _STORE)
+        sizes = {n: self._gauge(n, f"RocksDB's {p}.", _STORE) for n, p in PROPERTIES.items()}
+        memory = self._gauge("memory_store_bytes", "Bytes of a memory store.", _STORE)
+        cache = {n: self._gauge(n, f"{p}, shared.", ()) for n, p in CACHE_PROPERTIES.items()}
+        seen: dict[str, int] = {}
+        for task, _, stores in found:
+            for name, store in list(stores.stores.items()):
+                labels = (task.topology.app, task.name, name)
+                engine = stores.engine(name)
+                try:
+                    families = store.families()
+                    entries = sum(engine.approximate_num_entries(f) for f in families)
+                    if isinstance(engine, RocksDBEngine):
+                        values = {n: _sum(engine, families, p) for n, p in PROPERTIES.items()}
+                        for shared, one in CACHE_PROPERTIES.items():
+                            seen[shared] = max(seen.get(shared, 0), _sum(engine, families[:1], one))
+                    else:
+                        values = {}
+                        memory.add_metric(labels, sum(engine.size_bytes(f) for f in families))
+                except HoldfastError:  # closed meanwhile
+                    continue
+                keys.add_metric(labels, entries)
+                for metric, value in values.items():
+                    sizes[metric].add_metric(labels, value)
+        for metric, value in seen.items():
+            cache[metric].add_metric((), value)
+        yield from (keys, memory, *sizes.values(), *cache.values())
+
+    def _of_process(self) -> Iterator[Metric]:
+        rss = GaugeMetricFamily("process_resident_memory_bytes", "Resident memory.")
+        rss.add_metric((), self._process.memory_info().rss)
+        start = GaugeMetricFamily("process_start_time_seconds", "Wall time of the start.")
+        start.add_metric((), self._process.create_time())
+        cpu = CounterMetricFamily("process_cpu_seconds", "User and system time.")
+        times = self._process.cpu_times()
+        cpu.add_metric((), times.user + times.system)
+        yield from (rss, start, cpu)
+
+    def _gauge(self, name: str, about: str, labels: tuple[str, ...]) -> GaugeMetricFamily:
+        return GaugeMetricFamily(f"{self._prefix}_{name}", about, labels=labels)
+
+    def _counter(self, name: str, about: str, labels: tuple[str, ...]) -> CounterMetricFamily:
+        return CounterMetricFamily(f"{self._prefix}_{name}", about, labels=labels)
+
+
+def _sum(engine: RocksDBEngine, families: list[str], name: str) -> int:
+    return sum(engine._property(family, name) for family in families)  # noqa: SLF001 - no public one

@@ -1,0 +1,164 @@
+"""Answers, as /openapi.json describes them. Times are ms since 1970 where not said otherwise."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, Field
+
+Clock = Annotated[int, Field(description="Stream time in ms by which expiry is judged; -1: none.")]
+
+
+class Position(BaseModel):
+    """The marker of a task: what the answer saw is the fold of its committed changelog here."""
+
+    epoch: int = Field(description="Of the driver whose commit this is.")
+    n: int = Field(description="Number of the commit within the epoch.")
+    positions: dict[str, dict[str, int]] = Field(
+        description="Next offset to read, by source topic and partition."
+    )
+    clock: Clock
+
+
+Positions = Annotated[
+    dict[str, Position],
+    Field(description="By task, `<app>/<partition>`: every task that was read."),
+]
+Shown = Annotated[
+    Any, Field(description="JSON of the store's serde; bytes in hexadecimal, NaN as text.")
+]
+
+
+class Failure(BaseModel):
+    """Every error."""
+
+    code: str = Field(description="Class of the error, such as `not-found` or `unavailable`.")
+    message: str = Field(description="What is wrong and what to do next.")
+    details: dict[str, Any] = Field(description="The values that the message names.")
+
+
+class Entry(BaseModel):
+    """One entry of a key-value store."""
+
+    key: Shown
+    value: Shown
+    timestamp: int | None = Field(
+        None, description="Event time of the last change; timestamped stores only."
+    )
+
+
+class Window(BaseModel):
+    """One window of one key."""
+
+    key: Shown
+    window_start: int
+    window_end: int
+    window_start_time: str | None = Field(description="ISO 8601, UTC.")
+    window_end_time: str | None = Field(description="ISO 8601, UTC.")
+    value: Shown
+    timestamp: int = Field(description="Event time of the last change.")
+
+
+class Found(Entry):
+    """The entry of a key."""
+
+    app: str
+    store: str
+    task: str
+    position: Positions
+
+
+class _Page(BaseModel):
+    app: str
+    store: str
+    position: Positions
+    cursor: str | None = Field(
+        description="Pass it to get the next page; null at the end. A page may be short, even "
+        "empty, and have a next one."
+    )
+
+
+class EntryPage(_Page):
+    """Entries by serialized key, over the tasks that this host owns."""
+
+    entries: list[Entry]
+
+
+class WindowPage(_Page):
+    """Windows by segment of time, then key, then start, over the tasks that this host owns."""
+
+    entries: list[Window]
+
+
+class Count(BaseModel):
+    """Live entries, exactly."""
+
+    app: str
+    store: str
+    count: int
+    by_task: dict[str, int]
+    position: Positions
+
+
+class App(BaseModel):
+    """An application that this host knows."""
+
+    app: str
+    partitions: int
+    stores: list[str]
+    sources: list[str]
+    outputs: list[str]
+    tasks: list[str] = Field(description="Those that this host owns.")
+
+
+class Apps(BaseModel):
+    """All that this host knows: those whose driver has claimed tasks here."""
+
+    host: str
+    apps: list[App]
+
+
+class Store(BaseModel):
+    """A store, with what this host has of it."""
+
+    name: str
+    kind: str
+    backend: str
+    key_serde: Any
+    value_serde: Any
+    window_size_ms: int
+    grace_ms: int
+    retention_ms: int
+    segment_interval_ms: int
+    approximate_entries: int = Field(description="Overwritten and deleted ones may still count.")
+    size_bytes: int = Field(description="On disk and in memory.")
+
+
+class Task(BaseModel):
+    """A task of this host."""
+
+    task: str
+    partition: int
+    host: str
+    state: str = Field(description="`open`, or `opening` while it starts or restores.")
+    reason: str | None = Field(description="Why it is not open.")
+    written_at: int | None = Field(description="Wall time of its last commit.")
+    dropped: dict[str, int] = Field(description="Records that were not used, by reason.")
+    position: Position | None
+
+
+class Stores(BaseModel):
+    """An application's stores and this host's tasks of it."""
+
+    app: str
+    host: str
+    partitions: int
+    stores: list[Store]
+    tasks: list[Task]
+
+
+class Ready(BaseModel):
+    """Whether every task of this host is open."""
+
+    status: str
+    not_ready: dict[str, str] = Field(description="Task to reason.")

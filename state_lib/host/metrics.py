@@ -1,0 +1,102 @@
+"""What a host counts, in Kafka Streams' words, for Prometheus.
+
+`HostMetrics` is told of restores and commits; everything else is read when somebody asks
+(`state_lib.host.collector`).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from state_lib.host.collector import TaskCollector
+from state_lib.host.tasks import TaskManager
+
+PREFIX = "holdfast"
+_STORE = ("app", "task", "store")
+_COMMIT_BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+
+
+class HostMetrics:
+    """Counters of one host, in a registry of their own.
+
+    It is a `state_lib.restore.listener.RestoreListener`: give it to the `TaskContext`. Calls may
+    come from any thread. Tasks are named ``<app>/<partition>``.
+    """
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._put = Counter(
+            "put",
+            "Entries that commits changed, deletes included.",
+            _STORE,
+            PREFIX,
+            registry=self.registry,
+        )
+        self._latency = Histogram(
+            "commit_latency_seconds",
+            "Time of a commit: Kafka transaction and store write.",
+            ("app", "task"),
+            PREFIX,
+            buckets=_COMMIT_BUCKETS_S,
+            registry=self.registry,
+        )
+        self._restored = Counter(
+            "restore_records",
+            "Changelog records that restores applied.",
+            _STORE,
+            PREFIX,
+            registry=self.registry,
+        )
+        self._remaining = Gauge(
+            "restore_remaining_records_total",
+            "Offsets still to be read by restores under way: at least the records.",
+            _STORE,
+            PREFIX,
+            registry=self.registry,
+        )
+        self._ends: dict[tuple[str, str], int] = {}
+        self._lock = threading.Lock()
+
+    def watch(self, tasks: TaskManager) -> None:
+        """Show these tasks too, as they are when metrics are asked for."""
+        self.registry.register(TaskCollector(tasks, PREFIX))
+
+    def render(self) -> bytes:
+        """Everything in Prometheus' text format."""
+        return generate_latest(self.registry)
+
+    # ------------------------------------------------------------------ what it is told
+
+    def on_commit(self, task: str, puts: Mapping[str, int], seconds: float) -> None:
+        """A commit was applied: changed entries per store, and how long it took."""
+        app = _app(task)
+        self._latency.labels(app, task).observe(seconds)
+        for store, changed in puts.items():
+            self._put.labels(app, task, store).inc(changed)
+
+    def on_restore_start(self, task: str, store: str, start: int, end: int) -> None:
+        """See `RestoreListener`."""
+        with self._lock:
+            self._ends[task, store] = end
+        self._remaining.labels(_app(task), task, store).set(max(0, end - start))
+
+    def on_batch_restored(self, task: str, store: str, records: int, offset: int) -> None:
+        """See `RestoreListener`."""
+        with self._lock:
+            end = self._ends.get((task, store), offset)
+        self._remaining.labels(_app(task), task, store).set(max(0, end - offset))
+        self._restored.labels(_app(task), task, store).inc(records)
+
+    def on_restore_end(self, task: str, store: str, records: int) -> None:
+        """See `RestoreListener`."""
+        del records  # counted batch by batch
+        with self._lock:
+            self._ends.pop((task, store), None)
+        self._remaining.labels(_app(task), task, store).set(0)
+
+
+def _app(task: str) -> str:
+    return task.rpartition("/")[0]
