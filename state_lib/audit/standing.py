@@ -1,0 +1,149 @@
+"""Takes hold of everything that an application holds, as of one place that all tasks stand at.
+
+A stream may be running. Snapshots of all stores are opened first; then the ends of the topics that
+commits write to are read, and only then it is checked that no commit came in between. If one did,
+all is let go and taken again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import orjson
+import pyarrow as pa
+from confluent_kafka import TopicPartition
+
+from state_lib.addresses import HostAddress
+from state_lib.changelog.reader import read_last
+from state_lib.changelog.topics import commits_topic, dead_letters_topic, topology_topic
+from state_lib.client.flight import FlightHostClient
+from state_lib.config import Settings
+from state_lib.errors import NotFound, Unavailable
+from state_lib.host.placement import owner_of
+from state_lib.kafka import ADMIN_TIMEOUT_S, Kafka, Partition, describe, ends
+from state_lib.marker import Marker, flat
+from state_lib.specs import Topology
+
+RETRY_S = 0.25
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One consistent place: markers, snapshots of the stores, ends of outputs and dead letters.
+
+    The snapshots are held by the hosts until they are read to the end.
+    """
+
+    markers: tuple[Marker, ...]
+    scans: dict[tuple[str, int], Iterator[pa.RecordBatch]]
+    ends: dict[Partition, int]
+
+    @property
+    def positions(self) -> dict[Partition, int]:
+        """The positions of all tasks."""
+        return flat(self.markers[0].positions)
+
+    @property
+    def clock(self) -> int:
+        """The greatest clock (ms)."""
+        return max(m.clock for m in self.markers)
+
+
+def topology_of(kafka: Kafka, app: str) -> Topology:
+    """The topology as the last driver declared it.
+
+    Raises:
+        NotFound: no driver of this application ever started.
+    """
+    topic = topology_topic(app)
+    last = read_last(kafka, topic, 0) if describe(kafka.admin(), [topic]) else None
+    value = None if last is None else last.value()
+    if value is None:
+        raise NotFound(
+            f"application {app!r} has never run on these brokers: there is no claim in topic "
+            f"{topic!r}. Start its job first, or look at HOLDFAST_BOOTSTRAP_SERVERS",
+            app=app,
+        )
+    return Topology.from_json(orjson.loads(value))
+
+
+def take_hold(kafka: Kafka, settings: Settings, topology: Topology, wait_s: float) -> Standing:
+    """Wait until all tasks stand at one place, and take hold of it.
+
+    Raises:
+        Unavailable: they did not for ``wait_s`` seconds; says where they stand.
+    """
+    deadline = time.monotonic() + wait_s
+    clients: dict[HostAddress, FlightHostClient] = {}
+    while True:
+        try:
+            return _try(kafka, settings, topology, clients)
+        except Unavailable as error:
+            if time.monotonic() > deadline:
+                raise Unavailable(
+                    f"no place of {topology.app!r} could be audited for {wait_s:.0f} s: "
+                    f"{error.message}. If its driver crashed, start it again: it aligns the tasks. "
+                    "If it is busy, stop it or wait longer (--wait)",
+                    app=topology.app,
+                ) from error
+        time.sleep(RETRY_S)
+
+
+def _try(
+    kafka: Kafka,
+    settings: Settings,
+    topology: Topology,
+    clients: dict[HostAddress, FlightHostClient],
+) -> Standing:
+    tasks = range(topology.partitions)
+    markers: list[Marker] = []
+    scans: dict[tuple[str, int], Iterator[pa.RecordBatch]] = {}
+    for task in tasks:
+        address = owner_of(topology.app, task, settings.host_addresses)
+        if address not in clients:
+            clients[address] = FlightHostClient(address, settings.read_token())
+        for store in topology.stores:
+            marker, scan = clients[address].scan(topology.app, task, store.name)
+            scans[store.name, task] = scan
+            if len(markers) == task:
+                markers.append(marker)
+            elif marker != markers[task]:
+                raise Unavailable(f"task {task} committed meanwhile")
+    places = {task: flat(m.positions) for task, m in enumerate(markers)}
+    if any(place != places[0] for place in places.values()):
+        shown = {task: dict(markers[task].positions) for task in tasks}
+        raise Unavailable(f"its tasks stand at different positions: {shown}")
+    if not places[0]:
+        raise Unavailable("its tasks have no positions yet: no batch was committed")
+    written = sorted({o.topic for o in topology.outputs} | {dead_letters_topic(topology.app)})
+    end = ends(kafka.admin(), [(t, p) for t in written for p in tasks])
+    _check_still(kafka, topology, markers)
+    return Standing(tuple(markers), scans, end)
+
+
+def _check_still(kafka: Kafka, topology: Topology, markers: list[Marker]) -> None:
+    """Raise Unavailable if a commit was under way or done since the markers were read.
+
+    A marker is the last record of its transaction: with no open transaction in its partition and
+    the same marker last, nothing of a later commit can be visible anywhere.
+    """
+    commits = commits_topic(topology.app)
+    places = [(commits, p) for p in range(topology.partitions)]
+    consumer = kafka.reader(**{"isolation.level": "read_uncommitted"})
+    try:
+        written = {
+            (t, p): consumer.get_watermark_offsets(TopicPartition(t, p), ADMIN_TIMEOUT_S)[1]
+            for t, p in places
+        }
+    finally:
+        consumer.close()
+    if written != ends(kafka.admin(), places):
+        raise Unavailable("a commit is under way")
+    for task, marker in enumerate(markers):
+        last = read_last(kafka, commits, task)
+        value = None if last is None else last.value()
+        newest = Marker() if value is None else Marker.from_bytes(value)
+        if (newest.epoch, newest.n) != (marker.epoch, marker.n):
+            raise Unavailable(f"task {task} committed meanwhile")

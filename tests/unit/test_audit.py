@@ -1,0 +1,158 @@
+"""The comparison itself, with the expected side tampered with; and that recomputes stand alone."""
+
+import ast
+import json
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from rich.console import Console
+
+from state_lib.audit import AuditReport, Comparison
+from state_lib.audit.actual import Entries
+from state_lib.audit.compare import compare, rows_of
+from state_lib.audit.run import Actual, assess
+from state_lib.specs import OutputSpec, StoreSpec, Topology
+
+Rows = dict[tuple[Any, int | None], dict[str, Any]]
+JOBS = Path(__file__).parents[2] / "jobs"
+HOUR = 3_600_000
+TOPOLOGY = Topology(
+    "tiny",
+    2,
+    (
+        StoreSpec("counts", "timestamped-key-value", key_serde="utf8", value_serde="int64"),
+        StoreSpec("hours", "window", window_size_ms=HOUR, retention_ms=24 * HOUR),
+    ),
+    (OutputSpec("counts-out", "counts"),),
+)
+EXPECTED: dict[str, Any] = {
+    "stores": {
+        "counts": [
+            {"key": "a", "timestamp": 5, "value": 2},
+            {"key": "b", "timestamp": 9, "value": 1},
+        ],
+        "hours": [{"key": b"k", "start": 30 * HOUR, "timestamp": 30 * HOUR, "_x": 1, "n": None}],
+    },
+    "digests": {"counts": "11/2"},
+    "dropped": {"late:hours": 3, "future": 0},
+    "dead_letters": [("src", 0, 7, "undecodable")],
+    "rising": {"counts-out": ["count"]},
+}
+
+
+def actual() -> Actual:
+    """What `EXPECTED` describes."""
+    rows: Rows = {
+        ("a", None): {"timestamp": 5, "value": 2},
+        ("b", None): {"timestamp": 9, "value": 1},
+    }
+    sent: Rows = {
+        ("a", None): {"timestamp": 5, "count": 2},
+        ("b", None): {"timestamp": 9, "count": 1},
+    }
+    hours: Rows = {(b"k", 30 * HOUR): {"timestamp": 30 * HOUR, "_x": 1, "n": None}}
+    return Actual(
+        {"counts": Entries(rows, digest="11/2"), "hours": Entries(hours, digest="22/1")},
+        {"counts-out": Entries(sent)},
+        {("src", 0, 7, "undecodable"): 1},
+        {"late:hours": 3},
+    )
+
+
+def differing(expected: dict[str, Any], there: Actual | None = None) -> dict[str, Comparison]:
+    found = assess(TOPOLOGY, 40 * HOUR, expected, there or actual())
+    return {f"{c.kind} {c.name}".strip(): c for c in found if not c.clean}
+
+
+def test_equal_sides_are_clean() -> None:
+    assert differing(EXPECTED) == {}
+
+
+def test_expired_windows_of_the_recompute_are_not_missing() -> None:
+    expected = deepcopy(EXPECTED)
+    expected["stores"]["hours"].append({"key": b"k", "start": 16 * HOUR, "timestamp": 0, "n": 1})
+    assert differing(expected) == {}
+
+
+def test_an_entry_that_is_missing() -> None:
+    expected = deepcopy(EXPECTED)
+    expected["stores"]["counts"].append({"key": "c", "timestamp": 1, "value": 1})
+    found = differing(expected)
+    assert set(found) == {"store counts", "output counts-out"}
+    assert (found["store counts"].missing, found["store counts"].unexpected) == (1, 0)
+    assert "missing 'c'" in found["store counts"].examples[0]
+
+
+def test_an_entry_that_should_not_be_there() -> None:
+    expected = deepcopy(EXPECTED)
+    expected["stores"]["counts"].pop()
+    found = differing(expected)["store counts"]
+    assert (found.missing, found.unexpected, found.different) == (0, 1, 0)
+
+
+def test_a_wrong_value_names_the_field() -> None:
+    expected = deepcopy(EXPECTED)
+    expected["stores"]["hours"][0]["n"] = 4
+    found = differing(expected)["store hours"]
+    assert found.different == 1
+    assert "1970-01-02T06:00:00+00:00: n: expected 4, is None" in found.examples[0]
+
+
+def test_bytes_that_differ_show_in_the_digest_alone() -> None:
+    found = differing(EXPECTED | {"digests": {"counts": "12/2"}})
+    assert set(found) == {"store counts"}
+
+
+def test_a_doubled_output() -> None:
+    there = actual()
+    there.outputs["counts-out"].doubled.append("'a' at counts-out/0 offset 3: count from 2 to 2")
+    assert differing(EXPECTED, there)["output counts-out"].doubled == 1
+
+
+def test_late_counts_and_dead_letters() -> None:
+    expected = EXPECTED | {"dropped": {"late:hours": 4}, "dead_letters": []}
+    found = differing(expected)
+    assert set(found) == {"dropped", "dead letters"}
+    assert "expected 4, is 3" in found["dropped"].examples[0]
+    twice = actual()
+    letters = {("src", 0, 7, "undecodable"): 2}
+    assert differing(EXPECTED, Actual(twice.stores, twice.outputs, letters, twice.dropped))
+
+
+def test_ten_examples_of_each_sort() -> None:
+    found = compare("store", "s", dict.fromkeys(range(20), 1), dict.fromkeys(range(15, 40), 2))
+    assert (found.missing, found.unexpected, found.different) == (15, 20, 5)
+    assert len(found.examples) == 10 + 10 + 5
+
+
+def test_frames_become_plain_rows() -> None:
+    frame = pd.DataFrame({"key": ["a", "b"], "n": pd.array([1, None], "Int64"), "x": [1.5, None]})
+    assert rows_of(frame) == [{"key": "a", "n": 1, "x": 1.5}, {"key": "b", "n": None, "x": None}]
+
+
+def test_report_as_json_and_text() -> None:
+    found = assess(TOPOLOGY, 40 * HOUR, EXPECTED | {"dropped": {}}, actual())
+    report = AuditReport("tiny", {"src": {"0": 8}}, 40 * HOUR, 8, tuple(found), ("a note",))
+    body = json.loads(json.dumps(report.to_json()))
+    assert (body["clean"], body["records"], len(body["comparisons"])) == (False, 8, 5)
+    console = Console(width=100, record=True, quiet=False)
+    with console.capture() as shown:
+        report.print(console)
+    for words in ("digest of the store      11/2", "unexpected 'late:hours': 3", "DIFFERENT"):
+        assert words in shown.get()
+
+
+@pytest.mark.parametrize("path", [*sorted(JOBS.glob("*_audit.py")), JOBS / "_recompute.py"])
+def test_recomputes_use_nothing_of_state_lib(path: Path) -> None:
+    allowed = {"jobs._recompute"}
+    for node in ast.walk(ast.parse(path.read_text())):
+        names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom):
+            names = [node.module or "."]
+        for name in names:
+            root = name.split(".")[0]
+            assert root not in {"state_lib", "holdfast_airflow"}
+            assert root != "jobs" or name in allowed
