@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 
 import structlog
@@ -16,8 +17,8 @@ from confluent_kafka.admin import (
 )
 
 from state_lib.changelog.topics import TopicPlan
-from state_lib.errors import ChangelogUnsafe
-from state_lib.kafka import ADMIN_TIMEOUT_S, TopicFacts, describe, require, unavailable
+from state_lib.errors import ChangelogUnsafe, MissingTopic, Unavailable
+from state_lib.kafka import ADMIN_TIMEOUT_S, TopicFacts, describe, ends, require, unavailable
 
 log = structlog.get_logger(__name__)
 
@@ -46,6 +47,8 @@ def ensure_topics(
                 seen=existing[plan.name].replication,
                 wanted=replication,
             )
+    if missing:
+        _await(admin, missing)
     return require(admin, [p.name for p in plans])
 
 
@@ -66,7 +69,9 @@ def verify(plan: TopicPlan, facts: TopicFacts, config: dict[str, str]) -> None:
         seen = config["message.timestamp.type"]
         _refuse(plan.name, "message.timestamp.type", seen, "CreateTime")
     if "compact" not in policies:
-        _refuse(plan.name, "cleanup.policy", config["cleanup.policy"], plan.config["cleanup.policy"])
+        _refuse(
+            plan.name, "cleanup.policy", config["cleanup.policy"], plan.config["cleanup.policy"]
+        )
     if "delete" not in policies:
         return
     if not plan.store.is_window:
@@ -98,9 +103,7 @@ def set_topic_config(admin: AdminClient, topic: str, key: str, value: str) -> No
     resource = ConfigResource(
         ResourceType.TOPIC,
         topic,
-        incremental_configs=[
-            ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
-        ],
+        incremental_configs=[ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)],
     )
     for future in admin.incremental_alter_configs(
         [resource], request_timeout=ADMIN_TIMEOUT_S
@@ -130,6 +133,22 @@ def _create(
         except KafkaException as error:
             if error.args[0].name() != "TOPIC_ALREADY_EXISTS":
                 raise unavailable(f"create topic {name}", error) from error
+
+
+def _await(admin: AdminClient, plans: Sequence[TopicPlan]) -> None:
+    """Wait until brokers know new topics and their leaders: "created" does not mean that yet."""
+    partitions = [(p.name, i) for p in plans for i in range(p.partitions)]
+    deadline = time.monotonic() + ADMIN_TIMEOUT_S
+    while True:
+        try:
+            require(admin, [p.name for p in plans])
+            ends(admin, partitions)
+        except (MissingTopic, Unavailable):
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+        else:
+            return
 
 
 def _refuse(topic: str, key: str, seen: str, needed: str) -> None:

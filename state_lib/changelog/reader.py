@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from state_lib.errors import StateCorrupt, Unavailable
-from state_lib.kafka import Kafka, ends, starts
+from state_lib.kafka import Kafka, ends, starts, unavailable
 
 BATCH = 10_000
 _WAIT_S = 0.1
@@ -63,13 +63,17 @@ def _drain(consumer: Consumer, start: int, end: int, batch: int) -> Iterator[lis
                 records.append(message)
                 position = offset + 1
             elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - the public code
-                position = end
+                # Below `end` it is a new leader that does not know its high watermark yet (KIP-207):
+                # to stop there would lose records that were committed.
+                if message.offset() >= end:
+                    position = end
             else:
                 _raise(error, message, start, end)
+                continue  # of a broker that is away: no answer
+            heard = time.monotonic()
         if records:
             yield records
-        if messages:
-            heard = time.monotonic()
+            heard = time.monotonic()  # what the caller did with them took time as well
         elif time.monotonic() - heard > STALL_S:
             raise Unavailable(
                 f"no record arrived for {STALL_S:.0f} s while reading up to offset {end} (now at "
@@ -92,7 +96,8 @@ def _raise(error: KafkaError, message: Message, start: int, end: int) -> None:
         KafkaError._TRANSPORT,  # noqa: SLF001
     ):
         return
-    raise KafkaException(error)
+    what = f"let {message.topic()}/{message.partition()} be read"
+    raise unavailable(what, KafkaException(error))
 
 
 def read_last(kafka: Kafka, topic: str, partition: int) -> Message | None:

@@ -15,6 +15,13 @@ from state_lib.kafka import Kafka
 
 log = structlog.get_logger(__name__)
 Headers = list[tuple[str, bytes]]
+EARLIEST_MS = 1
+"""librdkafka writes time 0 as "now" [tried]: what happened at 0 is written as 1."""
+
+
+def record_times(timestamps: Sequence[int]) -> Sequence[int]:
+    """Times (ms) as they will stand in Kafka; who keeps them beside must keep these."""
+    return [t or EARLIEST_MS for t in timestamps] if 0 in timestamps else timestamps
 
 
 class OutcomeUnknown(HoldfastError):
@@ -114,6 +121,11 @@ class TransactionalWriter:
             self._flush(cut)
         except KafkaException as error:
             self._abort(error.args[0])
+        except BaseException:
+            with contextlib.suppress(KafkaException):
+                self._producer.purge()
+                self._producer.abort_transaction(self._timeout_s)
+            raise
         self._commit()
         return value
 
@@ -128,7 +140,8 @@ class TransactionalWriter:
         last = len(group.keys) - 1
         if last < 0:
             return
-        stamps = group.timestamps if group.timestamps is not None else [0] * (last + 1)
+        now = [0] * (last + 1)
+        stamps = now if group.timestamps is None else record_times(group.timestamps)
         if group.headers is None:
             rows = zip(group.keys[:last], group.values[:last], stamps[:last], strict=True)
             for key, value, stamp in rows:
@@ -138,11 +151,11 @@ class TransactionalWriter:
                     self._send(topic, key, value, stamp, None, None)
         else:
             for i in range(last):
-                self._send(
-                    topic, group.keys[i], group.values[i], stamps[i], None, group.headers[i]
-                )
+                self._send(topic, group.keys[i], group.values[i], stamps[i], None, group.headers[i])
         headers = group.headers[last] if group.headers is not None else None
-        self._send(topic, group.keys[last], group.values[last], stamps[last], cut.delivered, headers)
+        self._send(
+            topic, group.keys[last], group.values[last], stamps[last], cut.delivered, headers
+        )
 
     def _send(self, topic, key, value, stamp, callback, headers) -> None:  # type: ignore[no-untyped-def]
         deadline = time.monotonic() + self._timeout_s
@@ -167,7 +180,13 @@ class TransactionalWriter:
                 return
 
     def _flush(self, cut: _Cut) -> None:
-        left = self._producer.flush(self._timeout_s)
+        try:
+            left = self._producer.flush(self._timeout_s)
+        except SystemError as error:
+            # A fatal error is raised into a delivery callback that runs at that moment [tried].
+            if isinstance(error.__cause__, KafkaException):
+                raise error.__cause__ from error
+            raise
         if left:
             raise KafkaException(
                 KafkaError(KafkaError._TIMED_OUT, f"{left} records were not acknowledged")  # noqa: SLF001

@@ -12,15 +12,16 @@ from pyarrow import flight
 
 from state_lib.changelog.topics import dead_letters_topic
 from state_lib.changelog.writer import Records
-from state_lib.errors import HoldfastError, InvalidRequest, Superseded, Unauthorized
+from state_lib.errors import HoldfastError, InvalidRequest, Realign, Superseded, Unauthorized
 from state_lib.host.letters import dead_letters
 from state_lib.host.tasks import TaskManager
 from state_lib.marker import CommitHeader, Marker
 from state_lib.task import Batch, Puts, StateTask
-from state_lib.wire import DOWN, MARKER_KEY, SCAN, TOKEN_HEADER, UP, pack, to_flight, unpack
+from state_lib.wire import DOWN, MARKER_KEY, SCAN, TOKEN_HEADER, pack, to_flight, unpack
 
 log = structlog.get_logger(__name__)
 SCAN_ROWS = 50_000
+
 
 class FlightHost(flight.FlightServerBase):  # type: ignore[misc]
     """Serves the tasks of a `TaskManager`.
@@ -85,6 +86,7 @@ class FlightHost(flight.FlightServerBase):  # type: ignore[misc]
                     raise InvalidRequest(f"unknown action {other!r}; known: claim, marker")
             return iter([flight.Result(pack(marker.to_json()))])
 
+
 class _Exchange:
     """The state of one exchange while its messages arrive."""
 
@@ -119,7 +121,11 @@ class _Exchange:
         at = (marker.epoch, marker.n)
         self._read_at = self._read_at or at
         if at != self._read_at:
-            raise InvalidRequest(f"marker moved from {self._read_at} to {at} within an exchange")
+            raise Realign(
+                f"the marker moved from {self._read_at} to {at} within this exchange: read again",
+                read_at=self._read_at,
+                marker=at,
+            )
         column = pa.array(values, pa.binary())
         self._writer.write_batch(pa.record_batch([column], schema=DOWN))
 
@@ -137,6 +143,7 @@ class _Exchange:
         marker = self._task.commit(Batch(header, self._puts, self._outputs))
         self._writer.write_metadata(pack({"op": "committed", "marker": marker.to_json()}))
 
+
 def _check_epoch(task: StateTask, request: dict[str, Any]) -> Marker:
     marker = task.marker
     if int(request["epoch"]) < marker.epoch:
@@ -147,22 +154,27 @@ def _check_epoch(task: StateTask, request: dict[str, Any]) -> Marker:
         )
     return marker
 
+
 def _records(topic: str, data: pa.RecordBatch) -> Records:
     keys, values, stamps = (data.column(i).to_pylist() for i in range(3))
     return Records(topic, keys, values, stamps)
 
-def _batches(
-    rows: Iterator[tuple[bytes, bytes]], schema: pa.Schema
-) -> Iterator[pa.RecordBatch]:
+
+def _batches(rows: Iterator[tuple[bytes, bytes]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     keys: list[bytes] = []
     values: list[bytes] = []
     for key, value in rows:
         keys.append(key)
         values.append(value)
         if len(keys) >= SCAN_ROWS:
-            yield pa.record_batch([pa.array(keys, pa.binary()), pa.array(values, pa.binary())], schema=schema)
+            yield pa.record_batch(
+                [pa.array(keys, pa.binary()), pa.array(values, pa.binary())], schema=schema
+            )
             keys, values = [], []
-    yield pa.record_batch([pa.array(keys, pa.binary()), pa.array(values, pa.binary())], schema=schema)
+    yield pa.record_batch(
+        [pa.array(keys, pa.binary()), pa.array(values, pa.binary())], schema=schema
+    )
+
 
 class _wired:  # noqa: N801 - reads as a statement
     """Turns our errors into Flight's on the way out; logs what is not ours."""
@@ -176,8 +188,10 @@ class _wired:  # noqa: N801 - reads as a statement
         if isinstance(error, Exception) and not isinstance(error, flight.FlightError):
             log.error("request failed", exc_info=error)
 
+
 class _Token(flight.ServerMiddleware):  # type: ignore[misc]
     """Nothing to do after the token was checked."""
+
 
 class _TokenFactory(flight.ServerMiddlewareFactory):  # type: ignore[misc]
     def __init__(self, token: str | None) -> None:
@@ -192,7 +206,8 @@ class _TokenFactory(flight.ServerMiddlewareFactory):  # type: ignore[misc]
         given = headers.get(TOKEN_HEADER, [""])[0].encode()
         if not hmac.compare_digest(given, self._expected):
             raise to_flight(
-                Unauthorized("a bearer token is required: set HOLDFAST_TOKEN or HOLDFAST_TOKEN_FILE")
+                Unauthorized(
+                    "a bearer token is required: set HOLDFAST_TOKEN or HOLDFAST_TOKEN_FILE"
+                )
             )
         return None
-

@@ -18,7 +18,8 @@ from state_lib.marker import now_ms
 
 def dead_letters(topic: str, letters: pa.BinaryArray) -> Records:
     """Unpack letters as executors send them: JSON with topic, partition, offset, reason, timestamp,
-    and base64 of key and value (null where the source has null)."""
+    and base64 of key and value (null where the source has null).
+    """
     keys: list[bytes | None] = []
     values: list[bytes | None] = []
     headers: list[Headers] = []

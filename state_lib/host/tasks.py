@@ -10,13 +10,14 @@ from pathlib import Path
 
 import orjson
 import structlog
+from confluent_kafka import Message
 
+from state_lib.addresses import HostAddress
 from state_lib.changelog.reader import read, read_last
 from state_lib.changelog.topics import topology_topic
-from state_lib.addresses import HostAddress
-from state_lib.errors import HoldfastError, MissingTopic, NotFound, NotOwner, Unavailable
+from state_lib.errors import HoldfastError, NotFound, NotOwner, Superseded, Unavailable
 from state_lib.host.placement import owner_of
-from state_lib.kafka import describe
+from state_lib.kafka import describe, ends, starts
 from state_lib.marker import Marker
 from state_lib.names import check_name
 from state_lib.specs import Topology
@@ -24,6 +25,7 @@ from state_lib.task import StateTask, TaskContext
 
 log = structlog.get_logger(__name__)
 _REOPEN_FIRST_S, _REOPEN_MOST_S = 0.5, 10.0
+_LOOK_S = 0.5
 _REMEMBERED = "topology.json"
 
 
@@ -48,6 +50,7 @@ class TaskManager:
         self.tasks: dict[tuple[str, int], StateTask] = {}
         self.failures: dict[str, str] = {}
         self._opening: set[str] = set()
+        self._retry: dict[str, tuple[float, float]] = {}  # task → not before, wait after that
         self._openers = ThreadPoolExecutor(4, thread_name_prefix="open")
         self._stop = threading.Event()
         self._flusher = threading.Thread(target=self._flush_forever, name="flush", daemon=True)
@@ -89,10 +92,9 @@ class TaskManager:
         Raises:
             NotFound: no such application; lists the known ones.
         """
-        with self._lock:
-            if app not in self.apps:
-                self._adopt(self._learn(app, None))
-            return self.apps[app]
+        if app not in self.apps:
+            self._adopt(self._learn(app, None))  # without the lock: Kafka may take its time
+        return self.apps[app]
 
     def task(self, app: str, partition: int) -> StateTask:
         """A task that this host owns, opened or being opened.
@@ -146,18 +148,25 @@ class TaskManager:
         if not describe(kafka.admin(), [topic]):
             known = sorted(self.apps)
             raise NotFound(f"no application {app!r} here; known: {known}", app=app, known=known)
-        record = None
-        if epoch is None:
-            record = read_last(kafka, topic, 0)
-        else:
-            for records in read(kafka, topic, 0, epoch, epoch + 1):
-                record = records[0]
+        record = read_last(kafka, topic, 0) if epoch is None else self._claim_at(topic, epoch)
         value = None if record is None else record.value()
         if record is None or value is None:
-            raise MissingTopic(f"{topic} holds no claim at offset {epoch}", topic=topic)
+            raise NotFound(f"{topic} holds no claim at offset {epoch}", topic=topic, epoch=epoch)
         data = orjson.loads(value)
         data["extra"] = {**data.get("extra", {}), "epoch": record.offset()}
         return Topology.from_json(data)
+
+    def _claim_at(self, topic: str, epoch: int) -> Message | None:
+        kafka, at = self.context.kafka, (topic, 0)
+        if not 0 <= epoch < ends(kafka.admin(), [at])[at]:
+            return None
+        first = starts(kafka.admin(), [at])[at]
+        for records in read(kafka, topic, 0, max(epoch, first), epoch + 1):
+            return records[0]
+        raise Superseded(
+            f"the claim of epoch {epoch} was compacted away: a newer driver has claimed {topic}",
+            epoch=epoch,
+        )
 
     def _adopt(self, topology: Topology) -> None:
         with self._lock:
@@ -178,42 +187,45 @@ class TaskManager:
 
     def _open_soon(self, task: StateTask) -> None:
         with self._lock:
-            if task.name in self._opening or self._stop.is_set():
+            not_before, _ = self._retry.get(task.name, (0.0, 0.0))
+            waits = time.monotonic() < not_before
+            if waits or task.name in self._opening or self._stop.is_set():
                 return
             self._opening.add(task.name)
             self._openers.submit(self._open, task)
 
     def _open(self, task: StateTask) -> None:
-        wait = _REOPEN_FIRST_S
+        """One attempt: tasks that cannot be opened must not hold the openers of the others."""
+        started = time.monotonic()
+        why: str | None = None
         try:
-            while not self._stop.is_set():
-                started = time.monotonic()
-                try:
-                    marker = task.open()
-                except HoldfastError as error:
-                    self.failures[task.name] = error.message
-                    log.warning("task is not open", task=task.name, why=error.message)
-                except Exception as error:
-                    self.failures[task.name] = repr(error)
-                    log.exception("task is not open", task=task.name)
-                else:
-                    self.failures.pop(task.name, None)
-                    log.info(
-                        "task is open",
-                        task=task.name,
-                        epoch=marker.epoch,
-                        n=marker.n,
-                        seconds=round(time.monotonic() - started, 3),
-                    )
-                    return
-                self._stop.wait(wait)
-                wait = min(wait * 2, _REOPEN_MOST_S)
-        finally:
-            with self._lock:
-                self._opening.discard(task.name)
+            marker = task.open()
+        except HoldfastError as error:
+            why = error.message
+            log.warning("task is not open", task=task.name, why=why)
+        except Exception as error:
+            why = repr(error)
+            log.exception("task is not open", task=task.name)
+        else:
+            log.info(
+                "task is open",
+                task=task.name,
+                epoch=marker.epoch,
+                n=marker.n,
+                seconds=round(time.monotonic() - started, 3),
+            )
+        with self._lock:
+            self._opening.discard(task.name)
+            if why is None:
+                self.failures.pop(task.name, None)
+                self._retry.pop(task.name, None)
+                return
+            self.failures[task.name] = why
+            _, wait = self._retry.get(task.name, (0.0, _REOPEN_FIRST_S))
+            self._retry[task.name] = (time.monotonic() + wait, min(wait * 2, _REOPEN_MOST_S))
 
     def _flush_forever(self) -> None:
-        while not self._stop.wait(min(1.0, self._flush_interval_s)):
+        while not self._stop.wait(min(_LOOK_S, self._flush_interval_s)):
             for task in list(self.tasks.values()):
                 due = time.monotonic() - task.flushed_at > self._flush_interval_s
                 if not task.is_open:

@@ -31,6 +31,8 @@ class Replay:
         app, partition: of the task.
         stores: opened stores to write to.
         listener: told of progress.
+        clock: of the marker that the stores are brought to; what is expired then is left out, so
+            that a memory store needs no more room than it had.
         run_bytes: memory bound of a full replay, per task.
     """
 
@@ -41,6 +43,7 @@ class Replay:
         partition: int,
         stores: TaskStores,
         listener: RestoreListener,
+        clock: int,
         run_bytes: int = RUN_BYTES,
     ) -> None:
         self._kafka = kafka
@@ -48,6 +51,7 @@ class Replay:
         self._partition = partition
         self._stores = stores
         self._listener = listener
+        self._clock = clock
         self._run_bytes = run_bytes
 
     def tail(self, spec: StoreSpec, start: int, end: int) -> int:
@@ -55,7 +59,8 @@ class Replay:
         total = 0
         for pairs in self._batches(spec, start, end):
             keys, values = [k for k, _ in pairs], [v for _, v in pairs]
-            self._stores.write({spec.name: (keys, values)}, None)
+            if keys:
+                self._stores.write({spec.name: (keys, values)}, None)
             total += len(pairs)
         return total
 
@@ -94,11 +99,17 @@ class Replay:
         self._listener.on_restore_start(task, spec.name, start, end)
         total = 0
         for messages in read(self._kafka, topic, self._partition, start, end):
-            yield _stored(messages, spec)
+            yield self._live(_stored(messages, spec), spec)
             total += len(messages)
             offset = messages[-1].offset() + 1
             self._listener.on_batch_restored(task, spec.name, len(messages), offset)
         self._listener.on_restore_end(task, spec.name, total)
+
+    def _live(self, pairs: Pairs, spec: StoreSpec) -> Pairs:
+        if not spec.is_window:
+            return pairs
+        live = self._stores.stores[spec.name].live
+        return [pair for pair in pairs if live(pair[0], self._clock)]
 
 
 def _stored(messages: list[Message], spec: StoreSpec) -> Pairs:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from state_lib.changelog.topics import DELETE_RETENTION_MS
-from state_lib.marker import now_ms
+from state_lib.marker import Marker, now_ms, same_positions
 from state_lib.stores.task_stores import Checkpoint
 
 AGE_MARGIN_MS = 3600 * 1000
@@ -15,23 +15,39 @@ AGE_MARGIN_MS = 3600 * 1000
 
 @dataclass(frozen=True)
 class LogRange:
-    """Facts of one changelog partition: the topic's id, log start and last stable offset."""
+    """Facts of one changelog partition: the topic's id, log start and last stable offset.
+
+    ``delete_retention_ms`` is the topic's own: one that Kafka Streams made keeps tombstones a day.
+    """
 
     topic_id: str
     start: int
     end: int
+    delete_retention_ms: int = DELETE_RETENTION_MS
 
 
-def why_not_valid(checkpoint: Checkpoint | None, logs: Mapping[str, LogRange]) -> str | None:
+def is_current(checkpoint: Checkpoint, newest: Marker) -> bool:
+    """Whether the state is that of the newest commit."""
+    known = checkpoint.marker
+    same_commit = (known.epoch, known.n) == (newest.epoch, newest.n)
+    return same_commit and same_positions(known.positions, newest.positions)
+
+
+def why_not_valid(
+    checkpoint: Checkpoint | None, logs: Mapping[str, LogRange], newest: Marker
+) -> str | None:
     """Why a directory cannot be used, or None if replaying its tail gives the exact state.
 
-    Valid means: topic ids match, each offset lies within the log, and either nothing is left to
-    replay or the state is younger than the tombstones that the log still holds. Older, and keys
-    that were deleted meanwhile would come back to life.
+    Valid means: topic ids match, and either it stands at the newest marker (then nothing is left
+    to replay, whatever the log has deleted since), or each offset lies within the log and the
+    state is younger than the tombstones that the log still holds. Older, and keys that were
+    deleted meanwhile would come back to life. (Offsets alone do not tell whether anything is left:
+    after a commit the log ends with the transaction's control record.)
     """
     if checkpoint is None:
         return "it holds no checkpoint"
-    behind = False
+    current = is_current(checkpoint, newest)
+    age = now_ms() - checkpoint.marker.written_at
     for topic, log in logs.items():
         known = checkpoint.offsets.get(topic)
         if known is None:
@@ -39,10 +55,9 @@ def why_not_valid(checkpoint: Checkpoint | None, logs: Mapping[str, LogRange]) -
         topic_id, offset = known
         if topic_id != log.topic_id:
             return f"topic {topic} was created again ({topic_id} is now {log.topic_id})"
-        if not log.start <= offset <= log.end:
+        if offset > log.end or (offset < log.start and not current):
             return f"offset {offset} of {topic} is outside the log [{log.start}, {log.end}]"
-        behind = behind or offset < log.end
-    age = now_ms() - checkpoint.marker.written_at
-    if behind and age > DELETE_RETENTION_MS - AGE_MARGIN_MS:
-        return f"its state is {age // 3_600_000} h old: tombstones since then may be gone"
+        behind = offset < log.end and not current
+        if behind and age > log.delete_retention_ms - AGE_MARGIN_MS:
+            return f"its state is {age // 3_600_000} h old: tombstones since then may be gone"
     return None

@@ -9,15 +9,16 @@ from typing import Any
 
 import orjson
 
+from state_lib.errors import StoreFull
 from state_lib.marker import Marker
-from state_lib.specs import Topology
+from state_lib.specs import StoreSpec, Topology
 from state_lib.stores.bytes_store import bytes_store
 from state_lib.stores.interfaces import BytesStore, Changes, Engine
 from state_lib.stores.memory.engine import MemoryEngine
 from state_lib.stores.memory.options import MemoryOptions
 from state_lib.stores.rocksdb.engine import RocksDBEngine
 from state_lib.stores.rocksdb.options import RocksDBOptions
-from state_lib.stores.segments import META_FAMILY
+from state_lib.stores.segments import META_FAMILY, store_of
 
 _CHECKPOINT_KEY = b"checkpoint"
 _NO_DIRECTORY = "memory"  # memory stores are rebuilt from their changelogs: nothing is ever there
@@ -29,21 +30,30 @@ StoreChanges = Mapping[str, tuple[Sequence[bytes], Sequence[bytes | None]]]
 class Checkpoint:
     """What a directory holds: state at ``marker``, having applied each changelog up to an offset.
 
-    ``offsets``: changelog topic → ``[topic id, next offset]``.
+    ``offsets``: changelog topic → ``[topic id, next offset]``, of stores that the directory holds.
+    ``layouts``: store → `layout_of` its specification when it was written.
     """
 
     marker: Marker
     offsets: Mapping[str, list[Any]] = field(default_factory=dict)
+    layouts: Mapping[str, str] = field(default_factory=dict)
 
     def to_bytes(self) -> bytes:
         """As stored in the metadata family."""
-        return orjson.dumps({"marker": self.marker.to_json(), "offsets": self.offsets})
+        plain = {"marker": self.marker.to_json(), "offsets": self.offsets, "layouts": self.layouts}
+        return orjson.dumps(plain)
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> Checkpoint:
         """As read from the metadata family."""
         data = orjson.loads(raw)
-        return cls(Marker.from_json(data["marker"]), data["offsets"])
+        return cls(Marker.from_json(data["marker"]), data["offsets"], data.get("layouts", {}))
+
+
+def layout_of(spec: StoreSpec) -> str:
+    """What must not change under stored entries: where they lie and how their values begin."""
+    interval = spec.segment_interval_ms if spec.is_window else 0
+    return f"{spec.backend}/{spec.kind}/{interval}"
 
 
 class TaskStores:
@@ -78,9 +88,32 @@ class TaskStores:
         raw = self.rocks.get(META_FAMILY, _CHECKPOINT_KEY)
         return None if raw is None else Checkpoint.from_bytes(raw)
 
-    def check_room(self, changes: StoreChanges) -> None:
-        """Raise StoreFull now if a memory store could not take these changes."""
-        self.memory.check_room(self._route(changes)[1])
+    @property
+    def layouts(self) -> dict[str, str]:
+        """`layout_of` every store."""
+        return {name: layout_of(spec) for name, spec in self.specs.items()}
+
+    def check_room(self, changes: StoreChanges, clock: int) -> None:
+        """Raise StoreFull now if a memory store could not take these changes.
+
+        What is expired at ``clock`` needs no room: it is dropped first.
+        """
+        memory = self._route(changes)[1]
+        try:
+            self.memory.check_room(memory)
+        except StoreFull:
+            in_memory = [s for name, s in self.stores.items() if self.engine(name) is self.memory]
+            for store in in_memory:
+                for family in store.expired_families(clock):
+                    self.memory.drop(family)
+            self.memory.check_room(memory)
+
+    def clear(self, store: str) -> None:
+        """Remove every entry of a store, also those of another layout or backend."""
+        for engine in (self.rocks, self.memory):
+            for family in engine.families():
+                if store_of(family) == store:
+                    engine.drop(family)
 
     def write(self, changes: StoreChanges, checkpoint: Checkpoint | None) -> None:
         """Apply changes and checkpoint: one atomic write in RocksDB, then memory stores."""

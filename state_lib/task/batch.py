@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from state_lib.changelog.topics import changelog_topic
-from state_lib.changelog.writer import Records
+from state_lib.changelog.writer import Records, record_times
 from state_lib.errors import InvalidRequest
 from state_lib.marker import CommitHeader
 from state_lib.specs import Topology
@@ -37,10 +37,10 @@ class Batch:
     outputs: Sequence[Records] = ()
 
     def check(self, topology: Topology, dead_letters: str) -> None:
-        """Refuse stores and topics that the topology does not list.
+        """Refuse what the topology does not list, and columns that no transaction could take.
 
         Raises:
-            InvalidRequest: naming what is unknown.
+            InvalidRequest: naming what is wrong.
         """
         unknown = [s for s in self.puts if topology.store(s) is None]
         allowed = {o.topic for o in topology.outputs} | {dead_letters}
@@ -51,6 +51,12 @@ class Batch:
                 "host's topology is older than the job's; claim the tasks again",
                 unknown=unknown,
             )
+        for store, p in self.puts.items():
+            _check_columns(f"store {store!r}", p.keys, p.values, p.timestamps)
+            if None in p.keys:
+                raise InvalidRequest(f"store {store!r} is given a null key", store=store)
+        for r in self.outputs:
+            _check_columns(f"output {r.topic!r}", r.keys, r.values, r.timestamps)
 
     def records(self, app: str) -> list[Records]:
         """What goes to Kafka, changelogs first."""
@@ -72,7 +78,7 @@ class Batch:
             if spec.is_timestamped:
                 values = [
                     None if v is None else _stamp(t) + v
-                    for v, t in zip(puts.values, puts.timestamps, strict=True)
+                    for v, t in zip(puts.values, record_times(puts.timestamps), strict=True)
                 ]
             out[name] = (puts.keys, values)
         return out
@@ -83,3 +89,18 @@ class Batch:
             sum(map(len, p.keys)) + sum(len(v) for v in p.values if v is not None)
             for p in self.puts.values()
         )
+
+
+def _check_columns(
+    what: str,
+    keys: Sequence[bytes | None],
+    values: Sequence[bytes | None],
+    timestamps: Sequence[int] | None,
+) -> None:
+    if len(values) != len(keys) or (timestamps is not None and len(timestamps) != len(keys)):
+        times = "no" if timestamps is None else len(timestamps)
+        raise InvalidRequest(
+            f"{what} is given {len(keys)} keys, {len(values)} values, {times} times"
+        )
+    if timestamps and (None in timestamps or min(timestamps) < 0):
+        raise InvalidRequest(f"{what} is given records without a time, or with one before 1970")

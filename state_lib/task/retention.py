@@ -17,9 +17,11 @@ log = structlog.get_logger(__name__)
 
 
 class RetentionGuard:
-    """Raises a window changelog's retention before a commit whose oldest record would be at risk.
+    """Lifts a window changelog's retention before a commit whose oldest record would be at risk.
 
-    Only the scheduled check lowers it again. One guard per task; it remembers what it set.
+    It is lifted altogether (-1): a replay's windows stay live for as long as its clock stands
+    still, while their age by the wall clock grows past any number. Only the scheduled check
+    lowers it again. One guard per task; it remembers what it set.
     """
 
     def __init__(self, admin: AdminClient, topology: Topology) -> None:
@@ -46,7 +48,6 @@ class RetentionGuard:
             retention = self._known[store]
             if retention == -1 or age < retention - RETENTION_MARGIN_MS // 2:
                 continue
-            wanted = age + spec.retention_ms + RETENTION_MARGIN_MS
-            set_topic_config(self._admin, topic, "retention.ms", str(wanted))
-            self._known[store] = wanted
-            log.info("raised retention for old events", topic=topic, was=retention, now=wanted)
+            set_topic_config(self._admin, topic, "retention.ms", "-1")
+            self._known[store] = -1
+            log.info("lifted retention for old events", topic=topic, was=retention, age_ms=age)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import structlog
 
+from state_lib.changelog.admin import topic_configs
 from state_lib.changelog.reader import read_last
 from state_lib.changelog.topics import changelog_topic, commits_topic, dead_letters_topic
 from state_lib.changelog.writer import OutcomeUnknown, TransactionalWriter
@@ -103,10 +104,16 @@ class StateTask:
                 marker = Marker() if value is None else Marker.from_bytes(value)
                 marker = marker.owned_by(self._context.host_id)
                 self._write_marker(writer, marker)
+                configs = topic_configs(admin, changelogs)
                 partitions = [(t, self.partition) for t in changelogs]
                 first, end = starts(admin, partitions), ends(admin, partitions)
                 logs = {
-                    t: LogRange(facts[t].id, first[t, self.partition], end[t, self.partition])
+                    t: LogRange(
+                        facts[t].id,
+                        first[t, self.partition],
+                        end[t, self.partition],
+                        int(configs[t]["delete.retention.ms"]),
+                    )
                     for t in changelogs
                 }
                 stores = restore_task(
@@ -121,6 +128,9 @@ class StateTask:
                         listener=self._context.listener,
                     )
                 )
+            except OutcomeUnknown as error:
+                writer.close()
+                raise Unavailable(error.message, task=self.name) from error
             except BaseException:
                 writer.close()
                 raise
@@ -201,7 +211,8 @@ class StateTask:
                 return self._marker
             batch.check(self.topology, dead_letters_topic(self.topology.app))
             changes = batch.changes(self.topology)
-            stores.check_room(changes)
+            with self._state_lock:
+                stores.check_room(changes, self._marker.clock)
             self._check_disk(batch)
             if self._guard is not None:
                 self._guard.protect(batch.puts)
@@ -244,7 +255,7 @@ class StateTask:
         windowed = found.spec.is_window
 
         def rows() -> Iterator[tuple[bytes, bytes]]:
-            with stack:
+            with self._guarded(), stack:
                 for key, value in entries:
                     if not windowed or found.live(key, marker.clock):
                         yield key, value
@@ -298,7 +309,8 @@ class StateTask:
             for topic, (end, _count) in marker.cut.items():
                 self._offsets[topic] = [self._offsets[topic][0], end]
             with self._state_lock:
-                self._opened().write(changes, Checkpoint(marker, self._offsets))
+                stores = self._opened()
+                stores.write(changes, Checkpoint(marker, self._offsets, stores.layouts))
                 self._marker = marker
             failpoint("commit.after_rocksdb")
         except BaseException:
@@ -319,20 +331,35 @@ class StateTask:
     @contextlib.contextmanager
     def _guarded(self) -> Iterator[None]:
         """After an error that leaves writer or stores in doubt, close: opening again tells."""
+        stores = self._stores
         try:
             yield
         except StateCorrupt as error:
             log.error("state is corrupt: set aside and rebuilt", task=self.name, why=error.message)
-            self.close()
-            if self.path.exists():
-                set_aside(self.path)
+            with self._commit_lock:
+                # Unless another thread has met it as well, and what stands there is new.
+                if self._stores is None or self._stores is stores:
+                    self.close()
+                    if self.path.exists():
+                        set_aside(self.path)
             raise Unavailable(f"{self.name}: {error.message}", task=self.name) from error
         except OutcomeUnknown as error:
             self.close()
             raise Unavailable(error.message, task=self.name) from error
-        except NotOwner:
+        except NotOwner as error:
             self.close()
+            if self._is_still_ours():
+                why = (
+                    f"{error.message}, but no other host has taken {self.name}: it is opened again"
+                )
+                raise Unavailable(why, task=self.name) from error
             raise
+
+    def _is_still_ours(self) -> bool:
+        """Whether the last marker names this host: a transaction that timed out is fenced too."""
+        last = read_last(self._context.kafka, commits_topic(self.topology.app), self.partition)
+        value = None if last is None else last.value()
+        return value is not None and Marker.from_bytes(value).owner == self._context.host_id
 
 
 def bytes_store_of(stores: TaskStores, topology: Topology, store: str) -> BytesStore:

@@ -1,0 +1,59 @@
+"""A real broker for the whole run, and applications with names of their own."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from state_lib.kafka import Kafka
+from state_lib.specs import StoreSpec
+from state_lib.stack.broker import LocalBroker
+from tests.support.apps import KV, App, app_of
+
+_numbers = itertools.count()
+MakeApp = Callable[..., App]
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalBroker]:
+    """Cleans logs and ends forgotten transactions every moment, so that tests need not wait."""
+    extra = {
+        "log.cleaner.backoff.ms": "100",
+        "log.retention.check.interval.ms": "500",
+        "log.initial.task.delay.ms": "500",
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+    }
+    with LocalBroker(tmp_path_factory.mktemp("broker"), extra=extra) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def kafka(broker: LocalBroker) -> Kafka:
+    return Kafka({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+
+
+@pytest.fixture
+def name(request: pytest.FixtureRequest) -> str:
+    """A legal name that no other test uses."""
+    return re.sub(r"[^a-z0-9]+", "-", request.node.name.lower())[:60] + f"-{next(_numbers)}"
+
+
+@pytest.fixture
+def make_app(kafka: Kafka, name: str, tmp_path: Path) -> Iterator[MakeApp]:
+    """``make_app([specs], outputs=[…])``: topics created, tasks closed at the end."""
+    made: list[App] = []
+
+    def make(stores: Sequence[StoreSpec] = (KV,), outputs: Sequence[str] = ()) -> App:
+        topics = [f"{name}-{output}" for output in outputs]
+        app = app_of(kafka, f"{name}-{len(made)}", tmp_path, stores, topics)
+        app.create()
+        made.append(app)
+        return app
+
+    yield make
+    for app in made:
+        app.close()

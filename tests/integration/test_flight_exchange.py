@@ -1,0 +1,274 @@
+"""Executors and hosts over Arrow Flight: reads, commits, duplicates, errors, tokens."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+
+import pyarrow as pa
+import pytest
+
+from state_lib.addresses import HostAddress
+from state_lib.changelog.topics import commits_topic, dead_letters_topic
+from state_lib.client.flight import Exchange, FlightHostClient
+from state_lib.errors import (
+    HoldfastError,
+    InvalidRequest,
+    NotFound,
+    NotOwner,
+    Realign,
+    StoreFull,
+    Superseded,
+    Unauthorized,
+    Unavailable,
+)
+from state_lib.keys import window_key
+from state_lib.marker import CommitHeader, Marker
+from state_lib.specs import StoreSpec
+from tests.integration.conftest import MakeApp
+from tests.support.apps import HOUR, KV, NOON, TS, WIN, App, batch
+from tests.support.fold import committed, fold
+from tests.support.hosts import address, claim, publish, served
+
+TOKEN = "only-for-tests"
+SMALL = StoreSpec("small", backend="memory", max_bytes=1000)
+
+
+class Served:
+    """A host with one claimed application, and as many clients as wanted."""
+
+    def __init__(self, app: App, at: HostAddress, epoch: int) -> None:
+        self.app, self.at, self.epoch = app, at, epoch
+
+    def client(self, token: str | None = TOKEN) -> FlightHostClient:
+        return FlightHostClient(self.at, token)
+
+    def records(self, topic: str) -> list[tuple[bytes | None, bytes | None]]:
+        servers = str(self.app.kafka.properties["bootstrap.servers"])
+        return [(m.key(), m.value()) for m in committed(servers, topic)]
+
+
+@pytest.fixture
+def host(make_app: MakeApp) -> Iterator[Served]:
+    app = make_app([KV, TS, WIN, SMALL], outputs=["out"])
+    at, epoch = address(), publish(app)
+    with served(app, at, TOKEN):
+        made = Served(app, at, epoch)
+        with closing(made.client()) as client:
+            claim(client, app, epoch)
+        yield made
+
+
+def binary(*values: bytes | None) -> pa.BinaryArray:
+    return pa.array(values, pa.binary())
+
+
+def times(n: int, time: int = NOON) -> pa.Int64Array:
+    return pa.array([time] * n, pa.int64())
+
+
+def header(marker: Marker, n: int | None = None) -> CommitHeader:
+    return batch(marker, n=n).header
+
+
+def put(exchange: Exchange, value: bytes, store: str = "kv") -> None:
+    exchange.put(store, binary(b"a"), binary(value), times(1))
+
+
+def commit_one(client: FlightHostClient, host: Served, n: int, value: bytes) -> Marker:
+    with client.exchange(host.app.name, 0, host.epoch, n) as exchange:
+        if exchange.already_done:
+            return exchange.marker
+        exchange.get("kv", binary(b"a"))
+        put(exchange, value)
+        return exchange.commit(header(exchange.marker, n))
+
+
+def test_read_merge_commit(host: Served) -> None:
+    out = host.app.topology.outputs[0].topic
+    window = window_key(b"a", NOON)
+    letter = (
+        b'{"topic":"source","partition":0,"offset":7,"reason":"undecodable","timestamp":5,'
+        b'"key":null,"value":"Pw=="}'
+    )
+    with closing(host.client()) as client:
+        with client.exchange(host.app.name, 0, host.epoch, 1) as exchange:
+            assert exchange.get("kv", binary(b"a", b"b")).to_pylist() == [None, None]
+            exchange.put("kv", binary(b"a", b"b"), binary(b"1", b"2"), times(2))
+            exchange.put("kv", binary(b"c"), binary(b"3"), times(1))
+            exchange.put("ts", binary(b"a"), binary(b"4"), times(1, 77))
+            exchange.put("win", binary(window), binary(b"5"), times(1))
+            exchange.output(out, binary(b"a", None), binary(b"6", b"7"), times(2))
+            exchange.dead_letters(binary(letter))
+            first = exchange.commit(header(exchange.marker))
+        assert (first.epoch, first.n) == (host.epoch, 1)
+        assert client.marker(host.app.name, 0) == first
+        with client.exchange(host.app.name, 0, host.epoch, 2) as exchange:
+            assert exchange.get("kv", binary(b"a", b"b", b"c", b"d")).to_pylist() == [
+                b"1", b"2", b"3", None,
+            ]  # fmt: skip
+            assert exchange.get("ts", binary(b"a")).to_pylist() == [(77).to_bytes(8, "big") + b"4"]
+            assert exchange.get("kv", binary()).to_pylist() == []
+            exchange.put("kv", binary(b"b"), binary(None), times(1))
+            exchange.commit(header(exchange.marker))
+        marker, chunks = client.scan(host.app.name, 0, "kv")
+        rows = [r for chunk in chunks for r in chunk.to_pylist()]
+        assert marker.n == 2
+        assert rows == [{"key": b"a", "value": b"1"}, {"key": b"c", "value": b"3"}]
+    servers = str(host.app.kafka.properties["bootstrap.servers"])
+    assert fold(servers, host.app.topic("kv")) == {b"a": b"1", b"c": b"3"}
+    assert host.records(out) == [(b"a", b"6"), (None, b"7")]
+    dead = committed(servers, dead_letters_topic(host.app.name))[0]
+    assert (dead.key(), dead.value()) == (None, b"?")
+    headers = dict(dead.headers() or [])
+    assert headers["__streams.errors.message"] == b"undecodable"
+    assert headers["__streams.errors.offset"] == b"7"
+
+
+def test_an_exchange_that_ends_early_changes_nothing(host: Served) -> None:
+    with closing(host.client()) as client:
+        with client.exchange(host.app.name, 0, host.epoch, 1) as exchange:
+            put(exchange, b"never")
+        assert client.marker(host.app.name, 0).n == 0
+        assert commit_one(client, host, 1, b"1").n == 1
+    assert host.records(host.app.topic("kv")) == [(b"a", b"1")]
+
+
+def test_two_copies_at_once_are_one_transaction(host: Served) -> None:
+    barrier, answers = threading.Barrier(2, timeout=20), []
+
+    def copy(value: bytes) -> None:
+        with (
+            closing(host.client()) as client,
+            client.exchange(host.app.name, 0, host.epoch, 1) as exchange,
+        ):
+            exchange.get("kv", binary(b"a"))
+            put(exchange, value)
+            barrier.wait()
+            answers.append(exchange.commit(header(exchange.marker)))
+
+    threads = [threading.Thread(target=copy, args=(v,)) for v in (b"1", b"2")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert [m.n for m in answers] == [1, 1]
+    assert len(host.records(host.app.topic("kv"))) == 1
+    markers = host.records(commits_topic(host.app.name))
+    assert [Marker.from_bytes(v or b"").n for _, v in markers].count(1) == 1
+
+
+def test_a_copy_that_comes_too_late_is_never_applied(host: Served) -> None:
+    with closing(host.client()) as client, closing(host.client()) as late:
+        with late.exchange(host.app.name, 0, host.epoch, 1) as slow:
+            slow.get("kv", binary(b"a"))
+            put(slow, b"late")
+            commit_one(client, host, 1, b"1")
+            commit_one(client, host, 2, b"2")
+            assert slow.commit(header(slow.marker, 1)).n == 2, "done already"
+        with pytest.raises(Realign), late.exchange(host.app.name, 0, host.epoch, 3) as slow:
+            slow.get("kv", binary(b"a"))
+            put(slow, b"late")
+            commit_one(client, host, 3, b"3")
+            slow.commit(header(slow.marker, 4))
+        with (
+            pytest.raises(Realign, match="moved"),
+            late.exchange(host.app.name, 0, host.epoch, 4) as slow,
+        ):
+            slow.get("kv", binary(b"a"))
+            commit_one(client, host, 4, b"4")
+            slow.get("kv", binary(b"a"))
+        assert commit_one(late, host, 2, b"late").n == 4
+    assert [v for _, v in host.records(host.app.topic("kv"))] == [b"1", b"2", b"3", b"4"]
+
+
+def test_a_newer_driver_ends_the_exchanges_of_the_old_one(host: Served) -> None:
+    newer = publish(host.app)
+    with closing(host.client()) as client, closing(host.client()) as other:
+        with pytest.raises(Superseded), client.exchange(host.app.name, 0, host.epoch, 1) as old:
+            put(old, b"old")
+            assert claim(other, host.app, newer).epoch == newer
+            old.commit(header(old.marker))
+        with pytest.raises(Superseded) as refused, client.exchange(host.app.name, 0, host.epoch, 1):
+            pass
+        assert refused.value.details == {"epoch": host.epoch, "current": newer}
+    assert host.records(host.app.topic("kv")) == []
+
+
+def test_errors_cross_the_wire_as_themselves(host: Served) -> None:
+    app = host.app.name
+    with closing(host.client()) as client:
+        wrong: list[tuple[type[HoldfastError], str, str]] = [
+            (NotFound, "get", "nope"),
+            (InvalidRequest, "put", "nope"),
+            (StoreFull, "put", "small"),
+        ]
+        for error, op, store in wrong:
+            with pytest.raises(error), client.exchange(app, 0, host.epoch, 1) as exchange:
+                if op == "get":
+                    exchange.get(store, binary(b"a"))
+                else:
+                    put(exchange, b"x" * 5000, store)
+                    exchange.commit(header(exchange.marker))
+        with pytest.raises(Realign), client.exchange(app, 0, host.epoch, 1) as exchange:
+            elsewhere = header(Marker(epoch=host.epoch, positions={"source": {"0": 3}}))
+            exchange.commit(elsewhere)
+        for call in (
+            lambda: client.marker("unknown", 0),
+            lambda: client.marker(app, 1),
+            lambda: client.scan(app, 0, "nope"),
+            lambda: client.claim(app, 0, host.epoch + 50),
+        ):
+            with pytest.raises(NotFound):
+                call()
+        with pytest.raises(InvalidRequest):
+            client._act("dance", {})
+        assert commit_one(client, host, 1, b"1").n == 1, "none of it harmed the task"
+
+
+def test_no_token_no_answer(host: Served) -> None:
+    for token in (None, "wrong", "", TOKEN + "x"):
+        with closing(host.client(token)) as client:
+            for call in (
+                lambda c=client: c.marker(host.app.name, 0),
+                lambda c=client: c.claim(host.app.name, 0, host.epoch),
+                lambda c=client: c.scan(host.app.name, 0, "kv"),
+                lambda c=client: commit_one(c, host, 1, b"1"),
+            ):
+                with pytest.raises(Unauthorized):
+                    call()
+    assert host.records(host.app.topic("kv")) == []
+
+
+def test_a_host_that_is_not_there_is_worth_a_retry() -> None:
+    with closing(FlightHostClient(address(), None)) as client, pytest.raises(Unavailable):
+        client.marker("app", 0)
+
+
+def test_the_wrong_host_names_the_right_one(make_app: MakeApp) -> None:
+    app = make_app()
+    epoch, hosts = publish(app), [address("host-1"), address("host-2")]
+    for at in hosts:
+        with served(app, at, hosts=hosts), closing(FlightHostClient(at, None)) as client:
+            try:
+                claim(client, app, epoch)
+            except NotOwner as refused:
+                assert {refused.details["owner"], at.id} == {"host-1", "host-2"}
+                return
+    pytest.fail("both hosts took the task")
+
+
+def test_expired_windows_are_not_read(host: Served) -> None:
+    window = window_key(b"a", NOON)
+    with closing(host.client()) as client:
+        with client.exchange(host.app.name, 0, host.epoch, 1) as exchange:
+            exchange.put("win", binary(window), binary(b"1"), times(1))
+            marker = exchange.commit(header(exchange.marker))
+        later = batch(marker, clock=NOON + 4 * HOUR).header
+        with client.exchange(host.app.name, 0, host.epoch, 2) as exchange:
+            assert exchange.get("win", binary(window)).null_count == 0
+            exchange.commit(later)
+        with client.exchange(host.app.name, 0, host.epoch, 3) as exchange:
+            assert exchange.get("win", binary(window)).null_count == 1
+        assert sum(c.num_rows for c in client.scan(host.app.name, 0, "win")[1]) == 0

@@ -1,0 +1,154 @@
+"""What a host owns: learned from Kafka, opened, kept, and opened again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from confluent_kafka.admin import NewTopic
+
+from state_lib.errors import InvalidName, NotFound, NotOwner, Superseded, Unavailable
+from state_lib.host import tasks as host_tasks
+from state_lib.host.placement import assign
+from state_lib.host.tasks import TaskManager
+from tests.integration.conftest import MakeApp
+from tests.support.apps import KV, TS, app_of, batch, kv
+from tests.support.hosts import address, claim, managed, publish
+
+
+def until(true: Callable[[], bool], timeout_s: float = 20) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_a_claim_teaches_the_application(make_app: MakeApp) -> None:
+    app = make_app()
+    epoch = publish(app)
+    with managed(app, address()) as manager:
+        with pytest.raises(NotFound) as unknown:
+            manager.task("no-such-app", 0)
+        assert unknown.value.details["known"] == []
+        assert claim(manager, app, epoch).epoch == epoch
+        assert manager.app(app.name).stores == app.topology.stores
+        assert manager.task(app.name, 0).is_open
+        assert manager.not_ready == {}
+        with pytest.raises(NotFound):
+            manager.task(app.name, 1)
+
+
+def test_claims_that_were_never_written_are_unknown(make_app: MakeApp) -> None:
+    app = make_app()
+    epoch = publish(app)
+    with managed(app, address()) as manager:
+        for absent in (epoch + 1, 99, -1):
+            with pytest.raises(NotFound, match="no claim"):
+                manager.claim(app.name, 0, absent)
+        assert claim(manager, app, epoch).epoch == epoch
+
+
+def test_names_from_outside_never_become_paths(make_app: MakeApp) -> None:
+    app = make_app()
+    with managed(app, address()) as manager:
+        before = sorted(p.name for p in app.root.rglob("*"))
+        for name in ("../x", "a/b", "..", "", "a\0"):
+            for call in (lambda n=name: manager.claim(n, 0, 0), lambda n=name: manager.task(n, 0)):
+                with pytest.raises(InvalidName):
+                    call()
+        assert sorted(p.name for p in app.root.rglob("*")) == before
+
+
+def test_an_older_claim_changes_nothing(make_app: MakeApp) -> None:
+    app = make_app()
+    old = publish(app)
+    app.topology = replace(app.topology, stores=(KV, TS))
+    app.create()
+    new = publish(app)
+    with managed(app, address()) as manager:
+        claim(manager, app, new)
+        with pytest.raises(Superseded):
+            manager.claim(app.name, 0, old)
+        assert len(manager.app(app.name).stores) == 2
+
+
+def test_a_host_that_starts_again_opens_what_it_remembers(make_app: MakeApp) -> None:
+    app, where = make_app(), address()
+    epoch = publish(app)
+    with managed(app, where) as manager:
+        task = manager.task if claim(manager, app, epoch) else None
+        assert task is not None
+        first = task(app.name, 0).commit(batch(task(app.name, 0).marker, {"kv": kv(("a", "1"))}))
+    with managed(app, where) as manager:
+        until(lambda: bool(manager.tasks) and not manager.not_ready)
+        again = manager.task(app.name, 0)
+        assert (again.marker.epoch, again.marker.n) == (epoch, first.n)
+        assert again.get_many("kv", [b"a"])[1] == [b"1"]
+
+
+def test_hosts_split_the_tasks_and_name_each_other(make_app: MakeApp) -> None:
+    app = make_app()
+    app = app_of(app.kafka, app.name + "-4", app.root, [KV])
+    app.topology = replace(app.topology, partitions=4)
+    app.create()
+    epoch = publish(app)
+    hosts = [address("host-1"), address("host-2")]
+    owners = assign(app.name, 4, tuple(hosts))
+    with managed(app, hosts[0], hosts) as one, managed(app, hosts[1], hosts) as two:
+        managers: dict[str, TaskManager] = {"host-1": one, "host-2": two}
+        for partition, owner in enumerate(owners):
+            claim(managers[owner.id], app, epoch, partition)
+            other = two if owner.id == "host-1" else one
+            with pytest.raises(NotOwner) as refused:
+                other.claim(app.name, partition, epoch)
+            assert refused.value.details["owner"] == owner.id
+        assert len(one.tasks) == len(two.tasks) == 2
+
+
+def test_flushes_come_by_themselves(make_app: MakeApp) -> None:
+    app = make_app()
+    epoch = publish(app)
+    with managed(app, address(), flush_s=0.2) as manager:
+        claim(manager, app, epoch)
+        task = manager.task(app.name, 0)
+        marker = task.commit(batch(task.marker, {"kv": kv(("a", "1"))}))
+        until(lambda: task._flushed is marker)
+
+
+def test_a_task_that_closed_itself_is_opened_again(make_app: MakeApp) -> None:
+    app = make_app()
+    epoch = publish(app)
+    with managed(app, address()) as manager:
+        claim(manager, app, epoch)
+        task = manager.task(app.name, 0)
+        task.close()
+        with pytest.raises(Unavailable, match="not ready"):
+            manager.task(app.name, 0)
+        until(lambda: task.is_open)
+
+
+def test_broken_tasks_do_not_keep_others_closed(
+    make_app: MakeApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Six tasks without a changelog, four openers: they must not wait inside them."""
+    monkeypatch.setattr(host_tasks, "_REOPEN_FIRST_S", 0.2)
+    healthy = make_app()
+    broken = app_of(healthy.kafka, healthy.name + "-broken", healthy.root, [KV])
+    broken.topology = replace(broken.topology, partitions=6)
+    broken.create()
+    for future in broken.kafka.admin().delete_topics([broken.topic("kv")]).values():
+        future.result()
+    epochs = publish(broken), publish(healthy)
+    with managed(healthy, address()) as manager:
+        with pytest.raises(Unavailable):
+            manager.claim(broken.name, 0, epochs[0])
+        until(lambda: len(manager.failures) == 6)
+        assert claim(manager, healthy, epochs[1]).epoch == epochs[1]
+        assert set(manager.not_ready) == {f"{broken.name}/{p}" for p in range(6)}
+        assert broken.topic("kv") in manager.not_ready[f"{broken.name}/0"]
+        new = NewTopic(broken.topic("kv"), 6, 1, config={"cleanup.policy": "compact"})
+        for future in broken.kafka.admin().create_topics([new]).values():
+            future.result()
+        until(lambda: not manager.not_ready)

@@ -1,0 +1,376 @@
+"""Every source of a restore gives the same state; what cannot be trusted is rebuilt."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import NewTopic
+
+from state_lib.changelog.topics import DELETE_RETENTION_MS
+from state_lib.errors import StateCorrupt, Unavailable
+from state_lib.kafka import ends, starts
+from state_lib.marker import Marker, now_ms
+from state_lib.restore import run
+from state_lib.restore.listener import Silent
+from state_lib.restore.replay import Replay
+from state_lib.restore.source import AGE_MARGIN_MS, LogRange, why_not_valid
+from state_lib.stores.digest import store_digest
+from state_lib.stores.rocksdb.options import RocksDBOptions
+from state_lib.stores.task_stores import Checkpoint, TaskStores
+from state_lib.task import StateTask
+from tests.integration.conftest import MakeApp
+from tests.support.apps import HOUR, KV, NOON, TS, WIN, App, batch, claimed, digests, kv, win
+from tests.support.counting import Counting
+from tests.support.fold import fold
+
+# ---------------------------------------------------------------- which directory is valid
+
+
+def directory(age_ms: int = 0, offset: int = 50, n: int = 4, topic_id: str = "id") -> Checkpoint:
+    marker = Marker(epoch=1, n=n, written_at=now_ms() - age_ms)
+    return Checkpoint(marker, {"t": [topic_id, offset]}, {})
+
+
+NEWEST = Marker(epoch=1, n=5)
+OLD = DELETE_RETENTION_MS - AGE_MARGIN_MS + 60_000
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "log", "why"),
+    [
+        (None, LogRange("id", 0, 100), "no checkpoint"),
+        (directory(), LogRange("id", 0, 100), None),
+        (directory(), LogRange("other", 0, 100), "created again"),
+        (directory(n=5), LogRange("other", 0, 100), "created again"),
+        (directory(offset=101), LogRange("id", 0, 100), "outside"),
+        (directory(offset=100), LogRange("id", 0, 100), None),
+        (directory(offset=50), LogRange("id", 50, 100), None),
+        (directory(offset=49), LogRange("id", 50, 100), "outside"),
+        (directory(n=5, offset=49), LogRange("id", 50, 100), None),
+        (directory(n=5, offset=101), LogRange("id", 0, 100), "outside"),
+        (directory(OLD), LogRange("id", 0, 100), "tombstones"),
+        (directory(OLD - 120_000), LogRange("id", 0, 100), None),
+        (directory(OLD, offset=100), LogRange("id", 0, 100), None),
+        (directory(OLD, offset=99, n=5), LogRange("id", 0, 100), None),
+        (directory(25 * HOUR), LogRange("id", 0, 100, 24 * HOUR), "tombstones"),
+        (directory(22 * HOUR), LogRange("id", 0, 100, 24 * HOUR), None),
+    ],
+)
+def test_valid_or_why_not(checkpoint: Checkpoint | None, log: LogRange, why: str | None) -> None:
+    reason = why_not_valid(checkpoint, {"t": log}, NEWEST)
+    assert (reason is None) == (why is None), reason
+    assert why is None or why in str(reason)
+
+
+def test_a_store_that_was_added_does_not_count() -> None:
+    logs = {"t": LogRange("id", 0, 100), "new": LogRange("id2", 0, 7)}
+    assert why_not_valid(directory(), logs, NEWEST) is None
+
+
+# ---------------------------------------------------------------- restarts
+
+
+def filled(app: App, batches: int = 6) -> StateTask:
+    """A task with overwrites, deletes, and windows that have expired."""
+    task = app.opened()
+    marker, dice = claimed(task), random.Random(1)
+    names = {s.name for s in app.topology.stores}
+    for i in range(batches):
+        keys = [f"k{dice.randrange(40)}" for _ in range(30)]
+        pairs = [(k, None if dice.random() < 0.3 else f"{i}-{k}") for k in keys]
+        starts_ = [NOON + (i - dice.randrange(3)) * HOUR for _ in keys]
+        rows = [(k, s, v) for (k, v), s in zip(pairs, starts_, strict=True)]
+        puts = {"kv": kv(*pairs), "ts": kv(*pairs, time=NOON + i), "win": win(*rows)}
+        chosen = {name: p for name, p in puts.items() if name in names}
+        marker = task.commit(batch(marker, chosen, clock=NOON + i * HOUR))
+    return task
+
+
+def reopened(app: App, host: str = "host-1") -> tuple[StateTask, Counting]:
+    app.close()
+    listener = Counting()
+    return app.opened(host=host, listener=listener), listener
+
+
+def test_a_clean_restart_replays_nothing(make_app: MakeApp) -> None:
+    app = make_app([KV, TS, WIN])
+    task = filled(app)
+    before, marker = digests(task), task.marker
+    task, replayed = reopened(app)
+    assert replayed.records == {}
+    assert digests(task) == before
+    assert task.marker == replace(marker, written_at=task.marker.written_at)
+    assert task.commit(batch(task.marker)).n == marker.n + 1
+
+
+def test_a_directory_that_was_left_behind_replays_its_tail_only(
+    make_app: MakeApp, tmp_path: Path
+) -> None:
+    app = make_app([KV])
+    task = filled(app)
+    task.close()
+    shutil.copytree(task.path, tmp_path / "old")
+    task.open()
+    second = task.commit(batch(task.marker, {"kv": kv(("new", "1"), ("k1", None))}))
+    before = digests(task)
+    task.close()
+    shutil.rmtree(task.path)
+    shutil.copytree(tmp_path / "old", task.path)
+    task, replayed = reopened(app)
+    assert replayed.records == {"kv": 2}
+    assert (task.marker.n, digests(task)) == (second.n, before)
+
+
+def test_a_missing_directory_is_rebuilt(make_app: MakeApp) -> None:
+    app = make_app([KV, TS, WIN])
+    task = filled(app)
+    before = digests(task)
+    assert before["win"].entries > 0
+    task.close()
+    shutil.rmtree(task.path)
+    task, replayed = reopened(app)
+    assert digests(task) == before
+    assert set(replayed.ended) == {"kv", "ts", "win"}
+    assert replayed.ranges["kv"][0] == 0
+    assert task.commit(batch(task.marker)).n == 7
+
+
+def test_another_host_gets_the_same_state(make_app: MakeApp) -> None:
+    app = make_app([KV, TS, WIN])
+    before = digests(filled(app))
+    assert digests(reopened(app, "host-2")[0]) == before
+
+
+def flip_current(path: Path) -> None:
+    (path / "CURRENT").write_text("MANIFEST-999999\n")
+
+
+def remove_current(path: Path) -> None:
+    (path / "CURRENT").unlink()
+
+
+def empty_manifest(path: Path) -> None:
+    for manifest in path.glob("MANIFEST-*"):
+        manifest.write_bytes(b"")
+
+
+def remove_ssts(path: Path) -> None:
+    for sst in path.glob("*.sst"):
+        sst.unlink()
+
+
+def forget_checkpoint(path: Path) -> None:
+    shutil.rmtree(path)
+    path.mkdir()
+
+
+@pytest.mark.parametrize(
+    "harm", [flip_current, remove_current, empty_manifest, remove_ssts, forget_checkpoint]
+)
+def test_a_corrupt_directory_is_set_aside_and_rebuilt(
+    make_app: MakeApp, harm: Callable[[Path], None]
+) -> None:
+    app = make_app([KV])
+    task = filled(app)
+    before = digests(task)
+    task.flush()
+    task.close()
+    harm(task.path)
+    task, replayed = reopened(app)
+    assert digests(task) == before
+    assert replayed.records["kv"] > 0
+    assert [p.name for p in task.path.parent.iterdir()] == ["0"], "nothing is left lying about"
+
+
+def test_a_bad_block_found_while_reading_sets_the_directory_aside(make_app: MakeApp) -> None:
+    app = make_app([KV])
+    task = filled(app)
+    before = digests(task)
+    task.flush()
+    task.close()
+    for sst in task.path.glob("*.sst"):
+        raw = bytearray(sst.read_bytes())
+        if b"__meta__" in raw:
+            continue
+        raw[5:40] = bytes(35)  # in the first data block: opening reads what comes last
+        sst.write_bytes(raw)
+    task, _ = reopened(app)
+    with pytest.raises(Unavailable, match="checksum"):
+        list(task.scan("kv")[1])
+    assert not task.is_open
+    assert list(task.path.parent.glob("0.aside-*"))
+    task.open()
+    assert digests(task) == before
+    assert [p.name for p in task.path.parent.iterdir()] == ["0"]
+
+
+def test_an_interrupted_rebuild_starts_over(
+    make_app: MakeApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = make_app([KV, replace(TS, backend="memory")])
+    task = filled(app)
+    before = digests(task)
+    task.close()
+    (task.path / "CURRENT").unlink()
+    full, tail = Replay.full, Replay.tail
+
+    def interrupted(*_: object) -> int:
+        raise Unavailable("Kafka is away")
+
+    monkeypatch.setattr(Replay, "full", interrupted)
+    with pytest.raises(Unavailable):
+        task.open()
+    left = sorted(p.name for p in task.path.parent.iterdir())
+    assert left[0].startswith("0.aside-"), "the bad one stays until the new one stands"
+    monkeypatch.setattr(Replay, "full", full)
+    monkeypatch.setattr(Replay, "tail", interrupted)
+    with pytest.raises(Unavailable):
+        task.open()
+    monkeypatch.setattr(Replay, "tail", tail)
+    task.open()
+    assert digests(task) == before
+    assert [p.name for p in task.path.parent.iterdir()] == ["0"]
+
+
+def test_kafka_away_sets_nothing_aside(make_app: MakeApp, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = make_app([KV])
+    task = filled(app)
+    before = digests(task)
+    task.close()
+    shutil.rmtree(task.path)
+    task.open()
+    task.commit(batch(task.marker, {"kv": kv(("x", "1"), ("x", None))}))
+    task.close()
+
+    def away(*_: object) -> None:
+        raise Unavailable("Kafka is away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(run, "_replay_local", away)
+        with pytest.raises(Unavailable):
+            task.open()
+    assert [p.name for p in task.path.parent.iterdir()] == ["0"]
+    task.open()
+    assert digests(task) == before
+
+
+def test_a_changelog_that_was_made_again_is_not_mixed_with_old_state(make_app: MakeApp) -> None:
+    app = make_app([KV, TS])
+    task = filled(app)
+    before = digests(task)
+    task.close()
+    admin, topic = app.kafka.admin(), app.topic("kv")
+    for futures in (admin.delete_topics([topic]), admin.create_topics([NewTopic(topic, 1, 1)])):
+        for future in futures.values():
+            future.result()
+    app.create()  # waits until it is there
+    task, _ = reopened(app)
+    assert digests(task)["kv"].entries == 0
+    assert digests(task)["ts"] == before["ts"]
+
+
+def test_a_log_that_moved_past_the_directory(make_app: MakeApp, tmp_path: Path) -> None:
+    app = make_app([WIN])
+    task = filled(app, 2)
+    task.close()
+    shutil.copytree(task.path, tmp_path / "old")
+    task.open()
+    task.commit(batch(task.marker, {"win": win(("later", NOON + HOUR, "1"))}))
+    task.commit(batch(task.marker, {"win": win(("last", NOON + HOUR, "1"))}))
+    before = digests(task)
+    where = (app.topic("win"), 0)
+    end = ends(app.kafka.admin(), [where])[where]
+    cut = TopicPartition(*where, end - 2)
+    for future in app.kafka.admin().delete_records([cut]).values():
+        future.result()
+    assert starts(app.kafka.admin(), [where])[where] == end - 2
+    task, replayed = reopened(app)
+    assert (digests(task), replayed.records) == (before, {}), "it stands at the newest marker"
+    task.close()
+    shutil.rmtree(task.path)
+    shutil.copytree(tmp_path / "old", task.path)
+    task, replayed = reopened(app)
+    assert replayed.ranges["win"][0] == end - 2, "not valid: rebuilt from what the log still has"
+    assert digests(task)["win"].entries == 1
+
+
+# ---------------------------------------------------------------- layouts and backends
+
+
+def test_memory_and_rocksdb_have_the_same_digest(make_app: MakeApp) -> None:
+    rocks = make_app([KV, TS, WIN])
+    memory = make_app([replace(s, backend="memory") for s in (KV, TS, WIN)])
+    expected = digests(filled(rocks))
+    assert digests(filled(memory)) == expected
+    assert digests(reopened(memory)[0]) == expected
+    assert digests(reopened(rocks)[0]) == expected
+
+
+@pytest.mark.parametrize(
+    ("was", "becomes"),
+    [
+        (replace(KV, backend="memory"), KV),
+        (KV, replace(KV, backend="memory")),
+        (WIN, replace(WIN, retention_ms=20 * HOUR)),
+        (KV, replace(TS, name="kv")),
+    ],
+)
+def test_a_store_with_another_layout_is_built_anew(
+    make_app: MakeApp, was: object, becomes: object
+) -> None:
+    """Entries in the wrong engine, segment or form would be as good as lost."""
+    app = make_app([was, TS])
+    task = filled(app)
+    before, name = digests(task), app.topology.stores[0].name
+    state = fold(
+        str(app.kafka.properties["bootstrap.servers"]),
+        app.topic(name),
+        timestamped=becomes.is_timestamped,  # type: ignore[attr-defined]
+    )
+    app.topology = replace(app.topology, stores=(becomes, TS))  # type: ignore[arg-type]
+    task.claim(app.topology, 1)
+    keys = sorted(state)
+    with task.view() as (marker, stores):
+        store = stores.stores[name]
+        live = [k for k in keys if store.live(k, marker.clock)]
+        assert store.get_many(live) == [state[k] for k in live]
+        assert live
+    assert digests(task)["ts"] == before["ts"]
+
+
+def test_spilled_runs_equal_writes(make_app: MakeApp, tmp_path: Path) -> None:
+    """Tombstones in a later run must cover values in an earlier one."""
+    app = make_app([KV, TS, WIN])
+    task = filled(app, 12)
+    before, clock = digests(task), task.marker.clock
+    app.close()
+    for label, run_bytes in (("tail", None), ("one run", 1 << 30), ("many runs", 2000)):
+        stores = TaskStores(app.topology, tmp_path / label, RocksDBOptions())
+        replay = Replay(app.kafka, app.name, 0, stores, Silent(), clock, run_bytes or 1)
+        try:
+            for spec in app.topology.stores:
+                where = (app.topic(spec.name), 0)
+                end = ends(app.kafka.admin(), [where])[where]
+                (replay.tail if run_bytes is None else replay.full)(spec, 0, end)
+            found = {n: store_digest(s, clock) for n, s in stores.stores.items()}
+        finally:
+            stores.close()
+        assert found == before, label
+        assert not list((tmp_path / label).glob("run-*")), "runs are moved, not copied"
+
+
+def test_a_log_that_shrank_is_no_state(make_app: MakeApp) -> None:
+    app = make_app([KV])
+    filled(app)
+    app.close()
+    stores = TaskStores(app.topology, app.root / "x", RocksDBOptions())
+    replay = Replay(app.kafka, app.name, 0, stores, Silent(), NOON)
+    with pytest.raises(StateCorrupt):
+        replay.tail(KV, 10_000, 10_001)
+    stores.close()

@@ -1,0 +1,70 @@
+"""What Kafka holds, seen by a plain consumer: shares no code with state_lib."""
+
+from __future__ import annotations
+
+import time
+
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, Message, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+
+def _settle(bootstrap: str, topic: str, partition: int) -> None:
+    """A commit is acknowledged before the brokers have marked its records as committed."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    where = {TopicPartition(topic, partition): OffsetSpec.latest()}
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        stable, last = (
+            next(iter(admin.list_offsets(where, isolation_level=level).values())).result().offset
+            for level in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
+        )
+        if stable == last:
+            return
+        time.sleep(0.02)
+    raise TimeoutError(topic)
+
+
+def committed(bootstrap: str, topic: str, partition: int = 0) -> list[Message]:
+    """Every committed record of a partition that is still there, in order."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "fold",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "earliest",
+            "isolation.level": "read_committed",
+        }
+    )
+    _settle(bootstrap, topic, partition)
+    found: list[Message] = []
+    deadline = time.monotonic() + 30
+    try:
+        consumer.assign([TopicPartition(topic, partition, 0)])
+        while time.monotonic() < deadline:
+            message = consumer.poll(1)
+            if message is None:
+                continue
+            error = message.error()
+            if error is None:
+                found.append(message)
+            elif error.code() == KafkaError._PARTITION_EOF:
+                return found
+        raise TimeoutError(topic)
+    finally:
+        consumer.close()
+
+
+def fold(
+    bootstrap: str, topic: str, partition: int = 0, *, timestamped: bool = False
+) -> dict[bytes, bytes]:
+    """The state that a changelog stands for, as stored."""
+    state: dict[bytes, bytes] = {}
+    for message in committed(bootstrap, topic, partition):
+        key, value = message.key(), message.value()
+        if value is None:
+            state.pop(key, None)
+        else:
+            stamp = message.timestamp()[1].to_bytes(8, "big", signed=True) if timestamped else b""
+            state[key] = stamp + value
+    return state

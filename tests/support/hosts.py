@@ -1,0 +1,66 @@
+"""Hosts in this process: a `TaskManager` behind Flight, and clients to it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from state_lib.addresses import HostAddress
+from state_lib.client.flight import FlightHostClient
+from state_lib.errors import Unavailable
+from state_lib.host.flight import FlightHost
+from state_lib.host.tasks import TaskManager
+from state_lib.marker import Marker
+from state_lib.spark.claims import write_claim
+from state_lib.stack.ports import free_port
+from tests.support.apps import App
+
+
+def address(host: str = "host-1") -> HostAddress:
+    return HostAddress(host, "127.0.0.1", free_port(), free_port())
+
+
+@contextmanager
+def managed(
+    app: App, at: HostAddress, hosts: list[HostAddress] | None = None, flush_s: float = 60.0
+) -> Iterator[TaskManager]:
+    """A started manager."""
+    manager = TaskManager(app.context(at.id), hosts or [at], flush_s)
+    manager.start()
+    try:
+        yield manager
+    finally:
+        manager.stop()
+
+
+@contextmanager
+def served(
+    app: App, at: HostAddress, token: str | None = None, hosts: list[HostAddress] | None = None
+) -> Iterator[TaskManager]:
+    """A started manager behind a Flight server."""
+    with managed(app, at, hosts) as manager:
+        server = FlightHost(manager, at.flight_url, token)
+        try:
+            yield manager
+        finally:
+            server.shutdown()
+
+
+def publish(app: App) -> int:
+    """A driver's claim in the topology topic; returns its epoch."""
+    return write_claim(app.kafka, app.topology)
+
+
+def claim(
+    client: FlightHostClient | TaskManager, app: App, epoch: int, partition: int = 0
+) -> Marker:
+    """As drivers do: again while the task is opening."""
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            return client.claim(app.name, partition, epoch)
+        except Unavailable:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)

@@ -1,0 +1,139 @@
+"""Markers and the verdict on a commit."""
+
+from __future__ import annotations
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from state_lib.errors import Realign, Superseded
+from state_lib.marker import (
+    CommitHeader,
+    Marker,
+    Verdict,
+    advance,
+    flat,
+    judge,
+    merge_max,
+    nested,
+    same_positions,
+)
+
+HERE = {"s": {"0": 10, "1": 5}}
+THERE = {"s": {"0": 20, "1": 5}}
+MARKER = Marker(epoch=7, n=3, owner="host-1", positions=HERE, clock=1000)
+
+
+def header(epoch: int = 7, n: int = 4, **more: object) -> CommitHeader:
+    given_ = {"from_": HERE, "to": THERE, "clock": 2000} | more
+    return CommitHeader(epoch=epoch, n=n, **given_)  # type: ignore[arg-type]
+
+
+def test_the_next_batch_is_applied() -> None:
+    assert judge(MARKER, header()) is Verdict.APPLY
+
+
+def test_a_gap_is_applied_if_it_starts_here() -> None:
+    assert judge(MARKER, header(n=9)) is Verdict.APPLY
+
+
+@pytest.mark.parametrize("n", [3, 2, 0])
+def test_what_is_done_is_done_wherever_it_started(n: int) -> None:
+    assert judge(MARKER, header(n=n, from_={"s": {"0": 1}}, read_at=(7, 1))) is Verdict.ALREADY_DONE
+
+
+def test_an_older_epoch_is_superseded_even_if_its_number_is_done() -> None:
+    for n in (1, 3, 4):
+        with pytest.raises(Superseded) as refused:
+            judge(MARKER, header(epoch=6, n=n))
+        assert refused.value.details["marker"]["epoch"] == 7
+        assert refused.value.details["commit"]["epoch"] == 6
+
+
+def test_an_epoch_that_never_claimed_must_claim() -> None:
+    with pytest.raises(Realign, match="claim"):
+        judge(MARKER, header(epoch=8, n=1))
+
+
+@pytest.mark.parametrize(
+    "elsewhere",
+    [{"s": {"0": 11, "1": 5}}, {"s": {"0": 10}}, {}, {"s": {"0": 10, "1": 5}, "t": {"0": 0}}],
+)
+def test_another_start_must_align(elsewhere: dict[str, dict[str, int]]) -> None:
+    with pytest.raises(Realign) as refused:
+        judge(MARKER, header(from_=elsewhere))
+    assert refused.value.details["marker"]["positions"] == HERE
+    assert refused.value.details["commit"]["from"] == elsewhere
+
+
+@pytest.mark.parametrize("read_at", [(7, 2), (6, 3)])
+def test_values_read_before_the_marker_moved_are_stale(read_at: tuple[int, int]) -> None:
+    with pytest.raises(Realign, match="moved"):
+        judge(MARKER, header(read_at=read_at))
+    assert judge(MARKER, header(read_at=(7, 3))) is Verdict.APPLY
+
+
+def test_advance_moves_and_accumulates() -> None:
+    before = Marker(
+        epoch=7, n=3, positions=HERE, clock=3000, maxima={"s": {"0": 9, "1": 9}},
+        dropped={"late": 2}, topic_ids={"s": "id-s"}, state="restoring",
+    )  # fmt: skip
+    said = header(maxima={"s": {"0": 12, "1": 4}}, dropped={"late": 1, "null-key": 5})
+    after = advance(before, said, "host-2", {"c": [8, 2]})
+    assert (after.epoch, after.n, after.owner) == (7, 4, "host-2")
+    assert after.positions == THERE
+    assert after.maxima == {"s": {"0": 12, "1": 9}}
+    assert after.dropped == {"late": 3, "null-key": 5}
+    assert after.clock == 3000, "time never goes back"
+    assert after.published == {"positions": THERE, "clock": 2000}
+    assert after.cut == {"c": [8, 2]}
+    assert after.topic_ids == {"s": "id-s"}
+    assert after.state == "running"
+    assert before.dropped == {"late": 2}, "markers are values"
+
+
+def test_claims_keep_the_place() -> None:
+    after = MARKER.claimed_by(9, "host-2")
+    assert (after.epoch, after.n, after.owner, after.positions) == (9, 0, "host-2", HERE)
+    assert MARKER.owned_by("host-3").positions == HERE
+    assert MARKER.owned_by("host-3").n == 3
+
+
+def test_positions_compare_as_numbers() -> None:
+    assert same_positions({"s": {"1": 5, "0": 10}}, HERE)
+    assert same_positions({}, {"s": {}})
+    assert not same_positions(HERE, THERE)
+
+
+_positions = st.dictionaries(
+    st.text("ab-.", min_size=1),
+    st.dictionaries(st.integers(0, 99).map(str), st.integers(0, 1 << 60), min_size=1),
+)
+
+
+@given(_positions, _positions)
+def test_merge_max_is_the_least_upper_bound(
+    a: dict[str, dict[str, int]], b: dict[str, dict[str, int]]
+) -> None:
+    merged, one, two = flat(merge_max(a, b)), flat(a), flat(b)
+    assert merged.keys() == one.keys() | two.keys()
+    for key, value in merged.items():
+        assert value == max(one.get(key, -1), two.get(key, -1))
+    assert flat(nested(one)) == one
+
+
+@given(_positions, st.integers(-1, 1 << 62), st.text())
+def test_markers_survive_their_bytes(
+    positions: dict[str, dict[str, int]], clock: int, owner: str
+) -> None:
+    marker = Marker(epoch=3, n=2, owner=owner, positions=positions, clock=clock, cut={"c": [1, 2]})
+    assert Marker.from_bytes(marker.to_bytes()) == marker
+    assert Marker.from_json(marker.to_json()) == marker
+
+
+def test_fields_of_newer_versions_are_ignored() -> None:
+    raw = orjson.loads(MARKER.to_bytes()) | {"invented_later": 1}
+    assert Marker.from_bytes(orjson.dumps(raw)) == MARKER
+    said = orjson.loads(orjson.dumps(header(read_at=(7, 3)).to_json())) | {"invented_later": 1}
+    assert CommitHeader.from_json(said) == header(read_at=(7, 3))
