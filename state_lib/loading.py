@@ -37,7 +37,7 @@ Report = Callable[[int, int], None]
 
 
 class Record(NamedTuple):
-    """A record to publish; ``timestamp`` in ms, not 0 (librdkafka: now). Keyless ones take turns."""
+    """A record to publish; ``timestamp`` in ms, not 0 (that is now). Without key: in turns."""
 
     key: bytes | None
     value: bytes

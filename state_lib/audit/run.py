@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -94,9 +94,12 @@ def audit(
         letters = dead_letter_counts(kafka, standing, topology)
         batches = read_batches(kafka, app, int(settings.max_future_s * 1000))
         begin = first_positions(kafka, topology, batches, standing.positions)
-    with clock("recompute"), _session(app, settings, spark) as session:
-        rows = _source(session, settings, topology, begin, standing.positions)
-        expected = recompute(session, rows, batches)
+    with ExitStack() as stack:
+        with clock("Spark's start"):
+            session = stack.enter_context(_session(app, settings, spark))
+        with clock("recompute"):
+            rows = _source(session, settings, topology, begin, standing.positions)
+            expected = recompute(session, rows, batches)
     with clock("comparing"):
         rising: Mapping[str, Sequence[str]] = expected.get("rising", {})
         outputs = {

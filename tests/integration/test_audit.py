@@ -71,7 +71,6 @@ def test_a_killed_load_goes_on(settings: Settings) -> None:
     script = [sys.executable, str(ROOT / "jobs" / "flights_load.py"), "--limit", str(FLIGHTS)]
     environment = settings.as_environment() | {"PYTHONPATH": str(ROOT)}
     with subprocess.Popen([*script, "--rate", "1500"], env=environment) as loader:
-        kafka = Kafka.of(settings)
         deadline = time.monotonic() + 60
         seen = 0
         while seen < 500 and time.monotonic() < deadline:
