@@ -43,15 +43,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=BATCH)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as home:
-        hosts = ",".join(f"host-{i}=127.0.0.1:{free_port()}/{free_port()}" for i in (1, 2))
-        settings = Settings.load(
-            home=Path(home),
-            hosts=hosts,
-            kafka_port=free_port(),
-            kafka_controller_port=free_port(),
-            max_offsets_per_trigger=options.batch,
-            spark_ui_port=free_port(),
-        )
+        settings = own_settings(Path(home), max_offsets_per_trigger=options.batch)
         stack = Stack(settings)
         stack.up()
         try:
@@ -60,6 +52,20 @@ def main() -> None:
                 print(json.dumps(run(settings, keys, options.records)), flush=True)
         finally:
             stack.down()
+
+
+def own_settings(home: Path, hosts: int = 2, **flags: Any) -> Settings:
+    """Settings of a stack that shares nothing with any other."""
+    names = range(1, hosts + 1)
+    addresses = ",".join(f"host-{i}=127.0.0.1:{free_port()}/{free_port()}" for i in names)
+    return Settings.load(
+        home=home,
+        hosts=addresses,
+        kafka_port=free_port(),
+        kafka_controller_port=free_port(),
+        spark_ui_port=free_port(),
+        **flags,
+    )
 
 
 def load(bootstrap: str, keys: str, records: int) -> None:
