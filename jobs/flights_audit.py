@@ -123,7 +123,8 @@ def totals_from_stores(stores: Mapping[str, pd.DataFrame]) -> dict[str, int]:
 
 
 def _rows(frame: DataFrame) -> list[dict[str, Any]]:
-    return frame.toArrow().to_pylist()
+    rows: list[dict[str, Any]] = frame.toArrow().to_pylist()
+    return rows
 
 
 def _key(row: Mapping[str, Any], start: int | None = None) -> bytes:

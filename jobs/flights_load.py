@@ -74,7 +74,7 @@ def records(table: pd.DataFrame) -> Iterator[Record]:
     columns = ["carrier", "flight", "origin", "dest", "tailnum", "distance", "dep_delay"]
     names = [*columns, "departed", "scheduled"]
     data = table.assign(departed=table["dep_time"].notna())[names].astype(object)
-    data = data.where(data.notna(), None)
+    data = data.mask(data.isna(), None)
     for row in zip(*(data[name].tolist() for name in names), strict=True):
         flight = dict(zip(names, row, strict=True))
         yield Record(flight["origin"].encode(), orjson.dumps(flight), flight["scheduled"])

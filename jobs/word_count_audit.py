@@ -16,7 +16,8 @@ def recompute(spark: SparkSession, rows: DataFrame, batches: Iterable[Batch]) ->
     """Counts of every word, and what could not be read."""
     line = F.col("value").cast("string")
     seen = judged(spark, rows, batches).withColumn("line", line)
-    broken = F.when(~F.is_valid_utf8("line"), "undecodable")
+    readable = F.col("value").isNotNull() & F.is_valid_utf8("line")
+    broken = F.when(~readable, "undecodable")
     seen = seen.withColumn("bad", F.coalesce("bad", broken)).persist()
     words = F.explode(F.regexp_extract_all(F.lower("line"), F.lit("([a-z]+)")))
     counts = (

@@ -46,7 +46,7 @@ def max(expr: str, type: Literal["int64", "float64"] = "int64") -> Aggregate:  #
 
 
 def last(expr: str, type: FieldType = "utf8") -> Aggregate:  # noqa: A002
-    """Value of the latest record: by event time, then source partition, then offset.
+    """Value of the latest record, also if it is null: by event time, partition, then offset.
 
     The order is total, so the answer does not depend on how the stream was cut into batches.
     """

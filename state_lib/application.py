@@ -34,7 +34,7 @@ class Raw:
 
 @dataclass(frozen=True)
 class Text:
-    """Values are UTF-8 text in column ``value``; other bytes are undecodable."""
+    """Values are UTF-8 text in column ``value``; other bytes, and nulls, are undecodable."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,8 @@ class Json:
     """Values are JSON objects with the given columns (Spark DDL).
 
     ``NOT NULL`` columns are required: a record without one is a dead letter, as is one that is
-    not JSON or has another type in a column.
+    not JSON or has another type in a column. (A number in a ``STRING`` column is its text, as
+    Spark reads it.)
     """
 
     ddl: str

@@ -93,9 +93,7 @@ class Settings(BaseSettings):
         3600.0,
         description="Records dated further ahead of the wall clock, in s, go to the dead letters.",
     )
-    jobs_dir: Path = Field(
-        Path("jobs"), description="Directory of job files. Made absolute."
-    )
+    jobs_dir: Path = Field(Path("jobs"), description="Directory of job files. Made absolute.")
     spark_master: str = Field(
         "local[2,4]", description="Spark's master; the second number is tries per task."
     )

@@ -141,12 +141,12 @@ def offsets(
 
 def ends(admin: AdminClient, partitions: Iterable[Partition]) -> dict[Partition, int]:
     """Last stable offset of each partition."""
-    return offsets(admin, partitions, OffsetSpec.latest())
+    return offsets(admin, partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
 
 
 def starts(admin: AdminClient, partitions: Iterable[Partition]) -> dict[Partition, int]:
     """Log start offset of each partition."""
-    return offsets(admin, partitions, OffsetSpec.earliest())
+    return offsets(admin, partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
 
 
 def unavailable(what: str, error: KafkaException) -> Unavailable:

@@ -106,7 +106,8 @@ class Topology:
         check_name("application", self.app)
         if not 1 <= self.partitions <= MAX_PARTITIONS:
             raise ConfigurationError(
-                f"application {self.app!r} has {self.partitions} partitions; use 1 to {MAX_PARTITIONS}"
+                f"application {self.app!r} has {self.partitions} partitions; "
+                f"use 1 to {MAX_PARTITIONS}"
             )
         names = [s.name for s in self.stores]
         if len(set(names)) != len(names):

@@ -34,11 +34,12 @@ def unpack(raw: Any) -> dict[str, Any]:
 
 def to_flight(error: HoldfastError) -> Exception:
     """An error as Flight carries it: the class in ``extra_info``."""
+    kind: type[Exception] = flight.FlightServerError
     if isinstance(error, Unauthorized):
-        return flight.FlightUnauthenticatedError(error.message, pack(error.to_wire()))
+        kind = flight.FlightUnauthenticatedError
     if isinstance(error, Unavailable):
-        return flight.FlightUnavailableError(error.message, pack(error.to_wire()))
-    return flight.FlightServerError(error.message, pack(error.to_wire()))
+        kind = flight.FlightUnavailableError
+    return kind(error.message, pack(error.to_wire()))
 
 
 def from_flight(error: Exception, where: str) -> HoldfastError:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -227,12 +230,28 @@ def _session(app: str, settings: Settings, given: SparkSession | None) -> Iterat
     if given is not None:
         yield given
         return
-    spark = open_session(f"audit-{app}", settings)
+    with _stderr_to(settings.home / "logs" / f"audit-{app}.log"):
+        spark = open_session(f"audit-{app}", settings, spark_ui_enabled="false")
     spark.conf.set("spark.sql.shuffle.partitions", "4")  # 200 otherwise: adaptive execution is off
     try:
         yield spark
     finally:
         spark.stop()
+
+
+@contextmanager
+def _stderr_to(path: Path) -> Iterator[None]:
+    """What a JVM that is started meanwhile has to say goes to a file, for as long as it lives."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    sys.stderr.flush()
+    kept = os.dup(2)
+    try:
+        with path.open("ab") as log:
+            os.dup2(log.fileno(), 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
 
 
 def _totals(

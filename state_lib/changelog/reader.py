@@ -8,12 +8,13 @@ it stands at the last stable offset.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from state_lib.errors import StateCorrupt, Unavailable
-from state_lib.kafka import Kafka, ends, starts, unavailable
+from state_lib.kafka import ADMIN_TIMEOUT_S, Kafka, ends, starts, unavailable
 
 BATCH = 10_000
 _WAIT_S = 0.1
@@ -28,7 +29,8 @@ def read(
 
     Args:
         kafka: connection.
-        topic, partition: what to read.
+        topic: what to read.
+        partition: of the topic.
         start: first offset, inclusive.
         end: last stable offset as `state_lib.kafka.ends` gives it, exclusive.
         batch: greatest number of records per list.
@@ -56,16 +58,16 @@ def _drain(consumer: Consumer, start: int, end: int, batch: int) -> Iterator[lis
         for message in messages:
             error = message.error()
             if error is None:
-                offset: int = message.offset()
+                offset = message.offset() or 0
                 if offset >= end:
                     position = end
                     break
                 records.append(message)
                 position = offset + 1
             elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - the public code
-                # Below `end` it is a new leader that does not know its high watermark yet (KIP-207):
-                # to stop there would lose records that were committed.
-                if message.offset() >= end:
+                # Below `end` it is a new leader that does not know its high watermark yet
+                # (KIP-207): to stop there would lose records that were committed.
+                if (message.offset() or 0) >= end:
                     position = end
             else:
                 _raise(error, message, start, end)
@@ -100,6 +102,22 @@ def _raise(error: KafkaError, message: Message, start: int, end: int) -> None:
     raise unavailable(what, KafkaException(error))
 
 
+def refresh_leaders(admin: AdminClient, topics: Iterable[str]) -> None:
+    """Have an admin client look up leaders anew before it is asked for offsets.
+
+    It remembers leader epochs, and after a broker was away its list_offsets fails with
+    FENCED_LEADER_EPOCH until something else makes it look [tried].
+
+    Raises:
+        Unavailable: Kafka did not answer.
+    """
+    for topic in topics:
+        try:
+            admin.list_topics(topic, timeout=ADMIN_TIMEOUT_S)
+        except KafkaException as error:
+            raise unavailable(f"tell the leaders of {topic}", error) from error
+
+
 def read_last(kafka: Kafka, topic: str, partition: int) -> Message | None:
     """The last committed record of a partition, or None if it has none.
 
@@ -108,6 +126,7 @@ def read_last(kafka: Kafka, topic: str, partition: int) -> Message | None:
     """
     admin = kafka.admin()
     at = (topic, partition)
+    refresh_leaders(admin, [topic])
     end, first = ends(admin, [at])[at], starts(admin, [at])[at]
     tail = 64
     while True:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import structlog
@@ -15,6 +15,8 @@ from state_lib.kafka import Kafka
 
 log = structlog.get_logger(__name__)
 Headers = list[tuple[str, bytes]]
+MakeMarker = Callable[[dict[str, list[int]]], bytes]
+Delivered = Callable[[KafkaError | None, Message], None]
 EARLIEST_MS = 1
 """librdkafka writes time 0 as "now" [tried]: what happened at 0 is written as 1."""
 
@@ -49,13 +51,14 @@ class _Cut:
     def delivered(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:
             self.error = error
-        else:
-            self.ends[message.topic()] = message.offset() + 1
+        elif (offset := message.offset()) is not None:
+            self.ends[str(message.topic())] = offset + 1
 
 
 class TransactionalWriter:
-    """One producer with ``transactional.id = <app>-<partition>``; every record goes to one
-    partition number, the task's.
+    """One producer with ``transactional.id = <app>-<partition>``.
+
+    Every record goes to one partition number, the task's.
 
     Args:
         kafka: connection.
@@ -92,7 +95,9 @@ class TransactionalWriter:
                 kafka_error=error.args[0].name(),
             ) from error
 
-    def write(self, records: Sequence[Records], marker: tuple[str, bytes], make_marker) -> bytes:  # type: ignore[no-untyped-def]
+    def write(
+        self, records: Sequence[Records], marker: tuple[str, bytes], make_marker: MakeMarker
+    ) -> bytes:
         """Write everything in one transaction.
 
         Args:
@@ -116,7 +121,7 @@ class TransactionalWriter:
                 self._produce(group, cut)
             self._flush(cut)
             counts = {g.topic: [cut.ends[g.topic], len(g.keys)] for g in records if len(g.keys)}
-            value: bytes = make_marker(counts)
+            value = make_marker(counts)
             self._send(marker[0], marker[1], value, None, cut.delivered, None)
             self._flush(cut)
         except KafkaException as error:
@@ -133,7 +138,7 @@ class TransactionalWriter:
         """Drop what is buffered and free the producer's threads."""
         with contextlib.suppress(KafkaException, RuntimeError):
             self._producer.purge()
-            self._producer.close(0.5)
+            self._producer.close(0.5)  # type: ignore[call-arg]
 
     def _produce(self, group: Records, cut: _Cut) -> None:
         produce, topic, partition = self._producer.produce, group.topic, self._partition
@@ -157,7 +162,15 @@ class TransactionalWriter:
             topic, group.keys[last], group.values[last], stamps[last], cut.delivered, headers
         )
 
-    def _send(self, topic, key, value, stamp, callback, headers) -> None:  # type: ignore[no-untyped-def]
+    def _send(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        stamp: int | None,
+        callback: Delivered | None,
+        headers: Headers | None,
+    ) -> None:
         deadline = time.monotonic() + self._timeout_s
         while True:
             try:
@@ -168,7 +181,7 @@ class TransactionalWriter:
                     self._partition,
                     on_delivery=callback,
                     timestamp=stamp or 0,
-                    headers=headers or [],
+                    headers=[*headers] if headers else [],
                 )
             except BufferError:
                 if time.monotonic() > deadline:

@@ -71,8 +71,9 @@ def demo(
         totals = Totals(module.totals_from_csv, module.totals_from_stores)
         report = audit(APP, settings, module.recompute, totals=totals)
     report.print(console)
-    console.print(table(stack.status()))
-    _next_steps(console, settings)
+    status = stack.status()
+    console.print(table(status))
+    _next_steps(console, settings, status[settings.host_addresses[0].id].pid)
     console.print(f"done in {time.monotonic() - started:.0f} s", style="bold")
     if not report.clean:
         raise typer.Exit(1)
@@ -113,18 +114,18 @@ def _follow(console: Console, settings: Settings) -> None:
             time.sleep(0.5)
 
 
-def _next_steps(console: Console, settings: Settings) -> None:
+def _next_steps(console: Console, settings: Settings, pid: int | None) -> None:
     first = settings.host_addresses[0]
     console.print(
         f"\n[bold]Open[/bold]\n"
-        f"  {first.http_url}/docs       the query API of a state host\n"
-        f"  {first.http_url}/metrics    its metrics, in Kafka Streams' words\n"
-        f"  http://127.0.0.1:{settings.spark_ui_port}       Spark's own page\n"
-        f"\n[bold]Try next[/bold]\n"
-        f"  holdfast query {APP} aircraft N725MQ          one aircraft, live\n"
-        f"  kill -9 $(pgrep -of 'state_lib.host --id {first.id}'); holdfast audit {APP}"
-        f"     break it; still right\n"
-        f"  less jobs/{APP}.py                              the whole job\n"
+        f"  {first.http_url}/v1/apps/{APP}/stores   stores, tasks, positions\n"
+        f"  {first.http_url}/openapi.json           the query API of a state host\n"
+        f"  {first.http_url}/metrics                its metrics, in Kafka Streams' words\n"
+        f"  http://127.0.0.1:{settings.spark_ui_port}                         Spark's own page\n"
+        f"\n[bold]Try next[/bold] (after: source .venv/bin/activate)\n"
+        f"  holdfast query {APP} aircraft N725MQ        one aircraft, live\n"
+        f"  kill -9 {pid}; holdfast audit {APP}      kill {first.id}: it comes back, still right\n"
+        f"  cat jobs/{APP}.py                             the whole job\n"
         f"\nThe stream goes on until [bold]make down[/bold].\n",
         highlight=False,
     )

@@ -134,4 +134,4 @@ class TaskCollector(Collector):
 
 
 def _sum(engine: RocksDBEngine, families: list[str], name: str) -> int:
-    return sum(engine._property(family, name) for family in families)  # noqa: SLF001 - no public one
+    return sum(engine.property_int(family, name) for family in families)

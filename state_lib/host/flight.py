@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 from collections.abc import Iterator
 from typing import Any
@@ -47,7 +48,8 @@ class FlightHost(flight.FlightServerBase):  # type: ignore[misc]
         del context
         with _wired():
             request = unpack(descriptor.command)
-            task = self._manager.task(request["app"], int(request["partition"]))
+            app, partition = request["app"], int(request["partition"])
+            task = self._manager.task(app, partition, learn=True)
             marker = _check_epoch(task, request)
             writer.begin(DOWN)
             if marker.epoch == request["epoch"] and request["n"] <= marker.n:
@@ -176,17 +178,18 @@ def _batches(rows: Iterator[tuple[bytes, bytes]], schema: pa.Schema) -> Iterator
     )
 
 
-class _wired:  # noqa: N801 - reads as a statement
-    """Turns our errors into Flight's on the way out; logs what is not ours."""
-
-    def __enter__(self) -> None:
-        return
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if isinstance(error, HoldfastError):
-            raise to_flight(error) from error
-        if isinstance(error, Exception) and not isinstance(error, flight.FlightError):
-            log.error("request failed", exc_info=error)
+@contextlib.contextmanager
+def _wired() -> Iterator[None]:
+    """Turn our errors into Flight's on the way out; log what is not ours."""
+    try:
+        yield
+    except HoldfastError as error:
+        raise to_flight(error) from error
+    except flight.FlightError:
+        raise
+    except Exception:
+        log.exception("request failed")
+        raise
 
 
 class _Token(flight.ServerMiddleware):  # type: ignore[misc]

@@ -17,14 +17,16 @@ from state_lib.marker import now_ms
 
 
 def dead_letters(topic: str, letters: pa.BinaryArray) -> Records:
-    """Unpack letters as executors send them: JSON with topic, partition, offset, reason, timestamp,
-    and base64 of key and value (null where the source has null).
+    """Unpack letters as executors send them.
+
+    Each is a JSON object with topic, partition, offset, reason, timestamp, and base64 of key and
+    value (absent where the source has null).
     """
     keys: list[bytes | None] = []
     values: list[bytes | None] = []
     headers: list[Headers] = []
     for raw in letters.to_pylist():
-        letter = orjson.loads(raw)
+        letter = orjson.loads(raw or b"")
         keys.append(_plain(letter.get("key")))
         values.append(_plain(letter.get("value")))
         headers.append(

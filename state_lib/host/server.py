@@ -7,6 +7,7 @@ import structlog
 from state_lib.config import Settings
 from state_lib.host.flight import FlightHost
 from state_lib.host.http import HttpServer
+from state_lib.host.metrics import HostMetrics
 from state_lib.host.tasks import TaskManager
 from state_lib.kafka import Kafka
 from state_lib.stack.ports import require_free
@@ -33,6 +34,7 @@ class StateHost:
         for port in (self.address.flight_port, self.address.http_port):
             require_free(self.address.host, port, "HOLDFAST_HOSTS")
         token = settings.read_token()
+        metrics = HostMetrics()
         context = TaskContext(
             kafka=Kafka.of(settings),
             host_id=host_id,
@@ -41,17 +43,20 @@ class StateHost:
                 block_cache_bytes=int(settings.block_cache_bytes),
                 write_budget_bytes=int(settings.write_buffer_bytes),
             ),
+            listener=metrics,
+            on_commit=metrics.on_commit,
         )
         context.state_dir.mkdir(parents=True, exist_ok=True)
         self.tasks = TaskManager(context, settings.host_addresses, settings.flush_interval_s)
         self._flight = FlightHost(self.tasks, self.address.flight_url, token)
-        self._http = HttpServer(self.tasks, self.address, token)
+        self._http = HttpServer(self.tasks, self.address, token, metrics)
 
     def start(self) -> None:
         """Open remembered tasks in the background and answer requests."""
         self.tasks.start()
         self._http.start()
-        log.info("host is up", host=self.address.id, flight=self.address.flight_url, http=self.address.http_url)
+        at = self.address
+        log.info("host is up", host=at.id, flight=at.flight_url, http=at.http_url)
 
     def stop(self) -> None:
         """Answer no more, then flush and close every task."""

@@ -86,25 +86,33 @@ class TaskManager:
 
     # ------------------------------------------------------------------ questions
 
-    def app(self, app: str) -> Topology:
-        """The topology of an application, learned from its topic if need be.
+    def app(self, app: str, *, learn: bool = False) -> Topology:
+        """The topology of an application.
+
+        Args:
+            app: its id.
+            learn: ask its topic if this host does not know it. For drivers and executors only:
+                opening a task fences its owner, so a mere reader must never cause it.
 
         Raises:
             NotFound: no such application; lists the known ones.
         """
-        if app not in self.apps:
+        if app not in self.apps and learn:
             self._adopt(self._learn(app, None))  # without the lock: Kafka may take its time
+        if app not in self.apps:
+            known = sorted(self.apps)
+            raise NotFound(f"no application {app!r} here; known: {known}", app=app, known=known)
         return self.apps[app]
 
-    def task(self, app: str, partition: int) -> StateTask:
-        """A task that this host owns, opened or being opened.
+    def task(self, app: str, partition: int, *, learn: bool = False) -> StateTask:
+        """A task that this host owns, opened or being opened; ``learn`` as in `app`.
 
         Raises:
             NotFound: no such application or partition.
             NotOwner: names the host to ask.
             Unavailable: it is opening.
         """
-        topology = self.app(app)
+        topology = self.app(app, learn=learn)
         self._require_ours(topology, partition)
         task = self.tasks[app, partition]
         if not task.is_open:

@@ -36,7 +36,7 @@ class Replay:
         run_bytes: memory bound of a full replay, per task.
     """
 
-    def __init__(  # noqa: PLR0913 - a restore is described by exactly these
+    def __init__(  # noqa: PLR0913, PLR0917 - a restore is described by exactly these
         self,
         kafka: Kafka,
         app: str,
@@ -101,7 +101,7 @@ class Replay:
         for messages in read(self._kafka, topic, self._partition, start, end):
             yield self._live(_stored(messages, spec), spec)
             total += len(messages)
-            offset = messages[-1].offset() + 1
+            offset = (messages[-1].offset() or 0) + 1
             self._listener.on_batch_restored(task, spec.name, len(messages), offset)
         self._listener.on_restore_end(task, spec.name, total)
 
@@ -115,8 +115,8 @@ class Replay:
 def _stored(messages: list[Message], spec: StoreSpec) -> Pairs:
     """Changelog records as stored pairs: a timestamped store keeps the record's time in front."""
     if not spec.is_timestamped:
-        return [(m.key(), m.value()) for m in messages]
+        return [(m.key() or b"", m.value()) for m in messages]
     return [
-        (m.key(), None if (v := m.value()) is None else _stamp(m.timestamp()[1]) + v)
+        (m.key() or b"", None if (v := m.value()) is None else _stamp(m.timestamp()[1]) + v)
         for m in messages
     ]

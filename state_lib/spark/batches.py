@@ -82,7 +82,7 @@ class Batches:
         unread = [p for p, start in self.standing.positions.items() if max(end[p], to[p]) > start]
         clock = next_clock(self.standing.clock, self.standing.maxima, unread)
         failpoint("driver.before_batch")
-        plan = self._plan(self.standing.positions, to, clock, now_ms(), None)
+        plan = self._plan(self.standing.positions, to, clock)
         self._patiently(lambda: self._progress.append(plan.record()))
         failpoint("driver.after_record")
         self._run(batch, plan)
@@ -99,7 +99,12 @@ class Batches:
         tasks: Sequence[int],
     ) -> None:
         """Repeat a recorded batch for the tasks that missed it, with its clock and its now."""
-        plan = self._plan(at, to, recorded.clock, recorded.now, tuple(tasks))
+        plan = replace(
+            self._plan(at, to, recorded.clock),
+            now=recorded.now,
+            max_future_ms=recorded.max_future_ms,
+            tasks=tuple(tasks),
+        )
         self._progress.append(plan.record())
         self._run(batch, plan)
 
@@ -125,7 +130,7 @@ class Batches:
         self, from_: Sequence[Positions], to: Sequence[Positions], clock: int
     ) -> None:
         """A commit of every task with no rows. It is recorded, but covers no offsets."""
-        plan = self._plan(to[0], to[0], clock, now_ms(), None)
+        plan = self._plan(to[0], to[0], clock)
         self._progress.append(plan.record())
 
         def commit(task: int) -> Marker:
@@ -139,9 +144,7 @@ class Batches:
         """Free Kafka clients."""
         self._group.close()
 
-    def _plan(
-        self, from_: Positions, to: Positions, clock: int, now: int, tasks: tuple[int, ...] | None
-    ) -> BatchPlan:
+    def _plan(self, from_: Positions, to: Positions, clock: int) -> BatchPlan:
         self.standing.n += 1
         return BatchPlan(
             epoch=self.standing.epoch,
@@ -149,9 +152,9 @@ class Batches:
             from_=nested(from_),
             to=nested(to),
             clock=clock,
-            now=now,
+            now=now_ms(),
+            max_future_ms=int(self._settings.max_future_s * 1000),
             topic_ids=self.standing.topic_ids,
-            tasks=tasks,
         )
 
     def _exchange_plan(self, batch: BatchPlan) -> ExchangePlan:
@@ -172,7 +175,6 @@ class Batches:
             self._app.aggregations,
             self._app.partitions,
             plan,
-            int(self._settings.max_future_s * 1000),
         )
         exchange_plan = self._exchange_plan(plan)
 

@@ -23,7 +23,6 @@ def combine(
     aggregations: Sequence[Aggregation],
     partitions: int,
     plan: BatchPlan,
-    max_future_ms: int,
 ) -> DataFrame:
     """Combined entries of a batch.
 
@@ -38,7 +37,7 @@ def combine(
     frames: list[DataFrame] = []
     lettered: set[str] = set()
     for (source, steps), verbs in branches.items():
-        rows = apply_steps(decode(batch, source, plan, max_future_ms), steps)
+        rows = apply_steps(decode(batch, source, plan), steps)
         dead = DEAD if source.topic not in lettered else SEEN
         lettered.add(source.topic)
         entries = [

@@ -23,6 +23,7 @@ class BatchPlan:
         from_, to: positions before and after.
         clock: by which lateness is judged (ms).
         now: wall time (ms) by which "too far in the future" is judged.
+        max_future_ms: how far ahead of ``now`` an event time may be.
         topic_ids: of the sources.
         tasks: those that take part; None for all.
     """
@@ -33,6 +34,7 @@ class BatchPlan:
     to: ByPartition
     clock: int
     now: int
+    max_future_ms: int
     topic_ids: Mapping[str, str]
     tasks: tuple[int, ...] | None = None
 
@@ -49,6 +51,7 @@ class BatchPlan:
             "to": self.to,
             "clock": self.clock,
             "now": self.now,
+            "max_future_ms": self.max_future_ms,
             "tasks": self.tasks,
         }
 

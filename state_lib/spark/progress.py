@@ -29,17 +29,21 @@ class Recorded:
     to: Mapping[Partition, int]
     clock: int
     now: int
+    max_future_ms: int = 3_600_000
+    aligned: bool = False
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Recorded:
         """From a record's value."""
         return cls(
-            data["epoch"],
-            data["n"],
-            flat(data["from"]),
-            flat(data["to"]),
-            data["clock"],
-            data["now"],
+            epoch=data["epoch"],
+            n=data["n"],
+            from_=flat(data["from"]),
+            to=flat(data["to"]),
+            clock=data["clock"],
+            now=data["now"],
+            max_future_ms=data["max_future_ms"],
+            aligned=data["tasks"] is not None,
         )
 
     def covers(self, positions: Mapping[Partition, int]) -> bool:
@@ -92,21 +96,22 @@ class ProgressLog:
 def effective(records: Iterable[Recorded]) -> list[Recorded]:
     """The batches that stand, in order: later epochs override earlier ones from where they start.
 
-    A batch that no task committed is overridden by whatever started at the same positions later;
-    an aligned batch is recorded again under the new epoch with the clock it had before.
+    A batch that no task committed is overridden by whatever started at the same positions later.
+    An aligned batch is recorded again under the new epoch, with the clock it had before: it
+    replaces what it covers, and what follows it still stands.
     """
     chain: list[Recorded] = []
     in_order = sorted(enumerate(records), key=lambda pair: (pair[1].epoch, pair[0]))
     for _, record in in_order:
         if record.from_ == record.to:
             continue  # a tick, or initial positions: no records, nothing to judge
-        while chain and _reaches(chain[-1], record):
-            chain.pop()
-        chain.append(record)
+        before = [r for r in chain if not _reaches(r, record.from_)]
+        after = [r for r in chain if record.aligned and _reaches(r, record.to)]
+        chain = [*before, record, *after]
     return chain
 
 
-def _reaches(earlier: Recorded, later: Recorded) -> bool:
-    """Whether ``earlier`` starts at or beyond the start of ``later`` in every partition."""
-    both = earlier.from_.keys() & later.from_.keys()
-    return all(earlier.from_[p] >= later.from_[p] for p in both)
+def _reaches(record: Recorded, positions: Mapping[Partition, int]) -> bool:
+    """Whether a batch starts at or beyond some positions in every partition."""
+    both = record.from_.keys() & positions.keys()
+    return all(record.from_[p] >= positions[p] for p in both)

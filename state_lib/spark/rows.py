@@ -17,9 +17,10 @@ from state_lib.spark.plan import BatchPlan
 
 _META = ("_topic", "_partition", "_offset", "_ts", "_src", "_key", "_value", "_bad", "_skip")
 _CORRUPT = "_corrupt"
+_STRICT = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
 
 
-def decode(batch: DataFrame, source: Source, plan: BatchPlan, max_future_ms: int) -> DataFrame:
+def decode(batch: DataFrame, source: Source, plan: BatchPlan) -> DataFrame:
     """Rows of one source with its columns and what every row keeps: place, time, verdict.
 
     ``_bad`` says why a row is a dead letter: ``undecodable``, ``wrong-schema``,
@@ -47,14 +48,14 @@ def decode(batch: DataFrame, source: Source, plan: BatchPlan, max_future_ms: int
         millis.alias("_millis"),
     )
     timing = F.when(F.col("_millis") < 0, "invalid-timestamp").when(
-        F.col("_millis") > plan.now + max_future_ms, "future"
+        F.col("_millis") > plan.now + plan.max_future_ms, "future"
     )
     match source.format:
         case Json(ddl):
             rows, broken = _json(rows, ddl)
         case Text():
             rows = rows.withColumn("value", F.col("_value").cast("string"))
-            broken = F.when(~F.is_valid_utf8("value"), "undecodable")
+            broken = F.when(~F.coalesce(F.is_valid_utf8("value"), F.lit(False)), "undecodable")  # noqa: FBT003
         case _:
             broken = F.lit(None).cast("string")
     rows = rows.withColumn("_bad", F.coalesce(timing, broken))
@@ -103,7 +104,7 @@ def _json(rows: DataFrame, ddl: str) -> tuple[DataFrame, Column]:
         raise ConfigurationError(f"{ddl!r} is one type, not columns: write 'name TYPE, name TYPE'")
     nullable = StructType([type(f)(f.name, f.dataType, True) for f in schema.fields])  # noqa: FBT003
     parsed_as = StructType([*nullable.fields]).add(_CORRUPT, StringType())
-    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT} | _STRICT
     text = F.col("_value").cast("string")
     rows = rows.withColumn("_parsed", F.from_json(text, parsed_as, options))
     parsed = F.col("_parsed")

@@ -27,8 +27,11 @@ FAST_READS = {
 }
 
 
-def open_session(app_id: str, settings: Settings) -> SparkSession:
-    """Start Spark, or join the session that ``spark-submit`` prepared."""
+def open_session(app_id: str, settings: Settings, **conf: str) -> SparkSession:
+    """Start Spark, or join the session that ``spark-submit`` prepared.
+
+    ``conf`` are Spark properties with underscores for dots.
+    """
     from state_lib.stack.java import java_home  # noqa: PLC0415 - needed by drivers only
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -39,7 +42,8 @@ def open_session(app_id: str, settings: Settings) -> SparkSession:
         builder = builder.master(settings.spark_master)
         for key, value in submit_conf(settings).items():
             builder = builder.config(key, value)
-    for key, value in REQUIRED.items():
+    given = {key.replace("_", "."): value for key, value in conf.items()}
+    for key, value in (REQUIRED | given).items():
         builder = builder.config(key, value)
     spark: SparkSession = builder.getOrCreate()
     spark.sparkContext.setLogLevel("WARN")

@@ -126,14 +126,12 @@ class TaskStores:
             self.memory.write(memory)
 
     def drop_expired(self, clock: int) -> list[str]:
-        """Drop segments that no live window is in, after a flush that covers the clock."""
+        """Drop segments that no live window is in; call it after a flush that covers the clock."""
         expired = [
             (self.engine(name), family)
             for name, store in self.stores.items()
             for family in store.expired_families(clock)
         ]
-        if expired:
-            self.rocks.flush()
         for engine, family in expired:
             engine.drop(family)
         return [family for _, family in expired]

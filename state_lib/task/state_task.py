@@ -6,14 +6,14 @@ import contextlib
 import shutil
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import structlog
 
 from state_lib.changelog.admin import topic_configs
-from state_lib.changelog.reader import read_last
+from state_lib.changelog.reader import read_last, refresh_leaders
 from state_lib.changelog.topics import changelog_topic, commits_topic, dead_letters_topic
 from state_lib.changelog.writer import OutcomeUnknown, TransactionalWriter
 from state_lib.errors import NotFound, NotOwner, StateCorrupt, Superseded, Unavailable
@@ -35,6 +35,14 @@ MIN_FREE_BYTES = 32 << 20
 """Free disk below which no commit is started: a full disk found later closes the task."""
 
 
+OnCommit = Callable[[str, Mapping[str, int], float], None]
+"""Told of each applied commit: the task, changed entries per store, seconds that it took."""
+
+
+def _nobody(_task: str, _changed: Mapping[str, int], _seconds: float) -> None:
+    """The default: nobody listens."""
+
+
 @dataclass(frozen=True)
 class TaskContext:
     """What all tasks of a process share."""
@@ -44,6 +52,7 @@ class TaskContext:
     state_dir: Path
     options: RocksDBOptions = field(default_factory=RocksDBOptions)
     listener: RestoreListener = field(default_factory=Silent)
+    on_commit: OnCommit = _nobody
 
 
 class StateTask:
@@ -74,7 +83,6 @@ class StateTask:
         self.flushed_at = time.monotonic()
         self._flushed: Marker | None = None
         self.commits = 0
-        self.records = 0
 
     # ------------------------------------------------------------------ opening and closing
 
@@ -105,6 +113,7 @@ class StateTask:
                 marker = marker.owned_by(self._context.host_id)
                 self._write_marker(writer, marker)
                 configs = topic_configs(admin, changelogs)
+                refresh_leaders(admin, changelogs)
                 partitions = [(t, self.partition) for t in changelogs]
                 first, end = starts(admin, partitions), ends(admin, partitions)
                 logs = {
@@ -152,7 +161,7 @@ class StateTask:
 
     def flush(self) -> None:
         """Make the stores durable, so that a restart replays less; drop expired segments."""
-        with self._commit_lock, self._guarded():
+        with self._commit_lock, self.guarded():
             stores = self._opened()
             self.flushed_at = time.monotonic()
             if self._marker is self._flushed:
@@ -161,7 +170,7 @@ class StateTask:
             stores.rocks.flush()
             self._flushed = marker
             with self._state_lock:
-                dropped = stores.drop_expired(self._marker.clock)
+                dropped = stores.drop_expired(marker.clock)
             if dropped:
                 log.info("dropped expired segments", task=self.name, families=dropped)
 
@@ -173,7 +182,7 @@ class StateTask:
         Raises:
             Superseded: a higher epoch has claimed it already.
         """
-        with self._commit_lock, self._guarded():
+        with self._commit_lock, self.guarded():
             self._opened()
             if epoch < self._marker.epoch:
                 raise Superseded(
@@ -205,10 +214,11 @@ class StateTask:
             StoreFull: a memory store cannot take it; nothing was written.
             NotOwner: another writer has taken over.
         """
-        with self._commit_lock, self._guarded():
+        with self._commit_lock, self.guarded():
             stores = self._opened()
             if judge(self._marker, batch.header) is Verdict.ALREADY_DONE:
                 return self._marker
+            started = time.monotonic()
             batch.check(self.topology, dead_letters_topic(self.topology.app))
             changes = batch.changes(self.topology)
             with self._state_lock:
@@ -219,8 +229,9 @@ class StateTask:
             failpoint("commit.before_transaction")
             marker = self._transact(batch)
             self._apply(changes, marker)
+            changed = {store: len(p.keys) for store, p in batch.puts.items()}
             self.commits += 1
-            self.records += sum(len(p.keys) for p in batch.puts.values())
+            self._context.on_commit(self.name, changed, time.monotonic() - started)
             return marker
 
     # ------------------------------------------------------------------ reads
@@ -232,7 +243,7 @@ class StateTask:
 
     def get_many(self, store: str, keys: Sequence[bytes]) -> tuple[Marker, list[bytes | None]]:
         """Stored values of composite keys, None where absent or expired, and where they stand."""
-        with self._guarded(), self.view() as (marker, stores):
+        with self.guarded(), self.view() as (marker, stores):
             found = bytes_store_of(stores, self.topology, store)
             values = found.get_many(keys)
             spec = stores.specs[store]
@@ -249,16 +260,18 @@ class StateTask:
         The iterator holds a snapshot until it is exhausted or closed.
         """
         stack = contextlib.ExitStack()
-        with self._guarded(), self.view() as (marker, stores):
+        with self.guarded(), self.view() as (marker, stores):
             found = bytes_store_of(stores, self.topology, store)
             entries = stack.enter_context(found.scan())
         windowed = found.spec.is_window
 
         def rows() -> Iterator[tuple[bytes, bytes]]:
-            with self._guarded(), stack:
+            with self.guarded(), stack:
                 for key, value in entries:
                     if not windowed or found.live(key, marker.clock):
                         yield key, value
+                if self._stores is not stores:  # closing ends open iterators: this is no end
+                    raise Unavailable(f"task {self.name} was closed during a scan", task=self.name)
 
         return marker, rows()
 
@@ -329,7 +342,7 @@ class StateTask:
             )
 
     @contextlib.contextmanager
-    def _guarded(self) -> Iterator[None]:
+    def guarded(self) -> Iterator[None]:
         """After an error that leaves writer or stores in doubt, close: opening again tells."""
         stores = self._stores
         try:

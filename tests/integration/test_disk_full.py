@@ -35,7 +35,10 @@ def test_commits_wait_for_space_and_go_on(make_app: MakeApp) -> None:
     folder = app.root / "small"
     folder.mkdir()
     servers = str(app.kafka.properties["bootstrap.servers"])
-    mounted = 'mount -t tmpfs -o size=48M tmpfs "$1" && exec "$2" -m tests.support.full_disk "$3" "$1" "$4"'
+    mounted = (
+        'mount -t tmpfs -o size=48M tmpfs "$1" && '
+        'exec "$2" -m tests.support.full_disk "$3" "$1" "$4"'
+    )
     done = subprocess.run(
         [*SPACES, "sh", "-c", mounted, "sh", str(folder), sys.executable, servers,
          json.dumps(app.topology.to_json())],

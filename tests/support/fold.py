@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import time
+from functools import cache
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, Message, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+
+
+@cache
+def _admin(bootstrap: str) -> AdminClient:
+    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
 
 
 def _settle(bootstrap: str, topic: str, partition: int) -> None:
     """A commit is acknowledged before the brokers have marked its records as committed."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    where = {TopicPartition(topic, partition): OffsetSpec.latest()}
+    admin = _admin(bootstrap)
+    where = {TopicPartition(topic, partition): OffsetSpec.latest()}  # type: ignore[no-untyped-call]
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline:
         stable, last = (
@@ -34,6 +40,8 @@ def committed(bootstrap: str, topic: str, partition: int = 0) -> list[Message]:
             "enable.partition.eof": True,
             "auto.offset.reset": "earliest",
             "isolation.level": "read_committed",
+            "fetch.wait.max.ms": 20,
+            "log_level": 0,
         }
     )
     _settle(bootstrap, topic, partition)
@@ -61,7 +69,7 @@ def fold(
     """The state that a changelog stands for, as stored."""
     state: dict[bytes, bytes] = {}
     for message in committed(bootstrap, topic, partition):
-        key, value = message.key(), message.value()
+        key, value = message.key() or b"", message.value()
         if value is None:
             state.pop(key, None)
         else:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -28,7 +29,7 @@ def fill(ballast: Path, leave: int) -> None:
     chunk = b"\0" * (1 << 16)
     with ballast.open("ab", buffering=0) as out:
         try:
-            while state_task.shutil.disk_usage(ballast.parent).free > leave + len(chunk):
+            while shutil.disk_usage(ballast.parent).free > leave + len(chunk):
                 out.write(chunk)
             while leave == 0 and out.write(chunk[:4096]):
                 pass

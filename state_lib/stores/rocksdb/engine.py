@@ -242,15 +242,16 @@ class RocksDBEngine:
 
     def approximate_num_entries(self, family: str) -> int:
         """RocksDB's ``estimate-num-keys``."""
-        return self._property(family, "rocksdb.estimate-num-keys")
+        return self.property_int(family, "rocksdb.estimate-num-keys")
 
     def size_bytes(self, family: str) -> int:
         """SST files and memtables."""
-        return self._property(family, "rocksdb.total-sst-files-size") + self._property(
+        return self.property_int(family, "rocksdb.total-sst-files-size") + self.property_int(
             family, "rocksdb.size-all-mem-tables"
         )
 
-    def _property(self, family: str, name: str) -> int:
+    def property_int(self, family: str, name: str) -> int:
+        """One of RocksDB's own numbers of a family, 0 if it is not there."""
         found = self._dicts.get(family)
         self._check_open()
         with translated(self._path, "inspect"):

@@ -33,8 +33,8 @@ def source(spark: SparkSession, rows: list[Row]) -> DataFrame:
 def combined(
     spark: SparkSession, app: Application, rows: list[Row], clock: int = -1, tasks: Any = None
 ) -> list[Any]:
-    plan = BatchPlan(1, 1, {}, {"t": {"0": 99, "1": 99}}, clock, NOW, {}, tasks)
-    frame = combine(spark, source(spark, rows), app.aggregations, app.partitions, plan, HOUR)
+    plan = BatchPlan(1, 1, {}, {"t": {"0": 99, "1": 99}}, clock, NOW, HOUR, {}, tasks)
+    frame = combine(spark, source(spark, rows), app.aggregations, app.partitions, plan)
     return frame.withColumn("at", F.spark_partition_id()).collect()
 
 
@@ -63,9 +63,9 @@ def test_tasks_are_kafkas_partitions(spark: SparkSession) -> None:
 def test_partition_p_is_task_p_and_empty_ones_exist(
     spark: SparkSession, flights: Application
 ) -> None:
-    plan = BatchPlan(1, 1, {}, {"t": {"0": 99}}, -1, NOW, {})
+    plan = BatchPlan(1, 1, {}, {"t": {"0": 99}}, -1, NOW, HOUR, {})
     frame = combine(
-        spark, source(spark, [(b"", value("a", 1), 0, 0, 5)]), flights.aggregations, 4, plan, 0
+        spark, source(spark, [(b"", value("a", 1), 0, 0, 5)]), flights.aggregations, 4, plan
     )
     assert frame.rdd.getNumPartitions() == 4
     assert all(
@@ -75,8 +75,8 @@ def test_partition_p_is_task_p_and_empty_ones_exist(
 
 
 def test_one_shuffle_only(spark: SparkSession, flights: Application) -> None:
-    plan = BatchPlan(1, 1, {}, {"t": {"0": 99}}, -1, NOW, {})
-    frame = combine(spark, source(spark, []), flights.aggregations, 4, plan, 0)
+    plan = BatchPlan(1, 1, {}, {"t": {"0": 99}}, -1, NOW, HOUR, {})
+    frame = combine(spark, source(spark, []), flights.aggregations, 4, plan)
     text = frame._jdf.queryExecution().executedPlan().toString()
     assert text.count("Exchange") == 1
 
@@ -159,7 +159,7 @@ def test_steps_keep_filtered_rows_as_seen(spark: SparkSession) -> None:
         [(b"", b"Alpha apple 123 beta", 0, 0, 5), (b"", b"", 0, 1, 9), (b"", None, 1, 0, 7)],
     )
     assert {bytes(r.key): r.n for r in rows if r.kind == 0} == {b"a": 2, b"b": 1}
-    assert {(r.src, r.ts) for r in rows if r.kind == SEEN} == {(0, 9), (1, 7)}
+    assert {(r.src, r.ts) for r in rows if r.kind == SEEN} == {(0, 9)}
 
 
 def test_undecodable_text_is_a_letter(spark: SparkSession) -> None:

@@ -49,6 +49,13 @@ def test_a_driver_that_died_twice_is_overridden_from_where_the_third_begins() ->
     assert spans(records) == [(1, 0, 10), (3, 10, 20)]
 
 
+def test_an_aligned_batch_leaves_what_follows_it() -> None:
+    """A task that was away for two batches: the first is repeated, then the driver dies."""
+    again = Recorded(2, 1, {P: 0, Q: 0}, {P: 10, Q: 10}, 5, 0, aligned=True)
+    records = [batch(1, 1, 0, 10, 5), batch(1, 2, 10, 20, 7), again]
+    assert spans(records) == [(2, 0, 10), (1, 10, 20)]
+
+
 def test_new_partitions_do_not_hide_earlier_batches() -> None:
     first = Recorded(1, 1, {P: 0}, {P: 10}, 0, 0)
     second = Recorded(1, 2, {P: 10, Q: 5}, {P: 20, Q: 9}, 0, 0)
