@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import NewTopic
 
 from state_lib.changelog.admin import _await, ensure_topics, topic_configs
 from state_lib.changelog.topics import TopicPlan, plan_topics

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import NewTopic
 
 from state_lib.errors import InvalidName, NotFound, NotOwner, Superseded, Unavailable
 from state_lib.host import tasks as host_tasks

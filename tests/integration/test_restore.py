@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import TopicPartition
-from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import NewTopic
 
 from state_lib.changelog.topics import DELETE_RETENTION_MS
 from state_lib.errors import StateCorrupt, Unavailable
