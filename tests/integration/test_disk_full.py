@@ -29,6 +29,7 @@ def may_mount() -> bool:
     return done.returncode == 0
 
 
+@pytest.mark.full
 @pytest.mark.skipif(not may_mount(), reason="needs unshare(1) and user namespaces")
 def test_commits_wait_for_space_and_go_on(make_app: MakeApp) -> None:
     app = make_app([KV])
