@@ -57,20 +57,21 @@ def initial_positions(
     ]
 
 
-def align(batches: Batches, read: Read, records: Sequence[Recorded]) -> None:
+def align(batches: Batches, read: Read, records: Callable[[], Sequence[Recorded]]) -> None:
     """Repeat recorded batches for tasks that are behind, until all stand at the foremost.
 
     Raises:
         ConfigurationError: the progress log does not cover the range.
     """
     standing = batches.standing
-    chain = effective(records)
     at = [flat(m.positions) for m in standing.markers]
     target = {p: max(x.get(p, 0) for x in at) for p in at[0]}
+    chain: list[Recorded] = []
     while True:
         behind = [i for i, positions in enumerate(at) if positions != target]
         if not behind:
             break
+        chain = chain or effective(records())
         least = min((at[i] for i in behind), key=lambda x: sum(x.values()))
         group = [i for i in behind if at[i] == least]
         recorded = next((r for r in chain if r.covers(least)), None)

@@ -15,9 +15,11 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from pyspark.sql import DataFrame, SparkSession
 
 from state_lib.application import Application
+from state_lib.client.flight import FlightHostClient
 from state_lib.config import Settings
 from state_lib.errors import HoldfastError, Superseded, Unavailable, from_wire
 from state_lib.failpoints import failpoint
+from state_lib.host.placement import owner_of
 from state_lib.kafka import Kafka, Partition, ends
 from state_lib.marker import Marker, flat, nested, now_ms
 from state_lib.spark.clock import next_clock
@@ -135,7 +137,12 @@ class Batches:
 
         def commit(task: int) -> Marker:
             own = replace(plan, from_=nested(from_[task]), to=nested(to[task]))
-            return exchange(self._exchange_plan(own), task, None)
+            address = owner_of(self._app.id, task, self._settings.host_addresses)
+            client = FlightHostClient(address, self._token)
+            try:
+                return exchange(self._exchange_plan(own), task, None, client)
+            finally:
+                client.close()
 
         with ThreadPoolExecutor(min(16, self._app.partitions)) as pool:
             self.standing.markers = list(pool.map(commit, range(self._app.partitions)))

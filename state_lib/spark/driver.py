@@ -100,7 +100,7 @@ class Driver:
             at = initial_positions(admin, markers, sources)
             if any(x != flat(m.positions) for x, m in zip(at, markers, strict=True)):
                 batches.initial(at)
-            align(batches, self._reader(spark), ProgressLog(self._kafka, topology.app).read())
+            align(batches, self._reader(spark), ProgressLog(self._kafka, topology.app).read)
             self._stream(spark, batches)
         finally:
             batches.close()
@@ -131,7 +131,10 @@ class Driver:
             .load()
         )
 
+        started = threading.Event()
+
         def on_batch(frame: DataFrame, batch_id: int) -> None:
+            started.wait(60)  # the first batch may begin before `start` has returned the query
             with self._lock:
                 if self._stopping.is_set():
                     return
@@ -148,6 +151,7 @@ class Driver:
                 .option("checkpointLocation", str(scratch))
                 .start()
             )
+            started.set()
             log.info("streaming", app=self._app.id, epoch=batches.standing.epoch)
             self._watch(self._query, batches)
         finally:

@@ -42,7 +42,7 @@ def exchange_partition(
     table = pa.Table.from_batches(received) if received else None
     marker, refusal = None, None
     try:
-        marker = exchange(plan, task, table).to_bytes()
+        marker = exchange(plan, task, table, _client(plan, task)).to_bytes()
     except CommitRefused as error:  # a Spark retry would be refused as well: the driver decides
         refusal = orjson.dumps(error.to_wire())
     row = [[task], [marker], [refusal]]
@@ -50,15 +50,15 @@ def exchange_partition(
     yield pa.record_batch(columns, schema=RESULT)
 
 
-def exchange(plan: ExchangePlan, task: int, table: pa.Table | None) -> Marker:
+def exchange(
+    plan: ExchangePlan, task: int, table: pa.Table | None, client: FlightHostClient
+) -> Marker:
     """Bring a task's rows into its stores; try again while its host is away or opening.
 
     Raises:
         Superseded, Realign: this driver must stop or align; trying again would not help.
         Unavailable: the host stayed away for ``plan.timeout_s``.
     """
-    address = owner_of(plan.app, task, plan.hosts)
-    client = _clients.setdefault((address, plan.token), FlightHostClient(address, plan.token))
     verbs = {} if table is None else _fold(plan, table)
     deadline = time.monotonic() + plan.timeout_s
     wait = _FIRST_WAIT_S
@@ -77,6 +77,12 @@ def exchange(plan: ExchangePlan, task: int, table: pa.Table | None) -> Marker:
                 raise
         time.sleep(wait * random.uniform(0.5, 1.0))  # noqa: S311 - jitter
         wait = min(wait * 2, _MOST_WAIT_S)
+
+
+def _client(plan: ExchangePlan, task: int) -> FlightHostClient:
+    """This worker's connection to a task's host; Python workers have one thread and are reused."""
+    address = owner_of(plan.app, task, plan.hosts)
+    return _clients.setdefault((address, plan.token), FlightHostClient(address, plan.token))
 
 
 def _fold(plan: ExchangePlan, table: pa.Table) -> dict[int, Rows]:

@@ -40,6 +40,7 @@ class Cluster:
             "driver_java_options": QUICK_JVM,
             "max_offsets_per_trigger": 2000,
             "flush_interval_s": 5.0,
+            "token": "chaos",
         }
         self.settings = Settings.load(**{**given, **flags})
         self.stack = Stack(self.settings)
