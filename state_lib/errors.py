@@ -170,4 +170,6 @@ def _tree(cls: type[HoldfastError]) -> dict[str, type[HoldfastError]]:
 def from_wire(body: dict[str, Any]) -> HoldfastError:
     """Rebuild the error that `to_wire` rendered; an unknown code becomes the root class."""
     cls = _tree(HoldfastError).get(str(body.get("code")), HoldfastError)
-    return cls(str(body.get("message", body)), **body.get("details", {}))
+    error = cls(str(body.get("message", body)))
+    error.details = dict(body.get("details") or {})
+    return error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,6 +24,12 @@ if TYPE_CHECKING:
     from state_lib.config import Settings
 
 ADMIN_TIMEOUT_S = 15.0
+_STALE_LEADER = (
+    "FENCED_LEADER_EPOCH",
+    "UNKNOWN_LEADER_EPOCH",
+    "_NOENT",
+    "NOT_LEADER_FOR_PARTITION",
+)
 _QUIET = {"log_level": 2}  # librdkafka's own lines repeat every second while a broker is away
 Partition = tuple[str, int]
 
@@ -120,7 +127,26 @@ def require(admin: AdminClient, names: Iterable[str]) -> dict[str, TopicFacts]:
 def offsets(
     admin: AdminClient, partitions: Iterable[Partition], spec: OffsetSpec
 ) -> dict[Partition, int]:
-    """Offsets of partitions by spec, as a committed reader sees them (the last stable offset)."""
+    """Offsets of partitions by spec, as a committed reader sees them (the last stable offset).
+
+    After a broker's restart librdkafka goes on with the leaders that it remembers and is refused
+    for ever (FENCED_LEADER_EPOCH) [tried]; asking for the topics' metadata makes it look again.
+    """
+    wanted = list(partitions)
+    try:
+        return _offsets(admin, wanted, spec)
+    except Unavailable as error:
+        if error.details.get("kafka_error") not in _STALE_LEADER:
+            raise
+    for topic in {t for t, _ in wanted}:
+        with contextlib.suppress(KafkaException):
+            admin.list_topics(topic, timeout=ADMIN_TIMEOUT_S)
+    return _offsets(admin, wanted, spec)
+
+
+def _offsets(
+    admin: AdminClient, partitions: Iterable[Partition], spec: OffsetSpec
+) -> dict[Partition, int]:
     request = {TopicPartition(t, p): spec for t, p in partitions}
     if not request:
         return {}

@@ -8,13 +8,12 @@ it stands at the last stable offset.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
-from confluent_kafka.admin import AdminClient
 
 from state_lib.errors import StateCorrupt, Unavailable
-from state_lib.kafka import ADMIN_TIMEOUT_S, Kafka, ends, starts, unavailable
+from state_lib.kafka import Kafka, ends, starts, unavailable
 
 BATCH = 10_000
 _WAIT_S = 0.1
@@ -102,22 +101,6 @@ def _raise(error: KafkaError, message: Message, start: int, end: int) -> None:
     raise unavailable(what, KafkaException(error))
 
 
-def refresh_leaders(admin: AdminClient, topics: Iterable[str]) -> None:
-    """Have an admin client look up leaders anew before it is asked for offsets.
-
-    It remembers leader epochs, and after a broker was away its list_offsets fails with
-    FENCED_LEADER_EPOCH until something else makes it look [tried].
-
-    Raises:
-        Unavailable: Kafka did not answer.
-    """
-    for topic in topics:
-        try:
-            admin.list_topics(topic, timeout=ADMIN_TIMEOUT_S)
-        except KafkaException as error:
-            raise unavailable(f"tell the leaders of {topic}", error) from error
-
-
 def read_last(kafka: Kafka, topic: str, partition: int) -> Message | None:
     """The last committed record of a partition, or None if it has none.
 
@@ -126,7 +109,6 @@ def read_last(kafka: Kafka, topic: str, partition: int) -> Message | None:
     """
     admin = kafka.admin()
     at = (topic, partition)
-    refresh_leaders(admin, [topic])
     end, first = ends(admin, [at])[at], starts(admin, [at])[at]
     tail = 64
     while True:

@@ -13,9 +13,10 @@ import structlog
 from confluent_kafka import KafkaError, Message
 
 from state_lib.addresses import HostAddress
-from state_lib.changelog.topics import topology_topic
+from state_lib.changelog.reader import read_last
+from state_lib.changelog.topics import plan_topics, topology_topic
 from state_lib.client.flight import FlightHostClient
-from state_lib.errors import Superseded, Unavailable
+from state_lib.errors import ConfigurationError, Superseded, Unavailable
 from state_lib.host.placement import owner_of
 from state_lib.kafka import Kafka, ends
 from state_lib.marker import Marker, now_ms
@@ -48,6 +49,34 @@ def write_claim(kafka: Kafka, topology: Topology) -> int:
             f"{outcome[0][0] if outcome else 'no answer in 60 s'}; start again"
         )
     return int(outcome[0][1].offset() or 0)
+
+
+def check_no_collision(kafka: Kafka, topology: Topology) -> None:
+    """Refuse an application whose topics another one owns.
+
+    Names join with ``-``: app ``a`` store ``b-c`` and app ``a-b`` store ``c`` would share one
+    changelog. Only an application whose id begins with the other's can collide.
+
+    Raises:
+        ConfigurationError: naming the other application and the topics.
+    """
+    ours = {p.name for p in plan_topics(topology) if p.owned}
+    suffix = topology_topic("")
+    for topic in kafka.admin().list_topics(timeout=15).topics:
+        other = topic.removesuffix(suffix)
+        related = other.startswith(f"{topology.app}-") or topology.app.startswith(f"{other}-")
+        record = read_last(kafka, topic, 0) if topic.endswith(suffix) and related else None
+        value = None if record is None else record.value()
+        if value is None:
+            continue
+        theirs = {p.name for p in plan_topics(Topology.from_json(orjson.loads(value))) if p.owned}
+        if shared := sorted(ours & theirs):
+            raise ConfigurationError(
+                f"application {topology.app!r} would share the topics {shared} with application "
+                f"{other!r}: rename one of them, or a store",
+                other=other,
+                topics=shared,
+            )
 
 
 def check_not_superseded(kafka: Kafka, app: str, epoch: int) -> None:

@@ -35,7 +35,12 @@ from state_lib.kafka import Kafka, require
 from state_lib.marker import flat, nested
 from state_lib.spark.align import align, check_topics, initial_positions
 from state_lib.spark.batches import Batches, Positions, Standing
-from state_lib.spark.claims import check_not_superseded, claim_tasks, write_claim
+from state_lib.spark.claims import (
+    check_no_collision,
+    check_not_superseded,
+    claim_tasks,
+    write_claim,
+)
 from state_lib.spark.progress import ProgressLog
 from state_lib.spark.session import kafka_options, open_session, read_range
 
@@ -74,6 +79,7 @@ class Driver:
         admin = self._kafka.admin()
         sources = require(admin, topology.sources)
         retention = _longest_retention(topic_configs(admin, topology.sources))
+        check_no_collision(self._kafka, topology)
         plans = plan_topics(topology, retention)
         ensure_topics(
             admin, plans, self._settings.replication_factor, self._settings.min_insync_replicas

@@ -13,7 +13,7 @@ from pathlib import Path
 import structlog
 
 from state_lib.changelog.admin import topic_configs
-from state_lib.changelog.reader import read_last, refresh_leaders
+from state_lib.changelog.reader import read_last
 from state_lib.changelog.topics import changelog_topic, commits_topic, dead_letters_topic
 from state_lib.changelog.writer import OutcomeUnknown, TransactionalWriter
 from state_lib.errors import NotFound, NotOwner, StateCorrupt, Superseded, Unavailable
@@ -113,7 +113,6 @@ class StateTask:
                 marker = marker.owned_by(self._context.host_id)
                 self._write_marker(writer, marker)
                 configs = topic_configs(admin, changelogs)
-                refresh_leaders(admin, changelogs)
                 partitions = [(t, self.partition) for t in changelogs]
                 first, end = starts(admin, partitions), ends(admin, partitions)
                 logs = {
