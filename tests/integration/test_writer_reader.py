@@ -13,7 +13,7 @@ from confluent_kafka.admin import NewTopic
 
 from state_lib.changelog import writer as writers
 from state_lib.changelog.admin import _await
-from state_lib.changelog.reader import read, read_last, refresh_leaders
+from state_lib.changelog.reader import read, read_last
 from state_lib.changelog.topics import TopicPlan
 from state_lib.changelog.writer import OutcomeUnknown, Records, TransactionalWriter
 from state_lib.errors import HoldfastError, NotOwner, StateCorrupt, Unavailable
@@ -61,7 +61,6 @@ class Log:
     @property
     def bounds(self) -> tuple[int, int]:
         admin, at = self.kafka.admin(), (self.topic, 0)
-        refresh_leaders(admin, [self.topic])
         return starts(admin, [at])[at], ends(admin, [at])[at]
 
     def read(self, start: int | None = None) -> list[Message]:
