@@ -55,7 +55,7 @@ OLD = DELETE_RETENTION_MS - AGE_MARGIN_MS + 60_000
         (directory(n=5, offset=49), LogRange("id", 50, 100), None),
         (directory(n=5, offset=101), LogRange("id", 0, 100), "outside"),
         (directory(OLD), LogRange("id", 0, 100), "tombstones"),
-        (directory(OLD - 120_000), LogRange("id", 0, 100), None),
+        (directory(OLD - HOUR), LogRange("id", 0, 100), None),
         (directory(OLD, offset=100), LogRange("id", 0, 100), None),
         (directory(OLD, offset=99, n=5), LogRange("id", 0, 100), None),
         (directory(25 * HOUR), LogRange("id", 0, 100, 24 * HOUR), "tombstones"),
@@ -260,13 +260,19 @@ def test_kafka_away_sets_nothing_aside(make_app: MakeApp, monkeypatch: pytest.Mo
     assert digests(task) == before
 
 
+COMPACT = {"cleanup.policy": "compact"}
+
+
 def test_a_changelog_that_was_made_again_is_not_mixed_with_old_state(make_app: MakeApp) -> None:
     app = make_app([KV, TS])
     task = filled(app)
     before = digests(task)
     task.close()
     admin, topic = app.kafka.admin(), app.topic("kv")
-    for futures in (admin.delete_topics([topic]), admin.create_topics([NewTopic(topic, 1, 1)])):
+    for futures in (
+        admin.delete_topics([topic]),
+        admin.create_topics([NewTopic(topic, 1, 1, config=COMPACT)]),
+    ):
         for future in futures.values():
             future.result()
     app.create()  # waits until it is there

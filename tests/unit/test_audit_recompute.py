@@ -12,6 +12,7 @@ from jobs import flights_audit, word_count_audit
 from jobs._recompute import digest, judgements, packed
 from state_lib.serdes import serde_from
 from state_lib.stores.digest import digest as ours
+from tests.support.spark import spark_session
 
 HOUR = 3_600_000
 DAY = 24 * HOUR
@@ -65,18 +66,8 @@ def test_bytes_are_those_of_the_serdes() -> None:
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
-    session = (
-        SparkSession.builder.master("local[1]")
-        .config("spark.sql.shuffle.partitions", "1")
-        .config("spark.sql.codegen.wholeStage", "false")  # compiling takes longer than these rows
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
-        .getOrCreate()
-    )
-    yield session
-    session.stop()
+    with spark_session("recompute") as session:
+        yield session
 
 
 def frame(

@@ -1,4 +1,4 @@
-"""One Spark session for all tests of this folder, with the product's own settings."""
+"""One Spark session for the tests of a module."""
 
 from __future__ import annotations
 
@@ -7,16 +7,10 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from state_lib.config import Settings
-from state_lib.spark.session import open_session
-from state_lib.stack.ports import free_port
+from tests.support.spark import spark_session
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
-    settings = Settings.load(
-        spark_ui_port=free_port(), driver_java_options="-XX:TieredStopAtLevel=1"
-    )
-    session = open_session("tests", settings)
-    yield session
-    session.stop()
+    with spark_session("tests") as session:
+        yield session

@@ -65,11 +65,15 @@ def test_supervisors_configuration_survives_odd_paths(tmp_path: Path) -> None:
     assert parsed["program:kafka"]["autorestart"] == "true"
 
 
-def test_services_are_the_hosts_and_our_own_broker_only() -> None:
-    local = Settings.load(kafka_port=4001, hosts="a=127.0.0.1:1/2")
-    assert [program.name for program in programs(local)] == ["kafka", "a"]
-    foreign = Settings.load(bootstrap_servers="kafka:9092", hosts="a=127.0.0.1:1/2")
-    assert [program.name for program in programs(foreign)] == ["a"]
+def test_services_are_our_own_broker_the_hosts_and_streams_when_asked(tmp_path: Path) -> None:
+    for name in ("word_count", "word_count_load", "word_count_audit", "_private"):
+        (tmp_path / f"{name}.py").touch()
+    given = {"hosts": "a=127.0.0.1:1/2", "jobs_dir": tmp_path}
+    local = programs(Settings.load(kafka_port=4001, **given))
+    assert [program.name for program in local] == ["kafka", "a", "word_count"]
+    assert [program.by_default for program in local] == [True, True, False]
+    foreign = programs(Settings.load(bootstrap_servers="kafka:9092", **given))
+    assert [program.name for program in foreign] == ["a", "word_count"]
 
 
 def test_broker_properties_can_be_overridden(tmp_path: Path) -> None:
