@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -16,13 +14,7 @@ from state_lib.host.tasks import TaskManager
 from tests.integration.conftest import MakeApp
 from tests.support.apps import KV, TS, app_of, batch, kv
 from tests.support.hosts import address, claim, managed, publish
-
-
-def until(true: Callable[[], bool], timeout_s: float = 20) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+from tests.support.waiting import until
 
 
 def test_a_claim_teaches_the_application(make_app: MakeApp) -> None:

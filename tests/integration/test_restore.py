@@ -28,6 +28,7 @@ from tests.integration.conftest import MakeApp
 from tests.support.apps import HOUR, KV, NOON, TS, WIN, App, batch, claimed, digests, kv, win
 from tests.support.counting import Counting
 from tests.support.fold import fold
+from tests.support.waiting import until
 
 # ---------------------------------------------------------------- which directory is valid
 
@@ -291,7 +292,8 @@ def test_a_log_that_moved_past_the_directory(make_app: MakeApp, tmp_path: Path) 
     task.commit(batch(task.marker, {"win": win(("last", NOON + HOUR, "1"))}))
     before = digests(task)
     where = (app.topic("win"), 0)
-    end = ends(app.kafka.admin(), [where])[where]
+    end = task.marker.cut[app.topic("win")][0] + 1  # the transaction's control record
+    until(lambda: ends(app.kafka.admin(), [where])[where] == end)  # brokers write it later
     cut = TopicPartition(*where, end - 2)
     for future in app.kafka.admin().delete_records([cut]).values():
         future.result()
