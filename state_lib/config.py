@@ -97,9 +97,9 @@ class Settings(BaseSettings):
     spark_master: str = Field(
         "local[2,4]", description="Spark's master; the second number is tries per task."
     )
-    driver_memory: str = Field("1g", description="Heap of Spark's driver, as in -Xmx.")
+    driver_memory: str = Field("2g", description="Heap of Spark's driver, as in -Xmx.")
     driver_java_options: str = Field(
-        "", description="JVM flags of Spark's driver, such as '-XX:+UseSerialGC'."
+        "-XX:+UseParallelGC", description="JVM flags of Spark's driver: it wants throughput."
     )
     max_offsets_per_trigger: PositiveInt = Field(400_000, description="Most records in one batch.")
     spark_ui_port: Port = Field(24040, description="Port of Spark's own page; the next free one.")
