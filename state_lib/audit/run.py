@@ -23,9 +23,10 @@ from state_lib.audit.actual import (
 )
 from state_lib.audit.compare import by_key, compare, rows_of
 from state_lib.audit.report import AuditReport, Comparison
-from state_lib.audit.standing import take_hold, topology_of
+from state_lib.audit.standing import take_hold
 from state_lib.changelog.reader import read
 from state_lib.changelog.topics import progress_topic
+from state_lib.client.following import topology_of
 from state_lib.config import Settings
 from state_lib.errors import ConfigurationError
 from state_lib.kafka import Kafka, Partition, ends, require, starts

@@ -11,18 +11,17 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import orjson
 import pyarrow as pa
 from confluent_kafka import TopicPartition
 
 from state_lib.addresses import HostAddress
 from state_lib.changelog.reader import read_last
-from state_lib.changelog.topics import commits_topic, dead_letters_topic, topology_topic
+from state_lib.changelog.topics import commits_topic, dead_letters_topic
 from state_lib.client.flight import FlightHostClient
 from state_lib.config import Settings
-from state_lib.errors import NotFound, Unavailable
+from state_lib.errors import Unavailable
 from state_lib.host.placement import owner_of
-from state_lib.kafka import ADMIN_TIMEOUT_S, Kafka, Partition, describe, ends
+from state_lib.kafka import ADMIN_TIMEOUT_S, Kafka, Partition, ends
 from state_lib.marker import Marker, flat
 from state_lib.specs import Topology
 
@@ -49,24 +48,6 @@ class Standing:
     def clock(self) -> int:
         """The greatest clock (ms)."""
         return max(m.clock for m in self.markers)
-
-
-def topology_of(kafka: Kafka, app: str) -> Topology:
-    """The topology as the last driver declared it.
-
-    Raises:
-        NotFound: no driver of this application ever started.
-    """
-    topic = topology_topic(app)
-    last = read_last(kafka, topic, 0) if describe(kafka.admin(), [topic]) else None
-    value = None if last is None else last.value()
-    if value is None:
-        raise NotFound(
-            f"application {app!r} has never run on these brokers: there is no claim in topic "
-            f"{topic!r}. Start its job first, or look at HOLDFAST_BOOTSTRAP_SERVERS",
-            app=app,
-        )
-    return Topology.from_json(orjson.loads(value))
 
 
 def take_hold(kafka: Kafka, settings: Settings, topology: Topology, wait_s: float) -> Standing:

@@ -69,9 +69,10 @@ def entries(settings: Settings, app: str, store: str) -> list[tuple[bytes, dict[
     from state_lib.client.flight import FlightHostClient
     from state_lib.client.following import topology_of
     from state_lib.host.placement import owner_of
+    from state_lib.kafka import Kafka
     from state_lib.serdes import serde_from
 
-    topology = topology_of(settings, app)
+    topology = topology_of(Kafka.of(settings), app)
     spec = topology.store(store)
     serde = serde_from(spec.value_serde if spec is not None else "bytes")
     token = settings.read_token()

@@ -44,7 +44,7 @@ class Following:
     def look(self) -> Place | None:
         """Where it is, by the slowest task; None while it has not started or hosts are away."""
         try:
-            topology = topology_of(self._settings, self._app)
+            topology = topology_of(self._kafka, self._app)
             positions = [self._positions(p) for p in range(topology.partitions)]
             facts = describe(self._kafka.admin(), topology.sources)
             every = [(t, p) for t, f in facts.items() for p in range(f.partitions)]
@@ -64,15 +64,19 @@ class Following:
             client.close()
 
 
-def topology_of(settings: Settings, app: str) -> Topology:
-    """The application's newest claim.
+def topology_of(kafka: Kafka, app: str) -> Topology:
+    """The topology as the last driver declared it.
 
     Raises:
-        NotFound: it has none.
+        NotFound: no driver of this application ever started.
     """
-    kafka, topic = Kafka.of(settings), topology_topic(app)
-    record = read_last(kafka, topic, 0) if describe(kafka.admin(), [topic]) else None
-    value = None if record is None else record.value()
+    topic = topology_topic(app)
+    last = read_last(kafka, topic, 0) if describe(kafka.admin(), [topic]) else None
+    value = None if last is None else last.value()
     if value is None:
-        raise NotFound(f"no application {app!r} in Kafka; start its job first", app=app)
+        raise NotFound(
+            f"application {app!r} has never run on these brokers: there is no claim in topic "
+            f"{topic!r}. Start its job first, or look at HOLDFAST_BOOTSTRAP_SERVERS",
+            app=app,
+        )
     return Topology.from_json(orjson.loads(value))
