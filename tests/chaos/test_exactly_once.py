@@ -96,6 +96,7 @@ def test_the_checkpoint_deleted_and_replaced(cluster: Cluster, events: Events, a
     shutil.copytree(next(saved.iterdir()), epoch)
     events.more(3000)
     _survive(cluster, events, app)
+    driver.stop()
     cluster.arm("exchange.after_commit=kill-jvm")
     driver = cluster.driver(app, events.topic)
     events.more(3000)
