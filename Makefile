@@ -15,6 +15,8 @@ CODE = $(foreach folder,state_lib plugins jobs dags benchmarks tests,$(call has_
 TESTS := $(wildcard tests/unit tests/conformance tests/integration)
 # An activated environment of somebody else must not leak into ours.
 unexport VIRTUAL_ENV PYTHONHOME PYTHONPATH
+# Without its caches every process would compile all that it imports: 3 s of CPU a host, 12 s Airflow.
+unexport PYTHONDONTWRITEBYTECODE
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .PHONY: help
@@ -67,19 +69,29 @@ types: setup ## mypy, strict
 	@mypy $(CODE)
 
 .PHONY: test
+# Airflow's tests have a process to themselves: it configures logging, and reads variables, once.
 test: lint types ## Lint, types and all tests but the slow proofs
 	@pytest -q $(TESTS)
+	@pytest -q tests/dags
 
 .PHONY: test-full
 test-full: setup ## The slow proofs: kills, outages, full disks
-	@pytest -q -m full tests
+	@pytest -q -m "full and not long" tests
+
+.PHONY: test-long
+test-long: setup ## The soak of Airflow, benchmarks at a small scale, what needs a quiet machine
+	@pytest -q -m long tests
+
+.PHONY: bench
+bench: setup ## Beside Kafka Streams, an hour or two; ARGS="--only count-zipf --write" (--help: all)
+	@python -m benchmarks $(ARGS)
 
 .PHONY: demo
-demo: setup ## Real flights through Spark into exactly-once state
+demo: setup ## Airflow runs real flights through Spark into exactly-once state
 	@holdfast demo
 
 .PHONY: up
-up: setup ## Start the local stack: Kafka and two state hosts
+up: setup ## Start the local stack: Kafka, two state hosts, Airflow
 	@holdfast up
 
 .PHONY: down

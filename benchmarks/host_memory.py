@@ -10,27 +10,22 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
+import sys
 import tempfile
 import time
 from pathlib import Path
 
-import numpy as np
 import psutil
-import pyarrow as pa
 
-from benchmarks.steady_state import own_settings
-from state_lib.changelog.admin import ensure_topics
-from state_lib.changelog.topics import plan_topics
-from state_lib.client.flight import FlightHostClient
-from state_lib.errors import Unavailable
-from state_lib.kafka import Kafka
-from state_lib.marker import CommitHeader
-from state_lib.spark.claims import write_claim
-from state_lib.specs import StoreSpec, Topology
-from state_lib.stack import Stack
+from benchmarks import sources
+from benchmarks.committer import Committer
+from benchmarks.contenders.engine import Query
+from benchmarks.contenders.holdfast import Holdfast
+from benchmarks.world import World
+from state_lib.logs import configure_logging
 
-BATCH = 200_000
-TASKS = 2
+EVERY = 1_000_000
 MIB = 1 << 20
 
 
@@ -39,67 +34,37 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--keys", type=int, default=10_000_000)
     keys = parser.parse_args().keys
-    with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as home:
-        settings = own_settings(
-            Path(home), hosts=1, block_cache_bytes=64 * MIB, write_buffer_bytes=64 * MIB
-        )
-        stack = Stack(settings)
-        status = stack.up()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    configure_logging("WARNING")
+    with (
+        tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder,
+        World(Path(folder), 1.0, print) as world,
+    ):
+        query = Query("bench-memory", "empty")
+        budgets = {"block_cache_bytes": 64 * MIB, "write_buffer_bytes": 64 * MIB}
+        holdfast = Holdfast(world, query, hosts=1, **budgets)
+        committer = Committer(world, holdfast, query)
+        committer.create()
+        holdfast.start_hosts()
         try:
-            host = psutil.Process(status["host-1"].pid)
-            print(json.dumps({"keys": 0, "rss_mib": host.memory_info().rss // MIB}), flush=True)
-            store = StoreSpec("counts", "timestamped-key-value", value_serde="int64")
-            topology = Topology("memory", TASKS, (store,))
-            kafka = Kafka.of(settings)
-            ensure_topics(kafka.admin(), plan_topics(topology), 1, 1)
-            epoch = write_claim(kafka, topology)
-            client = FlightHostClient(settings.host_addresses[0], settings.read_token())
-            for task in range(TASKS):
-                _claim(client, task, epoch)
-            started, peak = time.monotonic(), 0
-            for n, first in enumerate(range(0, keys, BATCH), 1):
-                _commit(client, n % TASKS, epoch, n, first)
-                peak = max(peak, host.memory_info().rss)
-                if (first + BATCH) % 1_000_000 == 0:
-                    done = first + BATCH
-                    line = {
-                        "keys": done,
-                        "rss_mib": host.memory_info().rss // MIB,
-                        "peak_mib": peak // MIB,
-                        "keys_per_s": round(done / (time.monotonic() - started)),
-                        "stores_mib": _disk(settings.home / "state") // MIB,
-                    }
-                    print(json.dumps(line), flush=True)
+            committer.claim()
+            host = psutil.Process(holdfast.hosts[0].process.pid)
+            _tell(0, host, 0, holdfast.home)
+            ids, started = sources.ids("distinct", keys), time.monotonic()
+            for at in range(0, keys, EVERY):
+                committer.write(ids[at : at + EVERY])
+                done = min(at + EVERY, keys)
+                _tell(done, host, done / (time.monotonic() - started), holdfast.home)
         finally:
-            stack.down()
+            committer.close()
+            holdfast.stop()
 
 
-def _claim(client: FlightHostClient, task: int, epoch: int) -> None:
-    for _ in range(100):
-        try:
-            client.claim("memory", task, epoch)
-        except Unavailable:
-            time.sleep(0.2)
-        else:
-            return
-    raise SystemExit(f"task {task} did not open")
-
-
-def _commit(client: FlightHostClient, task: int, epoch: int, n: int, first: int) -> None:
-    ids = np.arange(first, first + BATCH, dtype=">i8")
-    # A multiplicative hash, so that keys come in random order over the whole key space.
-    scattered = np.sort((ids.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)).astype(">u8"))
-    keys = pa.array([scattered[i : i + 1].tobytes() for i in range(BATCH)], pa.binary())
-    values = pa.array([b"\x00" * 7 + b"\x01"] * BATCH, pa.binary())
-    stamps = pa.array(np.full(BATCH, 1_700_000_000_000 + n))
-    with client.exchange("memory", task, epoch, n) as exchange:
-        exchange.get("counts", keys)
-        exchange.put("counts", keys, values, stamps)
-        exchange.commit(CommitHeader(epoch=epoch, n=n, from_={}, to={}, clock=n))
-
-
-def _disk(folder: Path) -> int:
-    return sum(p.stat().st_size for p in folder.rglob("*") if p.is_file())
+def _tell(keys: int, host: psutil.Process, per_s: float, home: Path) -> None:
+    stores = sum(p.stat().st_size for p in (home / "state").rglob("*") if p.is_file())
+    rss = host.memory_info().rss // MIB
+    line = {"keys": keys, "rss_mib": rss, "keys_per_s": round(per_s), "stores_mib": stores // MIB}
+    print(json.dumps(line), flush=True)
 
 
 if __name__ == "__main__":

@@ -8,8 +8,10 @@ everywhere else. Nothing weakens a real cluster's topics by default.
 from __future__ import annotations
 
 import os
+import re
+import sys
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import (
     ByteSize,
@@ -29,24 +31,34 @@ from pydantic_settings import (
 
 from state_lib.addresses import HostAddress, parse_hosts
 from state_lib.errors import ConfigurationError
+from state_lib.kafka_login import LoginSettings, read_secret
 
 PREFIX = "HOLDFAST_"
 FILE = "holdfast.toml"
 # Below the range from which kernels choose ports for outgoing connections.
+AIRFLOW_PORT = 28080
 KAFKA_PORT = 28092
 CONTROLLER_PORT = 28093
 HOSTS = "host-1=127.0.0.1:28815/28816,host-2=127.0.0.1:28825/28826"
 MIB = 1 << 20
 
+# What Airflow runs on with the drivers that Holdfast installs.
+_DATABASE = re.compile(r"(postgresql(\+psycopg2)?|sqlite)://")
+
 Port = Annotated[int, Field(ge=1, le=65535)]
 Seconds = Annotated[float, Field(gt=0)]
 
 
-class Settings(BaseSettings):
+class Settings(LoginSettings, BaseSettings):
     """Everything that can be set. Use `Settings.load`, whose errors are Holdfast's own."""
 
     model_config = SettingsConfigDict(
-        env_prefix=PREFIX, toml_file=FILE, extra="forbid", frozen=True, env_ignore_empty=True
+        env_prefix=PREFIX,
+        toml_file=FILE,
+        extra="forbid",
+        frozen=True,
+        env_ignore_empty=True,
+        hide_input_in_errors=True,  # it may be a secret
     )
 
     home: Path = Field(
@@ -89,6 +101,24 @@ class Settings(BaseSettings):
     flush_interval_s: Seconds = Field(
         60.0, description="Longest time between flushes of a task, in s: bounds what is replayed."
     )
+    snapshots_url: str = Field(
+        "",
+        description="Where snapshots are kept: a directory or any URL that fsspec knows, "
+        "s3://bucket/prefix for example. Default: snapshots in `home`.",
+    )
+    restore_mode: Literal["auto", "orchestrated"] = Field(
+        "auto",
+        description="What a host does about a lost store: restore it by the plan, or report it and "
+        "wait for `holdfast restore run`.",
+    )
+    num_restore_workers: Annotated[int, Field(ge=0, le=64)] = Field(
+        min(4, os.cpu_count() or 1),
+        description="Processes that read long changelogs of one host beside each other; each takes "
+        "up to 200 MB. 0: the host reads by itself.",
+    )
+    restore_batch_size: PositiveInt = Field(
+        5_000, description="Records that a restore reads at once."
+    )
     max_future_s: Seconds = Field(
         3600.0,
         description="Records dated further ahead of the wall clock, in s, go to the dead letters.",
@@ -97,11 +127,22 @@ class Settings(BaseSettings):
     spark_master: str = Field(
         "local[2,4]", description="Spark's master; the second number is tries per task."
     )
+    executor_archive: Path | None = Field(
+        None,
+        description="Archive of `holdfast pack` that Spark ships to executors without Holdfast. "
+        "Made absolute.",
+    )
+    executor_python: str = Field(
+        f"python3.{sys.version_info.minor}",
+        description="Python of executors that get the archive: of the driver's minor version.",
+    )
     driver_memory: str = Field("2g", description="Heap of Spark's driver, as in -Xmx.")
     driver_java_options: str = Field(
         "-XX:+UseParallelGC", description="JVM flags of Spark's driver: it wants throughput."
     )
-    max_offsets_per_trigger: PositiveInt = Field(400_000, description="Most records in one batch.")
+    max_offsets_per_trigger: PositiveInt = Field(
+        1_000_000, description="Most records in one batch."
+    )
     spark_ui_port: Port = Field(24040, description="Port of Spark's own page; the next free one.")
     exchange_timeout_s: Seconds = Field(
         300.0,
@@ -110,6 +151,15 @@ class Settings(BaseSettings):
     max_restarts: PositiveInt = Field(
         10, description="How often in a row a driver starts its stream again before it gives up."
     )
+    airflow: bool = Field(default=True, description="Whether the local stack has an Airflow.")
+    airflow_port: Port = Field(AIRFLOW_PORT, description="Port of Airflow's pages and API.")
+    airflow_db: SecretStr | None = Field(
+        None, description="URL of Airflow's database, postgresql://... Default: SQLite in the home."
+    )
+    airflow_open_admin: bool = Field(
+        default=False, description="Let everyone on this machine into Airflow, without a password."
+    )
+    dags_dir: Path = Field(Path("dags"), description="Directory of DAG files. Made absolute.")
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
         "INFO", description="Least severe level that is logged."
     )
@@ -146,14 +196,27 @@ class Settings(BaseSettings):
     @classmethod
     def _default_to_the_local_stack(cls, data: dict[str, Any]) -> dict[str, Any]:
         if not data.get("bootstrap_servers"):
+            if data.get("kafka_security_protocol", "PLAINTEXT") != "PLAINTEXT":
+                raise ValueError(
+                    "kafka_security_protocol is for brokers of your own: name them in "
+                    "bootstrap_servers (the local stack's broker speaks PLAINTEXT, on loopback)"
+                )
             port = data.get("kafka_port", KAFKA_PORT)
             data = {"replication_factor": 1, **data, "bootstrap_servers": f"127.0.0.1:{port}"}
         return data
 
-    @field_validator("home", "token_file", "jars_dir", "jobs_dir")
+    @field_validator("home", "token_file", "jars_dir", "jobs_dir", "dags_dir", "executor_archive")
     @classmethod
     def _absolute(cls, path: Path | None) -> Path | None:
         return path.expanduser().absolute() if path else None
+
+    @model_validator(mode="after")
+    def _snapshots_at_home(self) -> Self:
+        if "://" not in self.snapshots_url:
+            path = Path(self.snapshots_url or self.home / "snapshots").expanduser().absolute()
+            # Not `as_uri`: fsspec takes the rest as it is.
+            object.__setattr__(self, "snapshots_url", f"file://{path}")
+        return self
 
     @field_validator("hosts")
     @classmethod
@@ -163,6 +226,19 @@ class Settings(BaseSettings):
         except ConfigurationError as error:
             raise ValueError(error.message) from error
         return hosts
+
+    @field_validator("airflow_db")
+    @classmethod
+    def _usable(cls, url: SecretStr | None) -> SecretStr | None:
+        if url is None or _DATABASE.match(url.get_secret_value()):
+            return url
+        message = "a URL such as postgresql://user:password@host/database is needed"
+        raise ValueError(message)
+
+    @property
+    def airflow_home(self) -> Path:
+        """``AIRFLOW_HOME`` of the local stack's Airflow."""
+        return self.home / "airflow"
 
     @property
     def host_addresses(self) -> tuple[HostAddress, ...]:
@@ -198,29 +274,32 @@ class Settings(BaseSettings):
             ConfigurationError: ``token_file`` is missing, unreadable or empty. It never falls back
                 to ``token`` or to none, which would open what was meant to be closed.
         """
-        if self.token_file is None:
-            return self.token.get_secret_value() if self.token else None
-        try:
-            token = self.token_file.read_text().strip()
-        except OSError as error:
-            message = (
-                f"cannot read HOLDFAST_TOKEN_FILE {self.token_file}: {error.strerror}. "
-                "Create it with the token inside, or unset the variable."
-            )
-            raise ConfigurationError(message, path=str(self.token_file)) from error
-        if not token:
-            message = f"HOLDFAST_TOKEN_FILE {self.token_file} is empty. Put the token into it."
-            raise ConfigurationError(message, path=str(self.token_file))
-        return token
+        if self.token_file is not None:
+            return read_secret(self.token_file, "HOLDFAST_TOKEN_FILE")
+        return self.token.get_secret_value() if self.token else None
 
     def as_environment(self) -> dict[str, str]:
         """All settings as variables, so that a child process sees the same, whatever its folder."""
-        values = {**self.model_dump(), "token": self.token and self.token.get_secret_value()}
-        return {PREFIX + k.upper(): str(v) for k, v in values.items() if v is not None}
+        return {
+            PREFIX + name.upper(): _plain(value)
+            for name, value in self.model_dump().items()
+            if value is not None
+        }
+
+
+def is_secret(name: str) -> bool:
+    """Whether a setting's value must not be shown."""
+    field = Settings.model_fields.get(name)
+    return field is not None and SecretStr in get_args(field.annotation)
+
+
+def _plain(value: object) -> str:
+    return value.get_secret_value() if isinstance(value, SecretStr) else str(value)
 
 
 def _explain(error: dict[str, Any]) -> str:
     where = ".".join(map(str, error["loc"])) or "settings"
     hint = f" or {PREFIX}{where.upper()}" if PREFIX + where.upper() in os.environ else ""
-    seen = "" if "token" in where else f" (seen: {error['input']!r})"
+    whole = where == "settings"  # among its input are secrets
+    seen = "" if whole or is_secret(where) else f" (seen: {error['input']!r})"
     return f"{where}{hint}: {error['msg'].removeprefix('Value error, ')}{seen}"

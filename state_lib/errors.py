@@ -8,13 +8,18 @@
     │   ├── ChangelogUnsafe         a topic that cannot protect its store
     │   ├── MissingTopic            a source or changelog that does not exist
     │   ├── TopicRecreated          same name, another topic id: offsets mean nothing
+    │   ├── KafkaRefused            brokers do not let us in, or forbid what we ask
     │   └── PortInUse
     ├── CommitRefused               the commit protocol said no; carries both sides' numbers
     │   ├── Realign                 `from` is not where the task stands
     │   ├── Superseded              a newer driver has claimed the application
     │   └── NotOwner                this host is not, or no longer, the task's owner
     ├── Unavailable                 try again shortly: opening, restoring, disk full
+    │   ├── StorageUnavailable      snapshot storage is away, full or read-only; names its URL
+    │   ├── Busy                    a restore of the task is running already
+    │   └── Quarantined             its local state is lost: somebody must ask for a restore
     ├── StateCorrupt                local state that must be set aside and rebuilt
+    ├── SnapshotInvalid             a snapshot that is not whole, or not what was asked for
     ├── StoreFull                   a memory store has reached its byte bound
     ├── SerdeError                  bytes that are not what the serde expects
     ├── NotFound                    unknown application, store or task
@@ -81,6 +86,13 @@ class TopicRecreated(ConfigurationError):
     code = "topic-recreated"
 
 
+class KafkaRefused(ConfigurationError):
+    """Log-in, certificate or access right. Details: principal, resource, kafka_error."""
+
+    code = "kafka-refused"
+    http_status = 502
+
+
 class PortInUse(ConfigurationError):
     """Another process listens where ours should. Details: port, setting."""
 
@@ -117,6 +129,32 @@ class Unavailable(HoldfastError):
 
     code = "unavailable"
     http_status = 503
+
+
+class StorageUnavailable(Unavailable):
+    """Snapshot storage cannot be read or written now. Details: url, action, reason."""
+
+    code = "storage-unavailable"
+
+
+class SnapshotInvalid(HoldfastError):
+    """A snapshot that cannot be used: torn, changed, of another task or a newer format."""
+
+    code = "snapshot-invalid"
+    http_status = 409
+
+
+class Busy(Unavailable):
+    """Another restore of this task runs, here or in another process. Details: task, process."""
+
+    code = "busy"
+    http_status = 409
+
+
+class Quarantined(Unavailable):
+    """The task's local state is lost and waits for a restore. Details: task, reason, source."""
+
+    code = "quarantined"
 
 
 class StateCorrupt(HoldfastError):

@@ -4,26 +4,32 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from concurrent.futures import Future
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from confluent_kafka import (
     Consumer,
     IsolationLevel,
+    KafkaError,
     KafkaException,
     Producer,
     TopicCollection,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo, OffsetSpec
+from confluent_kafka.admin import AclOperation, AdminClient, ListOffsetsResultInfo, OffsetSpec
 
-from state_lib.errors import MissingTopic, Unavailable
+from state_lib.errors import HoldfastError, MissingTopic, Unavailable
+from state_lib.kafka_admin import Admin
+from state_lib.kafka_door import Door
+from state_lib.kafka_login import KafkaLogin
 
 if TYPE_CHECKING:
     from state_lib.config import Settings
 
 ADMIN_TIMEOUT_S = 15.0
+_LOOK_S = 0.25
 _STALE_LEADER = (
     "FENCED_LEADER_EPOCH",
     "UNKNOWN_LEADER_EPOCH",
@@ -31,31 +37,56 @@ _STALE_LEADER = (
     "NOT_LEADER_FOR_PARTITION",
 )
 _QUIET = {"log_level": 2}  # librdkafka's own lines repeat every second while a broker is away
+NO_ANSWER = KafkaError(KafkaError._TIMED_OUT, "no answer")  # noqa: SLF001 - the public code
+"""Of a producer that was flushed for long enough."""
+NO_GROUP = KafkaError.GROUP_AUTHORIZATION_FAILED
+"""Of a reader: librdkafka looks for the coordinator of its group, which it does not use."""
 Partition = tuple[str, int]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Kafka:
     """Where the brokers are and how to log in: librdkafka properties shared by all clients."""
 
-    properties: Mapping[str, Any]
+    properties: Mapping[str, Any] = field(repr=False)  # the password is among them
+    login: KafkaLogin = field(default_factory=KafkaLogin)
 
     @classmethod
     def of(cls, settings: Settings) -> Kafka:
-        """The brokers that the settings name."""
-        return cls({"bootstrap.servers": settings.bootstrap_servers, **_QUIET})
+        """The brokers that the settings name.
 
-    def admin(self) -> AdminClient:
+        Raises:
+            ConfigurationError: the password or the authorities' certificates cannot be read.
+        """
+        login = settings.kafka_login()
+        servers = {"bootstrap.servers": settings.bootstrap_servers}
+        return cls({**servers, **login.librdkafka(), **_QUIET}, login)
+
+    @cached_property
+    def door(self) -> Door:
+        """What the brokers said to any client of this connection."""
+        return Door(str(self.properties["bootstrap.servers"]), self.login)
+
+    def admin(self) -> Admin:
         """The admin client of this connection; safe to share between threads."""
         return self._admin
 
     @cached_property
-    def _admin(self) -> AdminClient:
-        return AdminClient(dict(self.properties))
+    def _admin(self) -> Admin:
+        return Admin(self.properties, self.door)
 
     def producer(self, **extra: Any) -> Producer:
         """A producer; ``extra`` are librdkafka properties with dots."""
-        return Producer({"acks": "all", "enable.idempotence": True, **self.properties, **extra})
+        return Producer(
+            {
+                "acks": "all",
+                "enable.idempotence": True,
+                "error_cb": self.door.hear,
+                **self.properties,
+                **extra,
+            }
+        )
 
     def reader(self, **extra: Any) -> Consumer:
         """A consumer that is assigned by hand, never commits, and sees committed records only."""
@@ -70,6 +101,7 @@ class Kafka:
                 "queued.max.messages.kbytes": 32 << 10,
                 "queued.min.messages": 50_000,
                 "fetch.wait.max.ms": 50,
+                "error_cb": self.door.hear,
                 **self.properties,
                 **extra,
             }
@@ -86,20 +118,43 @@ class TopicFacts:
     replication: int
 
 
-def describe(admin: AdminClient, names: Iterable[str]) -> dict[str, TopicFacts]:
+def answer(admin: AdminClient, future: Future[T]) -> T:
+    """The result of an admin call, sooner than by its time-out if nobody is let in.
+
+    Raises:
+        KafkaException: as the call's future does.
+        KafkaRefused: the brokers refuse the log-in or have another certificate.
+    """
+    door = admin.door if isinstance(admin, Admin) else None
+    while True:
+        try:
+            result = future.result(_LOOK_S)
+        except TimeoutError:
+            admin.poll(0)
+            if door is not None and door.refused is not None:
+                raise door.shut(door.refused) from None
+        else:
+            if door is not None:
+                door.welcome()
+            return result
+
+
+def describe(
+    admin: AdminClient, names: Iterable[str], timeout_s: float = ADMIN_TIMEOUT_S
+) -> dict[str, TopicFacts]:
     """Facts of those topics that exist; the others are absent from the result."""
     wanted = sorted(set(names))
     if not wanted:
         return {}
     found: dict[str, TopicFacts] = {}
-    futures = admin.describe_topics(TopicCollection(wanted), request_timeout=ADMIN_TIMEOUT_S)
+    futures = admin.describe_topics(TopicCollection(wanted), request_timeout=timeout_s)
     for name, future in futures.items():
         try:
-            topic = future.result()
+            topic = answer(admin, future)
         except KafkaException as error:
             if error.args[0].name() == "UNKNOWN_TOPIC_OR_PART":
                 continue
-            raise unavailable("describe topics", error) from error
+            raise unavailable(f"describe topic {name!r}", error, admin) from error
         if not topic.partitions:
             continue
         found[name] = TopicFacts(
@@ -109,6 +164,24 @@ def describe(admin: AdminClient, names: Iterable[str]) -> dict[str, TopicFacts]:
             replication=len(topic.partitions[0].replicas),
         )
     return found
+
+
+def not_writable(admin: AdminClient, names: Iterable[str]) -> list[str]:
+    """Those topics that the authorizer does not let this principal write."""
+    refused: list[str] = []
+    futures = admin.describe_topics(
+        TopicCollection(sorted(set(names))),
+        include_authorized_operations=True,
+        request_timeout=ADMIN_TIMEOUT_S,
+    )
+    for name, future in futures.items():
+        try:
+            allowed = answer(admin, future).authorized_operations
+        except KafkaException:
+            allowed = []  # to write implies to describe
+        if allowed is not None and AclOperation.WRITE not in allowed:
+            refused.append(name)
+    return refused
 
 
 def require(admin: AdminClient, names: Iterable[str]) -> dict[str, TopicFacts]:
@@ -140,7 +213,9 @@ def offsets(
             raise
     for topic in {t for t, _ in wanted}:
         with contextlib.suppress(KafkaException):
-            admin.list_topics(topic, timeout=ADMIN_TIMEOUT_S)
+            seen = admin.list_topics(topic, timeout=ADMIN_TIMEOUT_S).topics[topic].error
+            if seen is not None and seen.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                raise unavailable(f"describe topic {topic!r}", seen, admin)
     return _offsets(admin, wanted, spec)
 
 
@@ -158,9 +233,10 @@ def _offsets(
     out: dict[Partition, int] = {}
     for tp, future in futures.items():
         try:
-            info: ListOffsetsResultInfo = future.result()
+            info: ListOffsetsResultInfo = answer(admin, future)
         except KafkaException as error:
-            raise unavailable(f"list offsets of {tp.topic}/{tp.partition}", error) from error
+            what = f"list offsets of {tp.topic}/{tp.partition}"
+            raise unavailable(what, error, admin) from error
         out[tp.topic, tp.partition] = info.offset
     return out
 
@@ -175,10 +251,12 @@ def starts(admin: AdminClient, partitions: Iterable[Partition]) -> dict[Partitio
     return offsets(admin, partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
 
 
-def unavailable(what: str, error: KafkaException) -> Unavailable:
-    """Kafka could not be asked: worth a retry."""
-    return Unavailable(
-        f"Kafka did not {what}: {error.args[0].str()}; it is retried. Look at the broker's log if "
-        "this goes on",
-        kafka_error=error.args[0].name(),
-    )
+def unavailable(
+    what: str, error: KafkaException | KafkaError, by: Kafka | AdminClient
+) -> HoldfastError:
+    """Why Kafka did not do what it was asked: see `Door.error`."""
+    if isinstance(by, Kafka):
+        return by.door.error(what, error)
+    if isinstance(by, Admin):
+        return by.door.error(what, error, by)
+    return Door("the brokers", KafkaLogin()).error(what, error)

@@ -25,9 +25,7 @@ from state_lib.serdes.columns import (
     ragged_index,
     starts_of,
 )
-
-SUFFIX_BYTES = 12
-"""Start and seqnum."""
+from state_lib.specs import SUFFIX_BYTES
 
 _SUFFIX = struct.Struct(">qi")
 _START = struct.Struct(">q")

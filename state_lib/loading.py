@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import stamina
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, Producer
 
 from state_lib.changelog.admin import ensure_topics, topic_configs
 from state_lib.changelog.reader import read
 from state_lib.changelog.topics import TopicPlan
 from state_lib.config import Settings
 from state_lib.errors import ConfigurationError, Unavailable
-from state_lib.kafka import Kafka, describe, ends, starts
+from state_lib.kafka import NO_ANSWER, Kafka, describe, ends, starts, unavailable
 from state_lib.keys import partition_for
 
 PARTITIONS = 4
@@ -109,7 +109,7 @@ class _Sender:
     def __init__(self, kafka: Kafka, topic: str, rate: float | None) -> None:
         self._kafka, self._topic, self._rate = kafka, topic, rate
         self._producer: Producer | None = None
-        self._failure: object = None
+        self._failure: KafkaError | None = None
         self._heard = self._started = time.monotonic()
         self.sent = 0
 
@@ -147,7 +147,7 @@ class _Sender:
     def _since(self) -> float:
         return time.monotonic() - self._started
 
-    def _delivered(self, error: object, _message: Any) -> None:
+    def _delivered(self, error: KafkaError | None, _message: Any) -> None:
         self._heard = time.monotonic()
         self._failure = self._failure or error
 
@@ -160,12 +160,8 @@ class _Sender:
             self._heard = time.monotonic()
         silent = time.monotonic() - self._heard
         if self._failure is not None or silent > STALL_S:
-            why = self._failure or f"no answer for {silent:.0f} s"
-            raise Unavailable(
-                f"Kafka did not take records of {self._topic!r}: {why}. Look at the broker and "
-                "load again: it goes on where this one stopped",
-                topic=self._topic,
-            )
+            what = f"take records of {self._topic!r} (load again: it goes on where it stopped)"
+            raise unavailable(what, self._failure or NO_ANSWER, self._kafka)
 
 
 def _ready(kafka: Kafka, settings: Settings, topic: str) -> int:

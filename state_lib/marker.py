@@ -42,6 +42,8 @@ class Marker:
         dropped: reason → count since the beginning.
         written_at: wall time (ms).
         state: ``running``, or ``restoring`` while a restore to the past is under way.
+        settled: the owner had a whole directory of the task. Where it has none later, that is a
+            loss and no beginning.
     """
 
     epoch: int = -1
@@ -56,6 +58,7 @@ class Marker:
     dropped: Mapping[str, int] = field(default_factory=dict)
     written_at: int = 0
     state: str = "running"
+    settled: bool = False
 
     def to_bytes(self) -> bytes:
         """As the value of its Kafka record."""
@@ -77,11 +80,14 @@ class Marker:
 
     def owned_by(self, owner: str) -> Marker:
         """The same place, under another owner."""
-        return replace(self, owner=owner, written_at=now_ms())
+        settled = self.settled and self.owner == owner
+        return replace(self, owner=owner, written_at=now_ms(), settled=settled)
 
     def claimed_by(self, epoch: int, owner: str) -> Marker:
         """The same place, under a new driver."""
-        return replace(self, epoch=epoch, n=0, owner=owner, cut={}, written_at=now_ms())
+        return replace(
+            self, epoch=epoch, n=0, owner=owner, cut={}, written_at=now_ms(), settled=True
+        )
 
 
 @dataclass(frozen=True)
@@ -182,6 +188,7 @@ def advance(
         cut=cut,
         dropped=dropped,
         written_at=now_ms(),
+        settled=True,
     )
 
 

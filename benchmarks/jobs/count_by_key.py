@@ -1,12 +1,18 @@
-"""The benchmark query: count records by key, as Kafka Streams' ``groupByKey().count()``."""
+"""The benchmarks' query: count records by key, as Kafka Streams' ``groupByKey().count()``."""
 
 import os
 
-from state_lib import Application
+from state_lib import Application, TimeWindows
 
-name = os.environ["BENCH_TOPIC"]
-app = Application(f"bench-{name}", partitions=4)
-app.stream(name).group_by("key", "bytes").count("counts")
+topic = os.environ["BENCH_TOPIC"]
+size = int(os.environ["BENCH_WINDOW_MS"])
+retention = int(os.environ["BENCH_RETENTION_MS"])
+
+app = Application(os.environ["BENCH_APP"], partitions=4)
+grouped = app.stream(topic).group_by("key", "bytes")
+if size:
+    grouped = grouped.windowed_by(TimeWindows(size, grace=retention - size, retention=retention))
+grouped.count("counts")
 
 if __name__ == "__main__":
     app.run()

@@ -14,9 +14,9 @@ from state_lib.audit.standing import Standing
 from state_lib.changelog.reader import read
 from state_lib.changelog.topics import dead_letters_topic
 from state_lib.kafka import Kafka, starts
-from state_lib.keys import SUFFIX_BYTES, split_window_key
+from state_lib.keys import split_window_key
 from state_lib.serdes import Serde, serde_from
-from state_lib.specs import OutputSpec, StoreSpec, Topology
+from state_lib.specs import SUFFIX_BYTES, OutputSpec, StoreSpec, Topology
 from state_lib.stores.digest import digest
 from state_lib.stores.values import split_timestamp
 

@@ -24,9 +24,9 @@ from state_lib.audit.actual import (
 from state_lib.audit.compare import by_key, compare, rows_of
 from state_lib.audit.report import AuditReport, Comparison
 from state_lib.audit.standing import take_hold
+from state_lib.changelog.claims import topology_of
 from state_lib.changelog.reader import read
 from state_lib.changelog.topics import progress_topic
-from state_lib.client.following import topology_of
 from state_lib.config import Settings
 from state_lib.errors import ConfigurationError
 from state_lib.kafka import Kafka, Partition, ends, require, starts
@@ -174,14 +174,16 @@ def assess(
 
 
 def read_batches(kafka: Kafka, app: str, max_future_ms: int) -> list[dict[str, Any]]:
-    """The progress records as they are, in log order; ``max_future_ms`` where they have none."""
+    """The batches as they were recorded, in log order; ``max_future_ms`` where they have none."""
     place = (progress_topic(app), 0)
     first, end = starts(kafka.admin(), [place])[place], ends(kafka.admin(), [place])[place]
-    return [
-        {"max_future_ms": max_future_ms} | orjson.loads(message.value() or b"{}")
+    records = (
+        orjson.loads(message.value() or b"{}")
         for messages in read(kafka, place[0], 0, first, end)
         for message in messages
-    ]
+    )
+    # Records of a kind are others': restores.
+    return [{"max_future_ms": max_future_ms} | one for one in records if "kind" not in one]
 
 
 def first_positions(

@@ -18,7 +18,15 @@ from confluent_kafka.admin import (
 
 from state_lib.changelog.topics import TopicPlan
 from state_lib.errors import ChangelogUnsafe, MissingTopic, Unavailable
-from state_lib.kafka import ADMIN_TIMEOUT_S, TopicFacts, describe, ends, require, unavailable
+from state_lib.kafka import (
+    ADMIN_TIMEOUT_S,
+    TopicFacts,
+    answer,
+    describe,
+    ends,
+    require,
+    unavailable,
+)
 
 log = structlog.get_logger(__name__)
 
@@ -91,9 +99,10 @@ def topic_configs(admin: AdminClient, names: Iterable[str]) -> dict[str, dict[st
         resources, request_timeout=ADMIN_TIMEOUT_S
     ).items():
         try:
-            entries = future.result()
+            entries = answer(admin, future)
         except KafkaException as error:
-            raise unavailable(f"describe the configuration of {resource.name}", error) from error
+            what = f"describe the configuration of topic {resource.name!r}"
+            raise unavailable(what, error, admin) from error
         out[resource.name] = {k: str(e.value) for k, e in entries.items()}
     return out
 
@@ -109,9 +118,9 @@ def set_topic_config(admin: AdminClient, topic: str, key: str, value: str) -> No
         [resource], request_timeout=ADMIN_TIMEOUT_S
     ).values():
         try:
-            future.result()
+            answer(admin, future)
         except KafkaException as error:
-            raise unavailable(f"set {key} of {topic}", error) from error
+            raise unavailable(f"set {key} of topic {topic!r}", error, admin) from error
 
 
 def _create(
@@ -128,11 +137,11 @@ def _create(
     ]
     for name, future in admin.create_topics(new, operation_timeout=ADMIN_TIMEOUT_S).items():
         try:
-            future.result()
+            answer(admin, future)
             log.info("created topic", topic=name)
         except KafkaException as error:
             if error.args[0].name() != "TOPIC_ALREADY_EXISTS":
-                raise unavailable(f"create topic {name}", error) from error
+                raise unavailable(f"create topic {name!r}", error, admin) from error
 
 
 def _await(admin: AdminClient, plans: Sequence[TopicPlan]) -> None:

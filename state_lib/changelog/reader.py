@@ -10,13 +10,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from state_lib.errors import StateCorrupt, Unavailable
-from state_lib.kafka import Kafka, ends, starts, unavailable
+from state_lib.kafka import NO_GROUP, Kafka, ends, starts, unavailable
 
 BATCH = 10_000
-_WAIT_S = 0.1
+_WAIT_S = 0.02  # a read that cannot be filled, the last one of all, waits its whole time
 STALL_S = 60.0
 """Seconds without any answer from the broker after which a read gives up."""
 
@@ -43,35 +43,38 @@ def read(
     consumer = kafka.reader()
     try:
         consumer.assign([TopicPartition(topic, partition, start)])
-        yield from _drain(consumer, start, end, batch)
+        yield from drain(kafka, consumer, start, end, batch)
     finally:
         consumer.close()
 
 
-def _drain(consumer: Consumer, start: int, end: int, batch: int) -> Iterator[list[Message]]:
+def drain(
+    kafka: Kafka, consumer: Consumer, start: int, end: int, batch: int
+) -> Iterator[list[Message]]:
+    """As `read`, with a consumer of ``kafka`` that was assigned one partition at ``start``."""
     position, heard = start, time.monotonic()
     while position < end:
         want = max(1, min(batch, end - position))
         messages = consumer.consume(want, _WAIT_S)
-        records: list[Message] = []
-        for message in messages:
+        # One call per message, for a restore reads millions of them.
+        records = [m for m in messages if m.error() is None]
+        if records:
+            position = (records[-1].offset() or 0) + 1
+            if position > end:
+                records = [m for m in records if (m.offset() or 0) < end]
+                position = end
+        for message in messages if len(records) < len(messages) else ():
             error = message.error()
             if error is None:
-                offset = message.offset() or 0
-                if offset >= end:
-                    position = end
-                    break
-                records.append(message)
-                position = offset + 1
-            elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - the public code
-                # Below `end` it is a new leader that does not know its high watermark yet
-                # (KIP-207): to stop there would lose records that were committed.
-                if (message.offset() or 0) >= end:
-                    position = end
-            else:
-                _raise(error, message, start, end)
-                continue  # of a broker that is away: no answer
+                continue
+            if error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - the public code
+                _raise(kafka, error, message, start, end)  # or a broker is away: no answer
+                continue
             heard = time.monotonic()
+            # Below `end` it is a new leader that does not know its high watermark yet
+            # (KIP-207): to stop there would lose records that were committed.
+            if (message.offset() or 0) >= end:
+                position = end
         if records:
             yield records
             heard = time.monotonic()  # what the caller did with them took time as well
@@ -84,7 +87,7 @@ def _drain(consumer: Consumer, start: int, end: int, batch: int) -> Iterator[lis
             )
 
 
-def _raise(error: KafkaError, message: Message, start: int, end: int) -> None:
+def _raise(kafka: Kafka, error: KafkaError, message: Message, start: int, end: int) -> None:
     if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):  # noqa: SLF001
         raise StateCorrupt(
             f"offset {start} of {message.topic()}/{message.partition()} is not in the log any "
@@ -95,16 +98,18 @@ def _raise(error: KafkaError, message: Message, start: int, end: int) -> None:
     if error.retriable() or error.code() in (
         KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
         KafkaError._TRANSPORT,  # noqa: SLF001
+        NO_GROUP,
     ):
         return
-    what = f"let {message.topic()}/{message.partition()} be read"
-    raise unavailable(what, KafkaException(error))
+    raise unavailable(f"read {message.topic()}/{message.partition()}", error, kafka)
 
 
-def read_last(kafka: Kafka, topic: str, partition: int) -> Message | None:
-    """The last committed record of a partition, or None if it has none.
+def read_last(
+    kafka: Kafka, topic: str, partition: int, *, key: bytes | None = None
+) -> Message | None:
+    """The last committed record of a partition, or the last one with a key; None if there is none.
 
-    Looks at a short tail first and doubles it: aborted transactions may have left any number of
+    Looks at a short tail first and lengthens it: aborted transactions may have left any number of
     holes before the end.
     """
     admin = kafka.admin()
@@ -115,7 +120,7 @@ def read_last(kafka: Kafka, topic: str, partition: int) -> Message | None:
         start = max(first, end - tail)
         last = None
         for records in read(kafka, topic, partition, start, end):
-            last = records[-1]
+            last = next((r for r in reversed(records) if key in (None, r.key())), last)
         if last is not None or start == first:
             return last
         tail *= 8

@@ -45,8 +45,13 @@ def commits_topic(app: str) -> str:
 
 
 def topology_topic(app: str) -> str:
-    """Claims of drivers, each with the topology; a claim's offset is its epoch."""
+    """Claims of drivers, each with the topology, and requests: see `state_lib.changelog.claims`."""
     return f"{app}-topology"
+
+
+def driver_group(app: str) -> str:
+    """The consumer group whose members are the living drivers; it never commits offsets."""
+    return f"{app}-driver"
 
 
 def progress_topic(app: str) -> str:
@@ -57,6 +62,11 @@ def progress_topic(app: str) -> str:
 def dead_letters_topic(app: str) -> str:
     """Records that could not be used, as they came, with the reason in headers."""
     return f"{app}-dead-letters"
+
+
+def transactional_id(app: str, partition: int) -> str:
+    """Under which the owner of a task writes: whoever opens it fences the owner before."""
+    return f"{app}-{partition}"
 
 
 def changelog_config(spec: StoreSpec) -> dict[str, str]:

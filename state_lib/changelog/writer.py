@@ -11,7 +11,8 @@ import structlog
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from state_lib.errors import HoldfastError, NotOwner, Unavailable
-from state_lib.kafka import Kafka
+from state_lib.kafka import Kafka, not_writable, unavailable
+from state_lib.kafka_door import is_forbidden
 
 log = structlog.get_logger(__name__)
 Headers = list[tuple[str, bytes]]
@@ -70,6 +71,8 @@ class TransactionalWriter:
     def __init__(
         self, kafka: Kafka, transactional_id: str, partition: int, timeout_s: float = 30.0
     ) -> None:
+        self._kafka = kafka
+        self._id = transactional_id
         self._partition = partition
         self._timeout_s = timeout_s
         self._producer: Producer = kafka.producer(
@@ -89,11 +92,8 @@ class TransactionalWriter:
         try:
             self._producer.init_transactions(self._timeout_s)
         except KafkaException as error:
-            raise Unavailable(
-                f"Kafka's transaction coordinator did not answer: {error.args[0].str()}; it is "
-                "retried",
-                kafka_error=error.args[0].name(),
-            ) from error
+            what = f"write with transactional id {self._id!r}"
+            raise unavailable(what, error, self._kafka) from error
 
     def write(
         self, records: Sequence[Records], marker: tuple[str, bytes], make_marker: MakeMarker
@@ -111,12 +111,13 @@ class TransactionalWriter:
 
         Raises:
             Unavailable: the transaction was aborted; nothing of it stands; it may be retried.
+            KafkaRefused: a topic must not be written; nothing stands; open a new writer.
             NotOwner: another writer of the same id has fenced this one.
             OutcomeUnknown: it cannot be told whether it was committed.
         """
+        cut, topics = _Cut(), [*(g.topic for g in records), marker[0]]
         try:
             self._producer.begin_transaction()
-            cut = _Cut()
             for group in records:
                 self._produce(group, cut)
             self._flush(cut)
@@ -125,13 +126,13 @@ class TransactionalWriter:
             self._send(marker[0], marker[1], value, None, cut.delivered, None)
             self._flush(cut)
         except KafkaException as error:
-            self._abort(error.args[0])
+            self._abort(error.args[0], topics)
         except BaseException:
             with contextlib.suppress(KafkaException):
                 self._producer.purge()
                 self._producer.abort_transaction(self._timeout_s)
             raise
-        self._commit()
+        self._commit(topics)
         return value
 
     def close(self) -> None:
@@ -207,7 +208,7 @@ class TransactionalWriter:
         if cut.error is not None:
             raise KafkaException(cut.error)
 
-    def _commit(self) -> None:
+    def _commit(self, topics: list[str]) -> None:
         deadline = time.monotonic() + self._timeout_s
         while True:
             try:
@@ -215,24 +216,42 @@ class TransactionalWriter:
             except KafkaException as failure:
                 error = failure.args[0]
                 if error.txn_requires_abort():
-                    self._abort(error)
+                    self._abort(error, topics)
                 if not error.retriable() or time.monotonic() > deadline:
                     raise _fatal(error) from failure
             else:
                 return
 
-    def _abort(self, error: KafkaError) -> None:
+    def _abort(self, error: KafkaError, topics: Sequence[str]) -> None:
         if error.fatal():
             raise _fatal(error)
+        cause = self._cause(error)
         try:
             self._producer.purge()
             self._producer.abort_transaction(self._timeout_s)
         except KafkaException as failure:
-            raise _fatal(failure.args[0]) from failure
+            if not is_forbidden(cause):
+                raise _fatal(failure.args[0]) from failure
+        if is_forbidden(cause):
+            refused = not_writable(self._kafka.admin(), topics) or topics
+            raise unavailable(f"write to topic {', '.join(refused)}", cause, self._kafka)
         raise Unavailable(
-            f"the transaction was aborted: {error.str()}; nothing of it stands, it is retried",
-            kafka_error=error.name(),
+            f"the transaction was aborted: {cause.str()}; nothing of it stands, it is retried",
+            kafka_error=cause.name(),
         )
+
+    def _cause(self, error: KafkaError) -> KafkaError:
+        """Records of a transaction that failed are purged; what it failed of, a commit tells.
+
+        It cannot succeed: librdkafka refuses to commit when a record was not delivered.
+        """
+        if error.code() == KafkaError._PURGE_QUEUE:  # noqa: SLF001 - the public code
+            try:
+                self._producer.commit_transaction(self._timeout_s)
+            except KafkaException as failure:
+                cause: KafkaError = failure.args[0]
+                return cause
+        return error
 
 
 def _fatal(error: KafkaError) -> HoldfastError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -16,8 +16,8 @@ from state_lib.client.rows import Rows
 from state_lib.config import Settings
 from state_lib.errors import InvalidRequest, NotFound
 from state_lib.host.json_forms import parse_key
-from state_lib.host.times import iso
 from state_lib.logs import configure_logging
+from state_lib.times import iso
 
 Json = dict[str, Any]
 
@@ -94,7 +94,7 @@ def show(rows: Sequence[Json], position: Json | None, *, as_json: bool) -> None:
             typer.echo(orjson.dumps({"position": position}), err=True)
         return
     console = Console()
-    console.print(_table([_flat(row) for row in rows]) if rows else "no entries")
+    console.print(table([_flat(row) for row in rows]) if rows else "no entries")
     if position is not None:
         console.print(position_table(position))
 
@@ -123,12 +123,12 @@ def store_tables(found: Json) -> list[Table]:
         }
         for t in found["tasks"]
     ]
-    return [_table(stores), _table(tasks)]
+    return [table(stores), table(tasks)]
 
 
 def position_table(position: Json) -> Table:
     """By task: the commit that was read."""
-    return _table([{"task": task, **_position(at)} for task, at in sorted(position.items())])
+    return table([{"task": task, **_position(at)} for task, at in sorted(position.items())])
 
 
 def _position(at: Mapping[str, Any]) -> Json:
@@ -155,15 +155,16 @@ def _brief(serde: Any) -> str:
     return ", ".join(n for n, _ in fields if n[:1] != "_") if fields else _cell(serde)
 
 
-def _table(rows: Sequence[Json]) -> Table:
-    table = Table()
+def table(rows: Iterable[Json]) -> Table:
+    """A table of rows that have the same names, numbers to the right."""
+    rows, shown = list(rows), Table()
     columns = list(dict.fromkeys(name for row in rows for name in row))
     for name in columns:
         numbers = all(isinstance(row.get(name, 0), int | float) for row in rows)
-        table.add_column(_safe(name), justify="right" if numbers else "left", overflow="fold")
+        shown.add_column(_safe(name), justify="right" if numbers else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(_safe(_cell(row.get(name, ""))) for name in columns))
-    return table
+        shown.add_row(*(_safe(_cell(row.get(name, ""))) for name in columns))
+    return shown
 
 
 def _cell(value: Any) -> str:

@@ -5,11 +5,28 @@ from __future__ import annotations
 import os
 from datetime import timedelta
 
+from rich.console import Console
 from rich.table import Table
 
 from state_lib.stack import StackStatus
+from state_lib.stack.airflow import Login
 
 COLOURS = {"healthy": "green", "unhealthy": "red", "down": "dim"}
+
+
+def show(console: Console, status: StackStatus) -> None:
+    """The table, and below it how to get into Airflow."""
+    console.print(table(status))
+    if status.airflow and status.supervisor_pid:
+        console.print(login_text(status.airflow), highlight=False, soft_wrap=True)
+
+
+def login_text(login: Login) -> str:
+    """Which page to open, as whom, and where the password is."""
+    if login.password_file is None:
+        return f"Airflow: {login.url}   open to everyone on this machine"
+    file = os.path.relpath(login.password_file)
+    return f"Airflow: {login.url}   user {login.user}, password in {file}"
 
 
 def table(status: StackStatus) -> Table:
@@ -18,12 +35,13 @@ def table(status: StackStatus) -> Table:
     shown = Table(
         title=f"{status.home}" + ("" if supervisor else " (not running)"),
         title_justify="left",
-        caption=f"supervisor: process {supervisor}" if supervisor else None,
+        caption=f"supervisor: process {supervisor}; 'holdfast logs SERVICE' shows a log"
+        if supervisor
+        else None,
         caption_justify="left",
     )
     for column in ("service", "state", "pid", "uptime", "ports", "health"):
-        shown.add_column(column)
-    shown.add_column("log", overflow="fold")
+        shown.add_column(column, no_wrap=column == "service")
     for service in status.services:
         uptime = "" if service.uptime_s is None else str(timedelta(seconds=service.uptime_s))
         shown.add_row(
@@ -33,6 +51,5 @@ def table(status: StackStatus) -> Table:
             uptime,
             " ".join(map(str, service.ports)),
             f"[{COLOURS[service.health]}]{service.health}",
-            os.path.relpath(service.log),
         )
     return shown

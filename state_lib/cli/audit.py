@@ -45,7 +45,7 @@ def audit(
 
     from state_lib.audit import Totals
     from state_lib.audit import audit as run
-    from state_lib.cli._jobs import companion
+    from state_lib.companions import companion
     from state_lib.config import Settings
     from state_lib.errors import HoldfastError
 

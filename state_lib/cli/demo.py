@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from state_lib.config import Settings
 
 APP = "flights"
-FOLLOW_TIMEOUT_S = 600.0
+ALL = 336_776
+PATIENCE_S = 120.0
 
 
 def register(app: typer.Typer) -> None:
@@ -30,8 +31,8 @@ def demo(
 ) -> None:
     """Real flights through Spark into exactly-once state, from nothing to proof.
 
-    Starts the local stack, loads the 336,776 flights that left New York in 2013, starts the
-    stream and leaves it running, shows what the stores hold, and proves by an independent recompute
+    Starts the local stack; has Airflow load the 336,776 flights that left New York in 2013 and run
+    the stream, which goes on; shows what the stores hold, and proves by an independent recompute
     that every entry is right. Run it again whenever you like; `holdfast down` ends everything.
 
     [bold]Examples[/bold]
@@ -41,27 +42,38 @@ def demo(
       holdfast demo --limit 20000
     """
     from rich.console import Console
+    from stamina.instrumentation import set_on_retry_hooks
 
     from state_lib.audit import Totals, audit
     from state_lib.cli._demo_results import results
-    from state_lib.cli._jobs import companion
-    from state_lib.cli._status_table import table
-    from state_lib.cli.load import show
+    from state_lib.cli._demo_run import AIRFLOW_ANSWERS_S, Pipeline, airflow_of, follow, ready
+    from state_lib.cli._status_table import login_text, table
+    from state_lib.companions import companion
     from state_lib.config import Settings
+    from state_lib.errors import ConfigurationError
     from state_lib.stack import Stack
+    from state_lib.stack.airflow import login
 
     console = Console()
     started = time.monotonic()
+    set_on_retry_hooks(())  # the bars say it better
     settings = Settings.load(jobs_dir=jobs)
+    if not settings.airflow:
+        message = "the demo goes through Airflow: unset HOLDFAST_AIRFLOW, or set it to true."
+        raise ConfigurationError(message, airflow=False)
     stack = Stack(settings)
-    _headline(console, "1 of 5  The local stack: Kafka and two state hosts")
+    _headline(console, "1 of 5  The local stack: Kafka, two state hosts, Airflow")
     with console.status("starting") as spinner:
         stack.up(report=lambda name, phase: spinner.update(f"{name}: {phase}"))
-    _headline(console, "2 of 5  The data: flights in the order in which they left")
-    show(companion(APP, "load", jobs, "load").load, APP, limit=limit)
+    _headline(console, "2 of 5  Airflow: DAGs flights_load and flights_stream")
+    with airflow_of(settings, patience_s=PATIENCE_S) as airflow:
+        with console.status("waiting until the DAGs are parsed"):
+            ready(airflow, (f"{APP}_load", f"{APP}_stream"), settings)
+        load = airflow.trigger(f"{APP}_load", {"limit": limit})
+    console.print(login_text(login(settings)), highlight=False, soft_wrap=True)
     _headline(console, "3 of 5  The stream: Spark, state hosts, one transaction per task and batch")
-    stack.up(only=[APP])
-    _follow(console, settings)
+    with airflow_of(settings, patience_s=0, answer_s=AIRFLOW_ANSWERS_S) as airflow:
+        follow(console, Pipeline(settings, airflow, APP, load), expected=min(limit or ALL, ALL))
     _headline(console, "4 of 5  What the stores hold now")
     for one in results(settings):
         console.print(one)
@@ -83,41 +95,16 @@ def _headline(console: Console, text: str) -> None:
     console.rule(f"[bold]{text}", align="left")
 
 
-def _follow(console: Console, settings: Settings) -> None:
-    """Show how far the stream is, until every task stands at the end of the topic."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-    from state_lib.client.following import Following
-
-    following = Following(settings, APP)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    speed = TextColumn("{task.fields[speed]}")
-    began, first = time.monotonic(), None
-    with Progress(*columns, speed, console=console) as progress:
-        bar = progress.add_task(APP, total=None, speed="Spark is starting (10 to 30 s)")
-        while True:
-            place = following.look()
-            if place is not None:
-                first = place.done if first is None else first
-                rate = (place.done - first) / max(time.monotonic() - began, 1e-3)
-                speed_text = f"{rate:,.0f}/s" if place.done > first else "waiting for a batch"
-                progress.update(bar, total=place.total, completed=place.done, speed=speed_text)
-                if place.at_the_end:
-                    return
-            if time.monotonic() - began > FOLLOW_TIMEOUT_S:
-                from state_lib.errors import Unavailable
-
-                raise Unavailable(
-                    f"the stream has not caught up in {FOLLOW_TIMEOUT_S:.0f} s; it goes on. Look "
-                    f"at `holdfast logs {APP}`, then run `make demo` again"
-                )
-            time.sleep(0.5)
-
-
 def _next_steps(console: Console, settings: Settings, pid: int | None) -> None:
+    from state_lib.cli._status_table import login_text
+    from state_lib.stack.airflow import login
+
     first = settings.host_addresses[0]
+    door = login(settings)
     console.print(
         f"\n[bold]Open[/bold]\n"
+        f"  {door.url}/dags/{APP}_stream       the stream in Airflow\n"
+        f"    {login_text(door)}\n"
         f"  {first.http_url}/v1/apps/{APP}/stores   stores, tasks, positions\n"
         f"  {first.http_url}/openapi.json           the query API of a state host\n"
         f"  {first.http_url}/metrics                its metrics, in Kafka Streams' words\n"

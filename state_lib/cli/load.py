@@ -33,7 +33,7 @@ def load(
 
       holdfast load flights --limit 20000 --rate 1000
     """
-    from state_lib.cli._jobs import companion
+    from state_lib.companions import companion
 
     show(companion(name, "load", jobs, "load").load, name, limit=limit, rate=rate)
 

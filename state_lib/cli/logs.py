@@ -14,12 +14,13 @@ def register(app: typer.Typer) -> None:
 
 def logs(
     name: Annotated[
-        str | None, typer.Argument(help="A service, or 'supervisord'. Default: all.")
+        str | None,
+        typer.Argument(help="A service, an application, or 'supervisord'. Default: all."),
     ] = None,
     lines: Annotated[int, typer.Option("-n", "--lines", min=0, help="Lines of each log.")] = 20,
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on until Ctrl-C.")] = False,
 ) -> None:
-    """Show the ends of the services' logs.
+    """Show the ends of the logs: of services, and of the streams that Airflow has launched.
 
     [bold]Examples[/bold]
 
@@ -28,6 +29,8 @@ def logs(
       holdfast logs kafka -n 100
 
       holdfast logs host-1 -f
+
+      holdfast logs flights -f
     """
     import subprocess
 
@@ -37,12 +40,13 @@ def logs(
     from state_lib.stack.logs import last_lines
 
     stack = Stack(Settings.load())
-    known = ["supervisord", *(program.name for program in stack.programs)]
-    if name and name not in known:
-        message = f"no log of {name!r}; there are: {', '.join(known)}."
-        raise NotFound(message, name=name, known=known)
-    paths = [stack.paths.log(one) for one in ([name] if name else known)]
-    existing = [path for path in paths if path.exists()]
+    existing = stack.paths.all_logs()
+    if existing and name:
+        known = [path.stem for path in existing]
+        if name not in known:
+            message = f"no log of {name!r}; there are: {', '.join(known)}."
+            raise NotFound(message, name=name, known=known)
+        existing = [stack.paths.log(name)]
     if not existing:
         message = f"no logs in {stack.paths.logs} yet; 'holdfast up' starts the stack."
         raise NotFound(message, directory=str(stack.paths.logs))

@@ -29,7 +29,7 @@ def status(
 
     from rich.console import Console
 
-    from state_lib.cli._status_table import table
+    from state_lib.cli._status_table import show
     from state_lib.config import Settings
     from state_lib.stack import Stack
 
@@ -37,6 +37,6 @@ def status(
     if as_json:
         typer.echo(json.dumps(found.to_json(), indent=2))
     else:
-        Console().print(table(found))
+        show(Console(), found)
     if not found.healthy:
         raise typer.Exit(NOT_HEALTHY)

@@ -19,7 +19,7 @@ def up(
     wait: Annotated[bool, typer.Option(help="Wait until each service is healthy.")] = True,
     timeout: Annotated[float, typer.Option(help="Seconds that each service may take.")] = 120.0,
 ) -> None:
-    """Start the local stack: Kafka and the state hosts.
+    """Start the local stack: Kafka, the state hosts, and Airflow.
 
     It goes on when the terminal closes; services that crash are started again.
     What runs already is left alone.
@@ -34,7 +34,7 @@ def up(
     """
     from rich.console import Console
 
-    from state_lib.cli._status_table import table
+    from state_lib.cli._status_table import show
     from state_lib.config import Settings
     from state_lib.stack import Stack
 
@@ -47,4 +47,4 @@ def up(
             timeout_s=timeout,
             report=lambda name, phase: spinner.update(f"{name}: {phase}"),
         )
-    console.print(table(status))
+    show(console, status)

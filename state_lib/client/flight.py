@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +15,8 @@ from state_lib.wire import MARKER_KEY, TOKEN_HEADER, UP, from_flight, pack, unpa
 
 CHUNK_ROWS = 200_000
 """Rows per Flight message, so that no message nears the 2 GiB of a binary column."""
+LOOK_S, FORGET_S, DIGEST_S = 30.0, 300.0, 3600.0
+"""How long a host may take to say what it has, to close and remove it, to read all of a task."""
 
 
 class FlightHostClient:
@@ -23,8 +25,10 @@ class FlightHostClient:
     def __init__(self, address: HostAddress, token: str | None) -> None:
         self.address = address
         self._where = f"{address.id} ({address.host}:{address.flight_port})"
-        headers = [] if token is None else [(TOKEN_HEADER.encode(), f"Bearer {token}".encode())]
-        self._options = flight.FlightCallOptions(headers=headers)
+        self._headers = (
+            [] if token is None else [(TOKEN_HEADER.encode(), f"Bearer {token}".encode())]
+        )
+        self._options = flight.FlightCallOptions(headers=self._headers)
         self._client: flight.FlightClient | None = None
 
     def claim(self, app: str, partition: int, epoch: int) -> Marker:
@@ -34,11 +38,77 @@ class FlightHostClient:
             Superseded: a newer driver has it.
             Unavailable: the host cannot be reached, or the task is opening; try again.
         """
-        return self._act("claim", {"app": app, "partition": partition, "epoch": epoch})
+        body = {"app": app, "partition": partition, "epoch": epoch}
+        return Marker.from_json(self._act("claim", body))
 
     def marker(self, app: str, partition: int) -> Marker:
         """Where a task stands."""
-        return self._act("marker", {"app": app, "partition": partition})
+        return Marker.from_json(self._act("marker", {"app": app, "partition": partition}))
+
+    def holdings(self, app: str | None = None) -> dict[str, Any]:
+        """What the host holds of an application, or of all: see `state_lib.host.holdings`."""
+        return self._act("holdings", {"app": app}, LOOK_S)
+
+    def forget(self, app: str, epoch: int) -> dict[str, Any]:
+        """Let the host close the tasks of an application and remove its directory.
+
+        Args:
+            app: its id.
+            epoch: of the notice of its reset or deletion; -1 if its topology topic is gone.
+
+        Raises:
+            InvalidRequest: that is not its newest claim.
+            Unavailable: the host cannot be reached, or its tasks did not close in time.
+        """
+        return self._act("forget", {"app": app, "epoch": epoch}, FORGET_S)
+
+    def restore_plan(self, app: str, partition: int, wanted: str | None = None) -> dict[str, Any]:
+        """What a restore of a task would do, as `state_lib.restore.plan.RestorePlan` in JSON.
+
+        Raises:
+            Busy: the task is opening or restoring.
+            InvalidRequest: ``wanted`` is not a valid source of this task; says why.
+        """
+        body = {"app": app, "partition": partition, "wanted": wanted}
+        return next(self._events("restore-plan", body))
+
+    def restore_run(
+        self, app: str, partition: int, plan: dict[str, Any]
+    ) -> Iterator[dict[str, Any]]:
+        """Run a plan; yields events until ``done``. A caller that leaves does not end the restore.
+
+        Raises:
+            Busy: a restore of this task is running already.
+            InvalidRequest: the plan's source is not valid any more.
+            Unavailable: the host, Kafka or the disk is away.
+        """
+        return self._events("restore-run", {"app": app, "partition": partition, "plan": plan})
+
+    def snapshot(
+        self, app: str, partition: int, savepoint: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Begin a snapshot of a task, or join the one under way.
+
+        Args:
+            app: application.
+            partition: of the task.
+            savepoint: ``{id, epoch, n, wait_s}``: take it at that very commit.
+
+        Returns:
+            What `snapshot_status` returns.
+        """
+        return self._act("snapshot", {"app": app, "partition": partition, "savepoint": savepoint})
+
+    def snapshot_status(self, app: str, partition: int) -> dict[str, Any]:
+        """How the last snapshot of a task goes: `state_lib.host.snapshots.Job.to_json`."""
+        return self._act("snapshot-status", {"app": app, "partition": partition}, LOOK_S)
+
+    def digests(
+        self, app: str, partition: int, stores: Sequence[str] | None = None
+    ) -> Iterator[dict[str, Any]]:
+        """Digests of a task's stores, as `state_lib.host.digests` tells them."""
+        body = {"app": app, "partition": partition, "stores": stores}
+        return self._events("digest", body, DIGEST_S)
 
     def scan(self, app: str, partition: int, store: str) -> tuple[Marker, Iterator[pa.RecordBatch]]:
         """A store's live entries as stored, all at the marker that comes with them."""
@@ -73,11 +143,23 @@ class FlightHostClient:
             self._client.close()
             self._client = None
 
-    def _act(self, name: str, body: dict[str, Any]) -> Marker:
+    def _act(
+        self, name: str, body: dict[str, Any], timeout_s: float | None = None
+    ) -> dict[str, Any]:
         with self._errors():
             action = flight.Action(name, pack(body))
-            result = next(iter(self._connected().do_action(action, self._options)))
-            return Marker.from_json(unpack(result.body))
+            options = flight.FlightCallOptions(timeout=timeout_s, headers=self._headers)
+            result = next(iter(self._connected().do_action(action, options)))
+            return unpack(result.body)
+
+    def _events(
+        self, name: str, body: dict[str, Any], timeout_s: float | None = None
+    ) -> Iterator[dict[str, Any]]:
+        with self._errors():
+            action = flight.Action(name, pack(body))
+            options = flight.FlightCallOptions(timeout=timeout_s, headers=self._headers)
+            for result in self._connected().do_action(action, options):
+                yield unpack(result.body)
 
     def _chunks(self, reader: Any) -> Iterator[pa.RecordBatch]:
         with self._errors():

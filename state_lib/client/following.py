@@ -5,16 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import orjson
-
-from state_lib.changelog.reader import read_last
-from state_lib.changelog.topics import topology_topic
+from state_lib.changelog.claims import topology_of
 from state_lib.client.flight import FlightHostClient
-from state_lib.errors import HoldfastError, NotFound
+from state_lib.errors import HoldfastError
 from state_lib.host.placement import owner_of
 from state_lib.kafka import Kafka, describe, ends
 from state_lib.marker import flat
-from state_lib.specs import Topology
 
 if TYPE_CHECKING:
     from state_lib.config import Settings
@@ -62,21 +58,3 @@ class Following:
             return flat(client.marker(self._app, partition).positions)
         finally:
             client.close()
-
-
-def topology_of(kafka: Kafka, app: str) -> Topology:
-    """The topology as the last driver declared it.
-
-    Raises:
-        NotFound: no driver of this application ever started.
-    """
-    topic = topology_topic(app)
-    last = read_last(kafka, topic, 0) if describe(kafka.admin(), [topic]) else None
-    value = None if last is None else last.value()
-    if value is None:
-        raise NotFound(
-            f"application {app!r} has never run on these brokers: there is no claim in topic "
-            f"{topic!r}. Start its job first, or look at HOLDFAST_BOOTSTRAP_SERVERS",
-            app=app,
-        )
-    return Topology.from_json(orjson.loads(value))

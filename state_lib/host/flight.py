@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import hmac
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -14,14 +15,20 @@ from pyarrow import flight
 from state_lib.changelog.topics import dead_letters_topic
 from state_lib.changelog.writer import Records
 from state_lib.errors import HoldfastError, InvalidRequest, Realign, Superseded, Unauthorized
+from state_lib.host.digests import digests
+from state_lib.host.holdings import forget, holdings
 from state_lib.host.letters import dead_letters
+from state_lib.host.restores import plan_restore, run_restore
+from state_lib.host.snapshots import At, SnapshotJobs
 from state_lib.host.tasks import TaskManager
 from state_lib.marker import CommitHeader, Marker
+from state_lib.restore.plan import AUTO, RestorePlan
 from state_lib.task import Batch, Puts, StateTask
 from state_lib.wire import DOWN, MARKER_KEY, SCAN, TOKEN_HEADER, pack, to_flight, unpack
 
 log = structlog.get_logger(__name__)
 SCAN_ROWS = 50_000
+Body = dict[str, Any]
 
 
 class FlightHost(flight.FlightServerBase):  # type: ignore[misc]
@@ -31,10 +38,18 @@ class FlightHost(flight.FlightServerBase):  # type: ignore[misc]
         manager: the tasks.
         location: ``grpc://host:port``.
         token: required as a bearer token in every call, unless None.
+        snapshots: takes them.
     """
 
-    def __init__(self, manager: TaskManager, location: str, token: str | None) -> None:
+    def __init__(
+        self, manager: TaskManager, location: str, token: str | None, snapshots: SnapshotJobs
+    ) -> None:
         self._manager = manager
+        self._actions: dict[str, Callable[[Body], Body]] = {
+            **{name: partial(act, manager) for name, act in _ACTIONS.items()},
+            "snapshot": partial(_snapshot, snapshots),
+            "snapshot-status": lambda body: snapshots.status(body["app"], int(body["partition"])),
+        }
         super().__init__(location, middleware={"token": _TokenFactory(token)})
 
     def do_exchange(
@@ -73,20 +88,69 @@ class FlightHost(flight.FlightServerBase):  # type: ignore[misc]
     def do_action(
         self, context: flight.ServerCallContext, action: flight.Action
     ) -> Iterator[flight.Result]:
-        """``claim`` a task; ``marker`` of a task."""
+        """One of `_ACTIONS`, or of `_STORIES`, whose results come one by one."""
         del context
         with _wired():
             body = unpack(action.body) if action.body else {}
-            match action.type:
-                case "claim":
-                    marker = self._manager.claim(
-                        body["app"], int(body["partition"]), int(body["epoch"])
-                    )
-                case "marker":
-                    marker = self._manager.task(body["app"], int(body["partition"])).marker
-                case other:
-                    raise InvalidRequest(f"unknown action {other!r}; known: claim, marker")
-            return iter([flight.Result(pack(marker.to_json()))])
+            if action.type in _STORIES:
+                return _told(_STORIES[action.type](self._manager, body))
+            act = self._actions.get(action.type)
+            if act is None:
+                known = sorted([*self._actions, *_STORIES])
+                raise InvalidRequest(f"unknown action {action.type!r}; known: {known}", known=known)
+            return iter([flight.Result(pack(act(body)))])
+
+
+def _told(messages: Iterator[Body]) -> Iterator[flight.Result]:
+    with _wired():
+        for message in messages:
+            yield flight.Result(pack(message))
+
+
+def _claim(manager: TaskManager, body: Body) -> Body:
+    """Take a task for the driver of an epoch."""
+    return manager.claim(body["app"], int(body["partition"]), int(body["epoch"])).to_json()
+
+
+def _marker(manager: TaskManager, body: Body) -> Body:
+    """Where a task stands."""
+    return manager.task(body["app"], int(body["partition"])).marker.to_json()
+
+
+def _plan(manager: TaskManager, body: Body) -> Body:
+    """What a restore of a task would do."""
+    where = body["app"], int(body["partition"])
+    return plan_restore(manager, *where, body.get("wanted") or AUTO).to_json()
+
+
+def _snapshot(snapshots: SnapshotJobs, body: Body) -> Body:
+    """Begin a snapshot of a task, or join the one under way."""
+    at = At.from_json(body.get("savepoint"))
+    return snapshots.start(body["app"], int(body["partition"]), at)
+
+
+def _restore(manager: TaskManager, body: Body) -> Iterator[Body]:
+    """Run a restore; what happens."""
+    plan = RestorePlan.from_json(body["plan"])
+    return run_restore(manager, body["app"], int(body["partition"]), plan)
+
+
+def _digest(manager: TaskManager, body: Body) -> Iterator[Body]:
+    """Digests of a task's stores."""
+    return digests(manager.task(body["app"], int(body["partition"])), body["stores"])
+
+
+_ACTIONS: dict[str, Callable[[TaskManager, Body], Body]] = {
+    "claim": _claim,
+    "marker": _marker,
+    "holdings": lambda manager, body: holdings(manager, body.get("app")),
+    "restore-plan": _plan,
+    "forget": lambda manager, body: forget(manager, body["app"], int(body["epoch"])),
+}
+_STORIES: dict[str, Callable[[TaskManager, Body], Iterator[Body]]] = {
+    "digest": _digest,
+    "restore-run": _restore,
+}
 
 
 class _Exchange:

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -44,7 +45,7 @@ class HostMetrics:
             registry=self.registry,
         )
         self._restored = Counter(
-            "restore_records",
+            "restore",
             "Changelog records that restores applied.",
             _STORE,
             PREFIX,
@@ -57,6 +58,21 @@ class HostMetrics:
             PREFIX,
             registry=self.registry,
         )
+        self._rate = Gauge(
+            "restore_rate",
+            "Changelog records per second of the restore under way; 0 without one.",
+            _STORE,
+            PREFIX,
+            registry=self.registry,
+        )
+        self._fetching = Gauge(
+            "restore_remaining_snapshot_bytes",
+            "Bytes of a snapshot that are still to be fetched by the restore under way.",
+            ("app", "task"),
+            PREFIX,
+            registry=self.registry,
+        )
+        self._began: dict[tuple[str, str], tuple[float, int]] = {}
         self._ends: dict[tuple[str, str], int] = {}
         self._lock = threading.Lock()
 
@@ -81,12 +97,17 @@ class HostMetrics:
         """See `RestoreListener`."""
         with self._lock:
             self._ends[task, store] = end
+            self._began[task, store] = time.monotonic(), 0
         self._remaining.labels(_app(task), task, store).set(max(0, end - start))
 
     def on_batch_restored(self, task: str, store: str, records: int, offset: int) -> None:
         """See `RestoreListener`."""
         with self._lock:
             end = self._ends.get((task, store), offset)
+            began, before = self._began.get((task, store), (time.monotonic(), 0))
+            self._began[task, store] = began, before + records
+        seconds = max(time.monotonic() - began, 0.001)
+        self._rate.labels(_app(task), task, store).set((before + records) / seconds)
         self._remaining.labels(_app(task), task, store).set(max(0, end - offset))
         self._restored.labels(_app(task), task, store).inc(records)
 
@@ -95,7 +116,23 @@ class HostMetrics:
         del records  # counted batch by batch
         with self._lock:
             self._ends.pop((task, store), None)
+            self._began.pop((task, store), None)
         self._remaining.labels(_app(task), task, store).set(0)
+        self._rate.labels(_app(task), task, store).set(0)
+
+    def on_snapshot_fetched(self, task: str, done: int, total: int) -> None:
+        """See `RestoreListener`."""
+        self._fetching.labels(_app(task), task).set(total - done)
+
+    def on_restore_error(self, task: str, why: str) -> None:
+        """See `RestoreListener`: what remains is to be read again; nothing moves meanwhile."""
+        del why
+        with self._lock:
+            begun = [store for name, store in self._began if name == task]
+            for store in begun:
+                del self._began[task, store]
+        for store in begun:
+            self._rate.labels(_app(task), task, store).set(0)
 
 
 def _app(task: str) -> str:

@@ -8,8 +8,13 @@ from state_lib.config import Settings
 from state_lib.host.flight import FlightHost
 from state_lib.host.http import HttpServer
 from state_lib.host.metrics import HostMetrics
+from state_lib.host.restore_records import RestoreRecords
+from state_lib.host.snapshots import SnapshotJobs
 from state_lib.host.tasks import TaskManager
 from state_lib.kafka import Kafka
+from state_lib.restore.listener import Several
+from state_lib.restore.options import RestoreOptions
+from state_lib.restore.pool import WorkerPool
 from state_lib.stack.ports import require_free
 from state_lib.stores.rocksdb.options import RocksDBOptions
 from state_lib.task import TaskContext
@@ -35,20 +40,28 @@ class StateHost:
             require_free(self.address.host, port, "HOLDFAST_HOSTS")
         token = settings.read_token()
         metrics = HostMetrics()
+        kafka = Kafka.of(settings)
         context = TaskContext(
-            kafka=Kafka.of(settings),
+            kafka=kafka,
             host_id=host_id,
             state_dir=settings.home / "state" / host_id,
             options=RocksDBOptions(
                 block_cache_bytes=int(settings.block_cache_bytes),
                 write_budget_bytes=int(settings.write_buffer_bytes),
             ),
-            listener=metrics,
+            listener=Several(metrics, RestoreRecords(kafka, host_id)),
             on_commit=metrics.on_commit,
+            restore=RestoreOptions(
+                mode=settings.restore_mode,
+                snapshots_url=settings.snapshots_url,
+                batch_size=settings.restore_batch_size,
+            ),
+            pool=WorkerPool(kafka, settings.num_restore_workers),
         )
         context.state_dir.mkdir(parents=True, exist_ok=True)
         self.tasks = TaskManager(context, settings.host_addresses, settings.flush_interval_s)
-        self._flight = FlightHost(self.tasks, self.address.flight_url, token)
+        self._snapshots = SnapshotJobs(self.tasks, settings.snapshots_url)
+        self._flight = FlightHost(self.tasks, self.address.flight_url, token, self._snapshots)
         self._http = HttpServer(self.tasks, self.address, token, metrics)
 
     def start(self) -> None:
@@ -62,4 +75,5 @@ class StateHost:
         """Answer no more, then flush and close every task."""
         self._http.stop()
         self._flight.shutdown()
+        self._snapshots.stop()
         self.tasks.stop()

@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import orjson
 import structlog
-from confluent_kafka import Message
 
 from state_lib.addresses import HostAddress
-from state_lib.changelog.reader import read, read_last
+from state_lib.changelog.claims import Claim, gone, newest_claim
+from state_lib.changelog.reader import read
 from state_lib.changelog.topics import topology_topic
-from state_lib.errors import HoldfastError, NotFound, NotOwner, Superseded, Unavailable
+from state_lib.errors import (
+    HoldfastError,
+    NotFound,
+    NotOwner,
+    Quarantined,
+    Superseded,
+    Unavailable,
+    from_wire,
+)
 from state_lib.host.placement import owner_of
-from state_lib.kafka import describe, ends, starts
+from state_lib.kafka import ends, require, starts
 from state_lib.marker import Marker
 from state_lib.names import check_name
+from state_lib.restore.plan import RestorePlan
 from state_lib.specs import Topology
 from state_lib.task import StateTask, TaskContext
 
@@ -49,7 +60,9 @@ class TaskManager:
         self.apps: dict[str, Topology] = {}
         self.tasks: dict[tuple[str, int], StateTask] = {}
         self.failures: dict[str, str] = {}
+        self.quarantined: dict[str, Quarantined] = {}
         self._opening: set[str] = set()
+        self._dropped: dict[str, tuple[str, int]] = {}  # app → topology topic's id, notice's epoch
         self._retry: dict[str, tuple[float, float]] = {}  # task → not before, wait after that
         self._openers = ThreadPoolExecutor(4, thread_name_prefix="open")
         self._stop = threading.Event()
@@ -59,6 +72,8 @@ class TaskManager:
 
     def start(self) -> None:
         """Re-open the tasks of every application that this host remembers."""
+        for left in self.context.state_dir.glob(".*.gone-*"):
+            shutil.rmtree(left, ignore_errors=True)
         for remembered in sorted(self.context.state_dir.glob(f"*/{_REMEMBERED}")):
             self._adopt(Topology.from_json(orjson.loads(remembered.read_bytes())))
         self._flusher.start()
@@ -66,6 +81,7 @@ class TaskManager:
     def stop(self) -> None:
         """Flush and close every task."""
         self._stop.set()
+        self.context.stopping.set()
         self._openers.shutdown(wait=True, cancel_futures=True)
         for task in list(self.tasks.values()):
             if task.is_open:
@@ -83,6 +99,14 @@ class TaskManager:
             for t in list(self.tasks.values())
             if not t.is_open
         }
+
+    def state_of(self, task: StateTask) -> str:
+        """``open``, ``opening``, ``restoring`` (records are being replayed) or ``quarantined``."""
+        if task.is_open:
+            return "open"
+        if task.name in self.quarantined:
+            return "quarantined"
+        return "restoring" if task.progress.stores() else "opening"
 
     # ------------------------------------------------------------------ questions
 
@@ -112,14 +136,34 @@ class TaskManager:
             NotOwner: names the host to ask.
             Unavailable: it is opening.
         """
-        topology = self.app(app, learn=learn)
-        self._require_ours(topology, partition)
-        task = self.tasks[app, partition]
+        task = self.owned(app, partition, learn=learn)
         if not task.is_open:
             self._open_soon(task)
+            if task.name in self.quarantined:
+                raise from_wire(self.quarantined[task.name].to_wire())
             why = self.failures.get(task.name, "it is opening or restoring")
             raise Unavailable(f"task {task.name} is not ready: {why}; try again", task=task.name)
         return task
+
+    def owned(self, app: str, partition: int, *, learn: bool = False) -> StateTask:
+        """A task that this host owns, open or not; raises as `task`, but never Unavailable."""
+        topology = self.app(app, learn=learn)
+        self._require_ours(topology, partition)
+        return self.tasks[app, partition]
+
+    def restore(self, task: StateTask, plan: RestorePlan) -> Marker:
+        """Run a plan for a task of this host; see `StateTask.restore`."""
+        with self._lock:
+            idle = task.name not in self._opening
+            self._opening.add(task.name)  # it opens itself
+        try:
+            marker = task.restore(plan)
+        finally:
+            with self._lock:
+                if idle:
+                    self._opening.discard(task.name)
+        self._forget_failures(task)
+        return marker
 
     def claim(self, app: str, partition: int, epoch: int) -> Marker:
         """Let the driver of an epoch take a task."""
@@ -130,7 +174,37 @@ class TaskManager:
             self._adopt(topology)
         return self.task(app, partition).claim(self.apps[app], epoch)
 
+    def drop(self, app: str, topic_id: str, epoch: int) -> None:
+        """Close an application's tasks for good and remove its directory. Again: nothing.
+
+        Args:
+            app: its id.
+            topic_id: of its topology topic.
+            epoch: of the notice of its reset or deletion: older claims are ignored from now on.
+        """
+        with self._lock:
+            self._dropped[app] = (topic_id, epoch)
+            self.apps.pop(app, None)
+        self._retire(app)
+        folder = self.context.state_dir / check_name("application", app)
+        if folder.exists():
+            # Renamed first, so that a host that is killed here does not remember half of it.
+            doomed = folder.rename(folder.with_name(f".{app}.gone-{time.time_ns()}"))
+            shutil.rmtree(doomed, ignore_errors=True)
+        log.info("dropped an application", app=app, epoch=epoch)
+
     # ------------------------------------------------------------------ inside
+
+    def _retire(self, app: str) -> None:
+        """Without the lock: a task that commits or restores is waited for."""
+        doomed = {key: task for key, task in list(self.tasks.items()) if key[0] == app}
+        for task in doomed.values():
+            task.retire()
+        with self._lock:
+            for key, task in doomed.items():
+                if self.tasks.get(key) is task:
+                    del self.tasks[key]
+                self._forget_failures(task)
 
     def _require_ours(self, topology: Topology, partition: int) -> None:
         if not 0 <= partition < topology.partitions:
@@ -152,34 +226,47 @@ class TaskManager:
     def _learn(self, app: str, epoch: int | None) -> Topology:
         """Read a claim: that of ``epoch``, or the last one."""
         check_name("application", app)
-        kafka, topic = self.context.kafka, topology_topic(app)
-        if not describe(kafka.admin(), [topic]):
+        newest = newest_claim(self.context.kafka, app)
+        if newest is None:
             known = sorted(self.apps)
             raise NotFound(f"no application {app!r} here; known: {known}", app=app, known=known)
-        record = read_last(kafka, topic, 0) if epoch is None else self._claim_at(topic, epoch)
-        value = None if record is None else record.value()
-        if record is None or value is None:
+        topic = topology_topic(app)
+        if newest.notice is not None:
+            if epoch is None or not 0 <= epoch < newest.epoch:
+                raise gone(app, newest.notice)
+            raise Superseded(gone(app, newest.notice).message, epoch=epoch, current=newest.epoch)
+        claim = newest if epoch in (None, newest.epoch) else self._claim_at(app, epoch)
+        if claim is None:
             raise NotFound(f"{topic} holds no claim at offset {epoch}", topic=topic, epoch=epoch)
-        data = orjson.loads(value)
-        data["extra"] = {**data.get("extra", {}), "epoch": record.offset()}
-        return Topology.from_json(data)
+        topic_id = require(self.context.kafka.admin(), [topic])[topic].id
+        extra = {**claim.topology.extra, "epoch": claim.epoch, "topic_id": topic_id}
+        return replace(claim.topology, extra=extra)
 
-    def _claim_at(self, topic: str, epoch: int) -> Message | None:
-        kafka, at = self.context.kafka, (topic, 0)
-        if not 0 <= epoch < ends(kafka.admin(), [at])[at]:
+    def _claim_at(self, app: str, epoch: int | None) -> Claim | None:
+        kafka, topic = self.context.kafka, topology_topic(app)
+        at = (topic, 0)
+        if epoch is None or not 0 <= epoch < ends(kafka.admin(), [at])[at]:
             return None
         first = starts(kafka.admin(), [at])[at]
         for records in read(kafka, topic, 0, max(epoch, first), epoch + 1):
-            return records[0]
+            return Claim.of(records[0]) if records[0].key() == app.encode() else None
         raise Superseded(
             f"the claim of epoch {epoch} was compacted away: a newer driver has claimed {topic}",
             epoch=epoch,
         )
 
     def _adopt(self, topology: Topology) -> None:
+        topic_id, epoch = topology.extra.get("topic_id"), topology.extra.get("epoch", -1)
+        known = self.apps.get(topology.app)
+        if known is not None and known.extra.get("topic_id") != topic_id:
+            self._retire(topology.app)  # it was deleted, unknown to this host, and made anew
         with self._lock:
             known = self.apps.get(topology.app)
-            if known is not None and known.extra.get("epoch", -1) > topology.extra.get("epoch", -1):
+            same = known is not None and known.extra.get("topic_id") == topic_id
+            if same and known is not None and known.extra.get("epoch", -1) > epoch:
+                return
+            dropped_id, notice = self._dropped.get(topology.app, ("", -1))
+            if dropped_id == topic_id and epoch < notice:
                 return
             self.apps[topology.app] = topology
             folder = self.context.state_dir / topology.app
@@ -208,6 +295,11 @@ class TaskManager:
         why: str | None = None
         try:
             marker = task.open()
+        except Quarantined as error:
+            why = error.message
+            if task.name not in self.quarantined:
+                log.error("task is quarantined", task=task.name, why=why)
+            self.quarantined[task.name] = error
         except HoldfastError as error:
             why = error.message
             log.warning("task is not open", task=task.name, why=why)
@@ -224,13 +316,18 @@ class TaskManager:
             )
         with self._lock:
             self._opening.discard(task.name)
-            if why is None:
-                self.failures.pop(task.name, None)
-                self._retry.pop(task.name, None)
+            if why is None or self.tasks.get((task.topology.app, task.partition)) is not task:
+                self._forget_failures(task)
                 return
             self.failures[task.name] = why
             _, wait = self._retry.get(task.name, (0.0, _REOPEN_FIRST_S))
             self._retry[task.name] = (time.monotonic() + wait, min(wait * 2, _REOPEN_MOST_S))
+
+    def _forget_failures(self, task: StateTask) -> None:
+        with self._lock:
+            self.failures.pop(task.name, None)
+            self.quarantined.pop(task.name, None)
+            self._retry.pop(task.name, None)
 
     def _flush_forever(self) -> None:
         while not self._stop.wait(min(_LOOK_S, self._flush_interval_s)):

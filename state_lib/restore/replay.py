@@ -1,122 +1,175 @@
-"""Applies changelog records to a store: a short tail by writes, a whole log by sorted SSTs."""
+"""Applies changelog records to a store: a short tail by writes, a whole log by sorted runs."""
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterator
+import contextlib
+import secrets
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-
-from confluent_kafka import Message
+from threading import Lock
 
 from state_lib.changelog.reader import read
 from state_lib.changelog.topics import changelog_topic
+from state_lib.errors import Unavailable
 from state_lib.kafka import Kafka
 from state_lib.restore.listener import RestoreListener
+from state_lib.restore.options import RestoreOptions
+from state_lib.restore.pool import WorkerPool
+from state_lib.restore.runs import Batch, Columns, Run, RunJob, write_runs
 from state_lib.specs import StoreSpec
 from state_lib.stores.task_stores import TaskStores
 
-RUN_BYTES = 64 << 20
-"""Bytes of keys and values that one sorted run may hold in memory before it is spilled."""
-_ENTRY_OVERHEAD = 150
-"""Bytes of Python objects per entry of a run, counted against `RUN_BYTES`."""
-_stamp = struct.Struct(">q").pack
-Pairs = list[tuple[bytes, bytes | None]]
 
-
+@dataclass(frozen=True)
 class Replay:
     """Replays one task's changelogs into its stores.
 
-    Args:
+    Attributes:
         kafka: connection.
         app, partition: of the task.
         stores: opened stores to write to.
         listener: told of progress.
         clock: of the marker that the stores are brought to; what is expired then is left out, so
             that a memory store needs no more room than it had.
-        run_bytes: memory bound of a full replay, per task.
+        runs: directory for runs until they are ingested; on the stores' disk. None: below them.
+        options: batch size, memory bound, from where on worker processes pay.
+        pool: of worker processes; without one, all is done here.
+        check: called with every batch; what it raises ends the replay.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917 - a restore is described by exactly these
-        self,
-        kafka: Kafka,
-        app: str,
-        partition: int,
-        stores: TaskStores,
-        listener: RestoreListener,
-        clock: int,
-        run_bytes: int = RUN_BYTES,
-    ) -> None:
-        self._kafka = kafka
-        self._app = app
-        self._partition = partition
-        self._stores = stores
-        self._listener = listener
-        self._clock = clock
-        self._run_bytes = run_bytes
+    kafka: Kafka
+    app: str
+    partition: int
+    stores: TaskStores
+    listener: RestoreListener
+    clock: int
+    runs: Path | None = None
+    options: RestoreOptions = field(default_factory=RestoreOptions)
+    pool: WorkerPool | None = None
+    check: Callable[[], None] = lambda: None
+
+    @property
+    def task(self) -> str:
+        """``<app>/<partition>``."""
+        return f"{self.app}/{self.partition}"
 
     def tail(self, spec: StoreSpec, start: int, end: int) -> int:
         """Apply ``[start, end)`` by ordinary writes; right for short ranges and memory stores."""
-        total = 0
-        for pairs in self._batches(spec, start, end):
-            keys, values = [k for k, _ in pairs], [v for _, v in pairs]
+        columns, told = Columns(spec, self.clock), _Told(self, spec, start, end)
+        topic, size = changelog_topic(self.app, spec.name), self.options.batch_size
+        for messages in read(self.kafka, topic, self.partition, start, end, size):
+            keys, values = columns.of(messages)
             if keys:
-                self._stores.write({spec.name: (keys, values)}, None)
-            total += len(pairs)
-        return total
+                self.stores.write({spec.name: (keys, values)}, None)
+            offset = (messages[-1].offset() or 0) + 1
+            told.more(len(messages), offset - told.offset)
+        return told.end()
 
-    def full(self, spec: StoreSpec, start: int, end: int) -> int:
+    def full(self, spec: StoreSpec, start: int, end: int, records: int = 0) -> int:
         """Rebuild an empty RocksDB store from its whole log, with bounded memory.
 
-        Last value per key in a run, sorted, written as one SST per family; runs are ingested in
-        order, tombstones included, so a later run overrides an earlier one.
+        Args:
+            spec: of the store.
+            start: log start.
+            end: exclusive.
+            records: about so many there are; decides how many processes share the work.
         """
         if spec.backend == "memory":
             return self.tail(spec, start, end)
-        run: dict[bytes, bytes | None] = {}
-        held = total = runs = 0
-        for pairs in self._batches(spec, start, end):
-            run.update(pairs)
-            total += len(pairs)
-            held += sum(len(k) + len(v or b"") + _ENTRY_OVERHEAD for k, v in pairs)
-            if held > self._run_bytes:
-                self._ingest(spec, run, runs)
-                run, held, runs = {}, 0, runs + 1
-        if run:
-            self._ingest(spec, run, runs)
-        return total
+        told = _Told(self, spec, start, end)
+        parts = self._parts(records)
+        jobs = [
+            RunJob(
+                topic=changelog_topic(self.app, spec.name),
+                partition=self.partition,
+                start=start + (end - start) * part // max(1, parts),
+                end=start + (end - start) * (part + 1) // max(1, parts),
+                spec=spec,
+                clock=self.clock,
+                folder=self.runs or self.stores.path / "runs",
+                name=f"{secrets.token_hex(4)}-{part}",
+                run_bytes=self.options.run_bytes,
+                batch=self.options.batch_size,
+                options=self.stores.rocks.options,
+            )
+            for part in range(max(1, parts))
+        ]
+        if parts and self.pool is not None:
+            self._beside(self.pool, jobs, told)
+        else:
+            job = replace(jobs[0], end=end)
+            messages = read(self.kafka, job.topic, self.partition, start, end, job.batch)
+            self._ingest(told.through(job, write_runs(job, messages)))
+        return told.end()
 
-    def _ingest(self, spec: StoreSpec, run: dict[bytes, bytes | None], number: int) -> None:
-        keys = sorted(run)
-        changes = self._stores.stores[spec.name].changes(keys, [run[k] for k in keys])
-        for family, (family_keys, values) in changes.items():
-            path = Path(self._stores.path) / f"run-{number}-{family}.sst"
-            self._stores.rocks.write_run(path, family_keys, values)
-            self._stores.rocks.ingest(family, [path])
+    def _parts(self, records: int) -> int:
+        """Into how many ranges a log is cut for workers; 0: it is read here."""
+        if self.pool is None:
+            return 0
+        return min(self.pool.size, records // self.options.worker_records)
 
-    def _batches(self, spec: StoreSpec, start: int, end: int) -> Iterator[Pairs]:
-        topic = changelog_topic(self._app, spec.name)
-        task = f"{self._app}/{self._partition}"
-        self._listener.on_restore_start(task, spec.name, start, end)
-        total = 0
-        for messages in read(self._kafka, topic, self._partition, start, end):
-            yield self._live(_stored(messages, spec), spec)
-            total += len(messages)
-            offset = (messages[-1].offset() or 0) + 1
-            self._listener.on_batch_restored(task, spec.name, len(messages), offset)
-        self._listener.on_restore_end(task, spec.name, total)
+    def _beside(self, pool: WorkerPool, jobs: list[RunJob], told: _Told) -> None:
+        """Ranges side by side, their runs ingested in the order of the log."""
+        failures: list[BaseException] = []
+        told.failed = lambda: bool(failures)
 
-    def _live(self, pairs: Pairs, spec: StoreSpec) -> Pairs:
-        if not spec.is_window:
-            return pairs
-        live = self._stores.stores[spec.name].live
-        return [pair for pair in pairs if live(pair[0], self._clock)]
+        def one(job: RunJob) -> list[Run]:
+            with contextlib.closing(pool.run(job)) as work:
+                try:
+                    return list(told.through(job, work))
+                except BaseException as error:
+                    failures.append(error)  # the first one is the cause of the others
+                    raise
+
+        with pool.in_use(), ThreadPoolExecutor(len(jobs), thread_name_prefix="runs") as threads:
+            waiting: list[Future[list[Run]]] = [threads.submit(one, job) for job in jobs]
+            for future in waiting:
+                if future.exception() is not None:
+                    raise failures[0]
+                self._ingest(iter(future.result()))
+
+    def _ingest(self, runs: Iterator[Run]) -> None:
+        for run in runs:
+            for family, path in run.files.items():
+                self.stores.rocks.ingest(family, [Path(path)])
 
 
-def _stored(messages: list[Message], spec: StoreSpec) -> Pairs:
-    """Changelog records as stored pairs: a timestamped store keeps the record's time in front."""
-    if not spec.is_timestamped:
-        return [(m.key() or b"", m.value()) for m in messages]
-    return [
-        (m.key() or b"", None if (v := m.value()) is None else _stamp(m.timestamp()[1]) + v)
-        for m in messages
-    ]
+class _Told:
+    """Tells the listener of one store's replay, whose ranges may be read side by side."""
+
+    def __init__(self, replay: Replay, spec: StoreSpec, start: int, end: int) -> None:
+        self._replay, self._store, self._end = replay, spec.name, end
+        self._lock = Lock()
+        self.offset, self._records = start, 0
+        self.failed: Callable[[], bool] = lambda: False
+        replay.listener.on_restore_start(replay.task, self._store, start, end)
+
+    def through(self, job: RunJob, work: Iterator[Batch | Run]) -> Iterator[Run]:
+        """The runs of a range; its batches are told."""
+        at = job.start
+        for event in work:
+            if isinstance(event, Run):
+                yield event
+            else:
+                self.more(event.records, event.offset - at)
+                at = event.offset
+
+    def more(self, records: int, offsets: int) -> None:
+        """So many records more were read, over so many offsets."""
+        with self._lock:
+            self.offset += offsets
+            self._records += records
+            replay = self._replay
+            task = replay.task
+            replay.listener.on_batch_restored(task, self._store, records, self.offset)
+        self._replay.check()
+        if self.failed():
+            raise Unavailable(f"another part of the restore of {replay.task} failed")
+
+    def end(self) -> int:
+        """All of it was read; returns how many records."""
+        replay = self._replay
+        replay.listener.on_restore_end(replay.task, self._store, self._records)
+        return self._records

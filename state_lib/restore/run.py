@@ -1,162 +1,223 @@
-"""Opens a task's directory, or builds it: local state and its tail if valid, else the changelog."""
+"""Runs a plan: brings a task's stores to the newest marker, and leaves nothing half-valid."""
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
 
 import structlog
 
-from state_lib.changelog.topics import changelog_topic
-from state_lib.errors import StateCorrupt
-from state_lib.kafka import Kafka
-from state_lib.marker import Marker
-from state_lib.restore.listener import RestoreListener
+from state_lib.errors import (
+    HoldfastError,
+    NotFound,
+    SnapshotInvalid,
+    StateCorrupt,
+    Unavailable,
+)
+from state_lib.failpoints import failpoint
+from state_lib.restore.candidates import Step
+from state_lib.restore.local import (
+    Local,
+    asides,
+    building_of,
+    look,
+    mark_whole,
+    remove_asides,
+    swap_in,
+)
+from state_lib.restore.plan import AUTO, LOCAL, RestorePlan
 from state_lib.restore.replay import Replay
-from state_lib.restore.source import LogRange, is_current, why_not_valid
-from state_lib.specs import Topology
-from state_lib.stores.rocksdb.options import RocksDBOptions
-from state_lib.stores.task_stores import Checkpoint, TaskStores, layout_of
+from state_lib.restore.request import RestoreRequest
+from state_lib.snapshots.fetch import fetch
+from state_lib.snapshots.listing import find
+from state_lib.stores.task_stores import Checkpoint, TaskStores
 
 log = structlog.get_logger(__name__)
+MIN_FREE_BYTES = 32 << 20
+"""Of disk, beyond what a plan needs."""
 
 
-@dataclass(frozen=True)
-class RestoreRequest:
-    """Everything that a restore of one task needs to know.
-
-    ``logs`` are the facts of the task's changelog partitions by topic; ``marker`` is the newest,
-    read after the writer fenced all others, so that the logs cannot move any more.
-    """
-
-    kafka: Kafka
-    topology: Topology
-    partition: int
-    path: Path
-    logs: Mapping[str, LogRange]
-    marker: Marker
-    options: RocksDBOptions
-    listener: RestoreListener
-
-    @property
-    def name(self) -> str:
-        """``<app>/<partition>``."""
-        return f"{self.topology.app}/{self.partition}"
-
-
-def restore_task(request: RestoreRequest) -> TaskStores:
+def restore_task(request: RestoreRequest, local: Local | None = None) -> TaskStores:
     """Return open stores that stand at ``request.marker`` exactly.
 
-    A directory that cannot be used is set aside, rebuilt from the changelog beside it, and
-    removed only when the rebuilt one is in place.
+    Args:
+        request: what to restore, and from where.
+        local: the directory, if it was looked at already; closed on failure.
 
     Raises:
-        Unavailable: Kafka or the disk is away; nothing was set aside for that.
+        Quarantined: the state is lost, and that is for somebody to decide.
+        InvalidRequest: the wanted source is not valid.
+        Unavailable: Kafka or the disk is away, or the disk too small; nothing was set aside.
     """
-    stores = _open_or_rebuild(request)
-    for aside in request.path.parent.glob(f"{request.path.name}.aside-*"):
-        shutil.rmtree(aside, ignore_errors=True)
+    local = local or look(request.topology, request.path, request.options)
+    try:
+        return _restore(request, local)
+    except HoldfastError as error:
+        request.listener.on_restore_error(request.name, error.message)
+        raise
+    except BaseException as error:
+        request.listener.on_restore_error(request.name, repr(error))
+        raise
+    finally:
+        local.close()
+
+
+def _restore(request: RestoreRequest, local: Local) -> TaskStores:
+    plan = request.plan(local)
+    if plan.source == LOCAL:
+        try:
+            return _verified(request, _catch_up(request, plan, local))
+        except StateCorrupt as error:
+            local.refused(error.message)
+            plan = request.plan(local)  # what was asked for cannot be had: this raises
+    request.refuse_if_lost(plan, local)
+    why = next((c.why for c in plan.candidates if c.source == LOCAL), "")
+    local.close()
+    started = time.monotonic()
+    refused: dict[str, str] = {}
+    while True:
+        log.warning("rebuilding", task=request.name, source=plan.choice, why=why)
+        _check_disk(request, plan)
+        try:
+            _build(request, plan)
+            break
+        except (SnapshotInvalid, NotFound) as error:
+            if plan.snapshot is None or request.wanted != AUTO:
+                raise
+            refused[plan.snapshot] = error.message
+            plan = request.plan(local, refused=refused)
+    swap_in(request.path, why)
+    stores = _reopened(request, plan)
+    log.info(
+        "rebuilt",
+        task=request.name,
+        source=plan.choice,
+        records=plan.records,
+        seconds=round(time.monotonic() - started, 2),
+    )
+    return _verified(request, stores)
+
+
+def _catch_up(request: RestoreRequest, plan: RestorePlan, local: Local) -> TaskStores:
+    stores, local.stores = local.stores, None
+    if stores is None:
+        raise StateCorrupt(f"the directory of {request.name} is not open", path=str(request.path))
+    try:
+        _replay(request, stores, plan.steps)
+        stores.write({}, _checkpoint_at_end(request, plan, stores))
+    except BaseException:
+        stores.close()
+        raise
     return stores
 
 
-def _open_or_rebuild(request: RestoreRequest) -> TaskStores:
-    reason = None
-    if request.path.exists():
-        stores = None
-        try:
-            stores = TaskStores(request.topology, request.path, request.options)
-            reason = _why_not_valid(request, stores.checkpoint())
-            if reason is None:
-                _replay_local(request, stores)
-                return stores
-        except StateCorrupt as error:
-            reason = error.message
-        except BaseException:
-            if stores is not None:
-                stores.close()
-            raise
-        if stores is not None:
-            stores.close()
-        log.warning("local state is not usable: rebuilding", task=request.name, reason=reason)
-        set_aside(request.path)
-    return _rebuild(request)
-
-
-def set_aside(path: Path) -> Path:
-    """Rename a directory that must not be used again; returns its new place."""
-    aside = path.with_name(f"{path.name}.aside-{time.time_ns()}")
-    path.rename(aside)
-    return aside
-
-
-def _why_not_valid(request: RestoreRequest, checkpoint: Checkpoint | None) -> str | None:
-    """Judge by the stores that the directory holds; the others are built from their changelogs."""
-    held = request.logs if checkpoint is None else _held(request, checkpoint)
-    return why_not_valid(checkpoint, held, request.marker)
-
-
-def _held(request: RestoreRequest, checkpoint: Checkpoint) -> dict[str, LogRange]:
-    topics = {
-        changelog_topic(request.topology.app, s.name)
-        for s in request.topology.stores
-        if s.backend != "memory" and checkpoint.layouts.get(s.name) == layout_of(s)
-    }
-    return {t: r for t, r in request.logs.items() if t in topics and t in checkpoint.offsets}
-
-
-def _replay_local(request: RestoreRequest, stores: TaskStores) -> None:
-    checkpoint = stores.checkpoint()
-    held = {} if checkpoint is None else _held(request, checkpoint)
-    current = checkpoint is not None and is_current(checkpoint, request.marker)
-    replay = _replayer(request, stores)
-    for spec in request.topology.stores:
-        topic = changelog_topic(request.topology.app, spec.name)
-        log_range = request.logs[topic]
-        if checkpoint is None or topic not in held:
-            stores.clear(spec.name)  # what an interrupted build or another layout left
-            replay.full(spec, log_range.start, log_range.end)
-        elif not current:
-            replay.tail(spec, checkpoint.offsets[topic][1], log_range.end)
-    stores.write({}, _checkpoint_at_end(request, stores))
-
-
-def _rebuild(request: RestoreRequest) -> TaskStores:
-    building = request.path.with_name(f"{request.path.name}.restoring")
-    shutil.rmtree(building, ignore_errors=True)
-    building.parent.mkdir(parents=True, exist_ok=True)
+def _build(request: RestoreRequest, plan: RestorePlan) -> None:
+    """Data first, then the checkpoint, then a flush of all of it: only then it counts."""
+    building = building_of(request.path)
+    failpoint("restore.before_build")
+    if plan.snapshot is None:
+        shutil.rmtree(building, ignore_errors=True)
+    else:
+        _fetch(request, plan.snapshot)
     stores = TaskStores(request.topology, building, request.options)
     try:
-        replay = _replayer(request, stores)
-        for spec in request.topology.stores:
-            log_range = request.logs[changelog_topic(request.topology.app, spec.name)]
-            if spec.backend != "memory":
-                replay.full(spec, log_range.start, log_range.end)
-        stores.write({}, _checkpoint_at_end(request, stores))
+        _replay(request, stores, _on_disk(request, plan, memory=False))
+        failpoint("restore.before_checkpoint")
+        stores.write({}, _checkpoint_at_end(request, plan, stores))
         stores.rocks.flush()
     finally:
         stores.close()
-    building.rename(request.path)
+    mark_whole(building)
+    failpoint("restore.after_checkpoint")
+
+
+def _fetch(request: RestoreRequest, snapshot: str) -> None:
+    """Bring a snapshot into the building; what an interrupted build left there is used again."""
+    app, partition = request.topology.app, request.partition
+    manifest = find(request.restore.snapshots_url or "", app, partition, snapshot)
+
+    def report(_phase: str, done: int, total: int) -> None:
+        request.listener.on_snapshot_fetched(request.name, done, total)
+        failpoint("restore.during_fetch")
+        request.check_cancelled()
+
+    building = building_of(request.path)
+    have = [p for p in (request.path, *asides(request.path)) if p.exists()]
+    fetch(manifest, building, have, report)
+    failpoint("restore.after_fetch")
+
+
+def _reopened(request: RestoreRequest, plan: RestorePlan) -> TaskStores:
+    """The built directory in its place, with its memory stores filled."""
     stores = TaskStores(request.topology, request.path, request.options)
     try:
-        replay = _replayer(request, stores)
-        for spec in request.topology.stores:
-            if spec.backend == "memory":
-                log_range = request.logs[changelog_topic(request.topology.app, spec.name)]
-                replay.tail(spec, log_range.start, log_range.end)
+        _replay(request, stores, _on_disk(request, plan, memory=True))
     except BaseException:
         stores.close()  # its lock would keep the next attempt out
         raise
     return stores
 
 
-def _replayer(request: RestoreRequest, stores: TaskStores) -> Replay:
-    app, clock = request.topology.app, request.marker.clock
-    return Replay(request.kafka, app, request.partition, stores, request.listener, clock)
+def _verified(request: RestoreRequest, stores: TaskStores) -> TaskStores:
+    """Whether the directory says what it should; only then what was set aside is removed."""
+    found = stores.checkpoint()
+    if found is None or found.marker != request.marker:
+        stores.close()
+        raise StateCorrupt(
+            f"the restored directory of {request.name} does not hold the checkpoint that was "
+            "written: look at the disk; it is built again",
+            path=str(request.path),
+        )
+    remove_asides(request.path)
+    shutil.rmtree(building_of(request.path), ignore_errors=True)
+    return stores
 
 
-def _checkpoint_at_end(request: RestoreRequest, stores: TaskStores) -> Checkpoint:
-    offsets = {topic: [r.topic_id, r.end] for topic, r in request.logs.items()}
-    return Checkpoint(request.marker, offsets, stores.layouts)
+def _replay(request: RestoreRequest, stores: TaskStores, steps: tuple[Step, ...]) -> None:
+    replay = Replay(
+        kafka=request.kafka,
+        app=request.topology.app,
+        partition=request.partition,
+        stores=stores,
+        listener=request.listener,
+        clock=request.marker.clock,
+        runs=building_of(request.path) / "runs",
+        options=request.restore,
+        pool=request.pool,
+        check=request.check_cancelled,
+    )
+    with contextlib.nullcontext() if request.pool is None else request.pool.in_use():
+        for step in steps:
+            spec = stores.specs[step.store]
+            if step.full:
+                stores.clear(step.store)  # what an interrupted build or another layout left
+                replay.full(spec, step.start, step.end, step.records)
+            else:
+                replay.tail(spec, step.start, step.end)
+            failpoint("restore.after_store")
+
+
+def _on_disk(request: RestoreRequest, plan: RestorePlan, *, memory: bool) -> tuple[Step, ...]:
+    """Steps of the stores in memory, or of those that are not."""
+    inside = {s.name for s in request.topology.stores if s.backend == "memory"}
+    return tuple(s for s in plan.steps if (s.store in inside) is memory)
+
+
+def _checkpoint_at_end(
+    request: RestoreRequest, plan: RestorePlan, stores: TaskStores
+) -> Checkpoint:
+    return Checkpoint(request.marker, dict(plan.offsets), stores.layouts)
+
+
+def _check_disk(request: RestoreRequest, plan: RestorePlan) -> None:
+    needed = plan.needed_bytes + MIN_FREE_BYTES
+    if plan.free_bytes < needed:
+        raise Unavailable(
+            f"the disk under {request.path.parent} has {plan.free_bytes >> 20} MiB free, a restore "
+            f"of {request.name} from {plan.choice} needs about {needed >> 20} MiB: free space; it "
+            "is tried again",
+            task=request.name,
+            free_bytes=plan.free_bytes,
+            needed_bytes=needed,
+        )

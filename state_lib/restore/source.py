@@ -1,13 +1,14 @@
-"""Is a directory valid to go on from? Pure functions over gathered facts (invariant 5)."""
+"""Is a directory or a snapshot valid to go on from? Pure functions over facts (invariant 5)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from state_lib.changelog.topics import DELETE_RETENTION_MS
-from state_lib.marker import Marker, now_ms, same_positions
-from state_lib.stores.task_stores import Checkpoint
+from state_lib.changelog.topics import DELETE_RETENTION_MS, changelog_topic
+from state_lib.marker import Marker, same_positions
+from state_lib.specs import Topology
+from state_lib.stores.task_stores import Checkpoint, layout_of
 
 AGE_MARGIN_MS = 3600 * 1000
 """Taken off ``delete.retention.ms``: a directory that is nearly too old counts as too old."""
@@ -33,8 +34,23 @@ def is_current(checkpoint: Checkpoint, newest: Marker) -> bool:
     return same_commit and same_positions(known.positions, newest.positions)
 
 
+def held(
+    topology: Topology, checkpoint: Checkpoint, logs: Mapping[str, LogRange]
+) -> dict[str, LogRange]:
+    """The logs of those stores that a directory holds in their present layout.
+
+    The others (new ones, those of another layout, memory stores) are built from their changelogs.
+    """
+    topics = {
+        changelog_topic(topology.app, s.name)
+        for s in topology.stores
+        if s.backend != "memory" and checkpoint.layouts.get(s.name) == layout_of(s)
+    }
+    return {t: r for t, r in logs.items() if t in topics and t in checkpoint.offsets}
+
+
 def why_not_valid(
-    checkpoint: Checkpoint | None, logs: Mapping[str, LogRange], newest: Marker
+    checkpoint: Checkpoint | None, logs: Mapping[str, LogRange], newest: Marker, now: int
 ) -> str | None:
     """Why a directory cannot be used, or None if replaying its tail gives the exact state.
 
@@ -42,12 +58,12 @@ def why_not_valid(
     to replay, whatever the log has deleted since), or each offset lies within the log and the
     state is younger than the tombstones that the log still holds. Older, and keys that were
     deleted meanwhile would come back to life. (Offsets alone do not tell whether anything is left:
-    after a commit the log ends with the transaction's control record.)
+    after a commit the log ends with the transaction's control record.) ``now`` is wall time in ms.
     """
     if checkpoint is None:
         return "it holds no checkpoint"
     current = is_current(checkpoint, newest)
-    age = now_ms() - checkpoint.marker.written_at
+    age = now - checkpoint.marker.written_at
     for topic, log in logs.items():
         known = checkpoint.offsets.get(topic)
         if known is None:

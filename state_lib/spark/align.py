@@ -57,8 +57,16 @@ def initial_positions(
     ]
 
 
-def align(batches: Batches, read: Read, records: Callable[[], Sequence[Recorded]]) -> None:
+def align(
+    batches: Batches,
+    read: Read,
+    records: Callable[[], Sequence[Recorded]],
+    stopped: Callable[[], bool],
+) -> bool:
     """Repeat recorded batches for tasks that are behind, until all stand at the foremost.
+
+    Returns:
+        Whether they do; False if ``stopped`` said so between two batches.
 
     Raises:
         ConfigurationError: the progress log does not cover the range.
@@ -71,6 +79,8 @@ def align(batches: Batches, read: Read, records: Callable[[], Sequence[Recorded]
         behind = [i for i, positions in enumerate(at) if positions != target]
         if not behind:
             break
+        if stopped():
+            return False
         chain = chain or effective(records())
         least = min((at[i] for i in behind), key=lambda x: sum(x.values()))
         group = [i for i in behind if at[i] == least]
@@ -89,6 +99,7 @@ def align(batches: Batches, read: Read, records: Callable[[], Sequence[Recorded]
         for i in group:
             at[i] = to
     standing.positions = target
+    return not stopped()
 
 
 def _offsets(positions: Positions) -> str:

@@ -2,53 +2,68 @@
 
 from __future__ import annotations
 
-import os
-import socket
+import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
-import orjson
 import structlog
-from confluent_kafka import KafkaError, Message
 
 from state_lib.addresses import HostAddress
-from state_lib.changelog.reader import read_last
+from state_lib.changelog.claims import gone, newest_claim, tell, user_name
 from state_lib.changelog.topics import plan_topics, topology_topic
 from state_lib.client.flight import FlightHostClient
-from state_lib.errors import ConfigurationError, Superseded, Unavailable
+from state_lib.drivers.identity import Identity
+from state_lib.errors import ConfigurationError, Unavailable
+from state_lib.evolution import contradictions
 from state_lib.host.placement import owner_of
-from state_lib.kafka import Kafka, ends
+from state_lib.kafka import Kafka
 from state_lib.marker import Marker, now_ms
 from state_lib.specs import Topology
+from state_lib.times import iso
 
 log = structlog.get_logger(__name__)
 
 
-def write_claim(kafka: Kafka, topology: Topology) -> int:
+def write_claim(kafka: Kafka, topology: Topology, driver: Identity | None = None) -> int:
     """Publish the topology; returns the claim's offset: the driver's epoch."""
-    outcome: list[tuple[KafkaError | None, Message]] = []
-    producer = kafka.producer(**{"linger.ms": 0})
-    body = topology.to_json() | {
-        "extra": {
-            "driver": f"{socket.gethostname()}/{os.getpid()}",
-            "claimed_at": now_ms(),
-        }
+    driver = driver or Identity.of_this_process()
+    said = {
+        "driver": f"{driver.host}/{driver.pid}",
+        **driver.to_json(),
+        "user": user_name(),
+        "file": str(Path(sys.argv[0]).absolute()),
+        "claimed_at": now_ms(),
     }
-    producer.produce(
-        topology_topic(topology.app),
-        orjson.dumps(body),
-        key=topology.app.encode(),
-        partition=0,
-        on_delivery=lambda error, message: outcome.append((error, message)),
-    )
-    producer.flush(60)
-    if not outcome or outcome[0][0] is not None:
-        raise Unavailable(
-            f"Kafka did not take the claim of {topology.app!r}: "
-            f"{outcome[0][0] if outcome else 'no answer in 60 s'}; start again"
+    return tell(kafka, topology.app, topology.app.encode(), topology.to_json() | {"extra": said})
+
+
+def check_same_application(kafka: Kafka, topology: Topology) -> None:
+    """Refuse to take over an application that another job declared under the same id.
+
+    Raises:
+        ConfigurationError: the difference; whose driver, from which file and since when.
+    """
+    claim = newest_claim(kafka, topology.app)
+    if claim is None or (claim.notice is not None and claim.notice.done):
+        return
+    if claim.notice is not None:
+        raise ConfigurationError(gone(topology.app, claim.notice).message, app=topology.app)
+    by = {"driver": "unknown", "file": "unknown", "user": "unknown", **claim.by}
+    if found := contradictions(claim.topology, topology):
+        since = iso(int(by.get("claimed_at", 0)))
+        raise ConfigurationError(
+            f"application {topology.app!r} exists already, and this job does not fit it: "
+            f"{'; '.join(found)}. It was claimed at {since} by driver {by['driver']} of user "
+            f"{by['user']} from {by['file']}. Give this job another application id; or, if that "
+            f"state is not wanted any more, 'holdfast app delete {topology.app}'",
+            app=topology.app,
+            differences=found,
+            claimed_by=dict(by),
+            epoch=claim.epoch,
         )
-    return int(outcome[0][1].offset() or 0)
+    log.info("takes over from", epoch=claim.epoch, driver=by["driver"], file=by["file"])
 
 
 def check_no_collision(kafka: Kafka, topology: Topology) -> None:
@@ -65,11 +80,10 @@ def check_no_collision(kafka: Kafka, topology: Topology) -> None:
     for topic in kafka.admin().list_topics(timeout=15).topics:
         other = topic.removesuffix(suffix)
         related = other.startswith(f"{topology.app}-") or topology.app.startswith(f"{other}-")
-        record = read_last(kafka, topic, 0) if topic.endswith(suffix) and related else None
-        value = None if record is None else record.value()
-        if value is None:
+        claim = newest_claim(kafka, other) if topic.endswith(suffix) and related else None
+        if claim is None:
             continue
-        theirs = {p.name for p in plan_topics(Topology.from_json(orjson.loads(value))) if p.owned}
+        theirs = {p.name for p in plan_topics(claim.topology) if p.owned}
         if shared := sorted(ours & theirs):
             raise ConfigurationError(
                 f"application {topology.app!r} would share the topics {shared} with application "
@@ -77,19 +91,6 @@ def check_no_collision(kafka: Kafka, topology: Topology) -> None:
                 other=other,
                 topics=shared,
             )
-
-
-def check_not_superseded(kafka: Kafka, app: str, epoch: int) -> None:
-    """Raise Superseded if a claim was written after ours."""
-    at = (topology_topic(app), 0)
-    end = ends(kafka.admin(), [at])[at]
-    if end > epoch + 1:
-        raise Superseded(
-            f"epoch {epoch} of application {app!r} was superseded by a claim at offset {end - 1}: "
-            "another driver was started; this one exits",
-            epoch=epoch,
-            current=end - 1,
-        )
 
 
 def claim_tasks(

@@ -8,7 +8,8 @@ import signal
 import sys
 import threading
 import time
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Self
 
 import orjson
 import structlog
@@ -22,22 +23,28 @@ from state_lib.application import Application
 from state_lib.changelog.admin import ensure_topics, topic_configs
 from state_lib.changelog.topics import plan_topics
 from state_lib.config import Settings
+from state_lib.drivers.control import Control
+from state_lib.drivers.identity import Identity
+from state_lib.drivers.presence import Presence
+from state_lib.drivers.sight import How
 from state_lib.errors import (
     ConfigurationError,
     HoldfastError,
+    MissingTopic,
     Realign,
     StoreFull,
     Superseded,
+    Unauthorized,
     Unavailable,
 )
-from state_lib.exits import EXIT_FAILED, EXIT_SUPERSEDED
+from state_lib.exits import EXIT_FAILED, EXIT_STOPPED, EXIT_SUPERSEDED
 from state_lib.kafka import Kafka, require
 from state_lib.marker import flat, nested
 from state_lib.spark.align import align, check_topics, initial_positions
 from state_lib.spark.batches import Batches, Positions, Standing
 from state_lib.spark.claims import (
     check_no_collision,
-    check_not_superseded,
+    check_same_application,
     claim_tasks,
     write_claim,
 )
@@ -46,6 +53,25 @@ from state_lib.spark.session import kafka_options, open_session, read_range
 
 log = structlog.get_logger(__name__)
 POLL_S = 1.0
+_EXITS: dict[How, int] = {
+    "stopped": EXIT_STOPPED,
+    "superseded": EXIT_SUPERSEDED,
+    "failed": EXIT_FAILED,
+}
+
+
+@dataclass(frozen=True)
+class Watched:
+    """How a driver's process is seen and heard from outside, across restarts of its stream."""
+
+    presence: Presence
+    control: Control
+
+    @classmethod
+    def of(cls, app: str, settings: Settings) -> Self:
+        """Nothing is asked or said before the driver runs."""
+        kafka = Kafka.of(settings)
+        return cls(Presence(kafka, app, Identity.of_this_process()), Control(kafka, app))
 
 
 class Driver:
@@ -54,11 +80,15 @@ class Driver:
     Args:
         app: what the job declares.
         settings: of this process.
+        watched: how this process is seen and heard; of its own where none is given.
     """
 
-    def __init__(self, app: Application, settings: Settings) -> None:
+    def __init__(
+        self, app: Application, settings: Settings, watched: Watched | None = None
+    ) -> None:
         self._app, self._settings = app, settings
         self._kafka = Kafka.of(settings)
+        self._watched = watched or Watched.of(app.id, settings)
         self._token = settings.read_token()
         self._lock = threading.Lock()
         self._stopping = threading.Event()
@@ -76,15 +106,19 @@ class Driver:
         """
         started = time.monotonic()
         topology = self._app.topology
+        self._watched.control.begin()
         admin = self._kafka.admin()
         sources = require(admin, topology.sources)
         retention = _longest_retention(topic_configs(admin, topology.sources))
+        check_same_application(self._kafka, topology)
         check_no_collision(self._kafka, topology)
         plans = plan_topics(topology, retention)
         ensure_topics(
             admin, plans, self._settings.replication_factor, self._settings.min_insync_replicas
         )
-        epoch = write_claim(self._kafka, topology)
+        presence = self._watched.presence
+        presence.join()
+        epoch = write_claim(self._kafka, topology, presence.who)
         log.info("claimed", app=topology.app, epoch=epoch)
         session = _Background(lambda: open_session(self._app.id, self._settings))
         markers = claim_tasks(
@@ -93,7 +127,7 @@ class Driver:
             tuple(self._settings.host_addresses),
             self._token,
             self._settings.exchange_timeout_s,
-            self._stopping.is_set,
+            lambda: self._asked_to_stop(epoch),
         )
         check_topics(markers, sources)
         log.info("all tasks claimed", seconds=round(time.monotonic() - started, 2))
@@ -106,8 +140,10 @@ class Driver:
             at = initial_positions(admin, markers, sources)
             if any(x != flat(m.positions) for x, m in zip(at, markers, strict=True)):
                 batches.initial(at)
-            align(batches, self._reader(spark), ProgressLog(self._kafka, topology.app).read)
-            self._stream(spark, batches)
+            records = ProgressLog(self._kafka, topology.app).read
+            if align(batches, self._reader(spark), records, lambda: self._asked_to_stop(epoch)):
+                presence.streaming(epoch, spark.sparkContext.uiWebUrl)
+                self._stream(spark, batches)
         finally:
             batches.close()
             spark.stop()
@@ -117,6 +153,18 @@ class Driver:
         self._stopping.set()
 
     # ------------------------------------------------------------------ inside
+
+    def _asked_to_stop(self, epoch: int) -> bool:
+        """Hear what is said to this driver; whether it is to stop.
+
+        Raises:
+            Superseded, Unavailable: as `Control.heed`.
+            KafkaRefused: as `Presence.check`.
+        """
+        self._watched.presence.check()
+        if self._watched.control.heed(epoch) is not None:
+            self.stop()
+        return self._stopping.is_set()
 
     def _reader(self, spark: SparkSession) -> Any:
         options = kafka_options(self._settings, list(self._app.topology.sources))
@@ -197,7 +245,8 @@ class Driver:
                 log.info("stopped at a batch's edge", positions=nested(batches.standing.positions))
                 return
             try:
-                check_not_superseded(self._kafka, self._app.id, batches.standing.epoch)
+                if self._asked_to_stop(batches.standing.epoch):
+                    continue
                 if self._lock.acquire(blocking=False):
                     try:
                         if batches.tick():
@@ -270,6 +319,19 @@ def main(app: Application, settings: Settings) -> None:
     from state_lib.logs import configure_logging  # noqa: PLC0415
 
     configure_logging(settings.log_level)
+    watched = Watched.of(app.id, settings)
+    log.info("starting", app=app.id, driver=watched.presence.who.id)
+    try:
+        how, why, retry = _run(app, settings, watched)
+    except BaseException as error:
+        watched.presence.leave("failed", _first_lines(error))
+        raise
+    watched.presence.leave(how, why, retry=retry)
+    sys.exit(_EXITS[how])
+
+
+def _run(app: Application, settings: Settings, watched: Watched) -> tuple[How, str, bool]:
+    """Run the stream, and again where that may help; returns how and why it ended."""
     stopped = threading.Event()
     current: list[Driver] = []
 
@@ -282,25 +344,29 @@ def main(app: Application, settings: Settings) -> None:
     signal.signal(signal.SIGINT, on_signal)
     failures = 0
     while not stopped.is_set():
-        driver = Driver(app, settings)
+        driver = Driver(app, settings, watched)
         current[:] = [driver]
         try:
             driver.run()
-        except (Superseded, ConfigurationError, StoreFull) as error:
+        except Superseded as error:
             log.error("the driver ends", why=error.message, code=error.code)
-            sys.exit(EXIT_SUPERSEDED if isinstance(error, Superseded) else EXIT_FAILED)
+            return "superseded", error.message, False
+        except (ConfigurationError, StoreFull, Unauthorized) as error:
+            log.error("the driver ends", why=error.message, code=error.code)
+            return "failed", error.message, isinstance(error, MissingTopic)
         except (HoldfastError, KafkaException, PySparkException) as error:
             failures = 1 if driver.committed else failures + 1
             log.error("the stream failed", why=_first_lines(error), failures=failures)
             if failures > settings.max_restarts:
-                sys.exit(EXIT_FAILED)
+                return "failed", _first_lines(error), True
             stopped.wait(min(2.0**failures, 30.0) * 0.5)
         except (Py4JError, ConnectionError) as error:
             log.error("the JVM is gone", why=_first_lines(error))
-            sys.exit(EXIT_FAILED)
+            return "failed", f"the JVM is gone: {_first_lines(error)}", True
         else:
-            return
+            break
+    return "stopped", watched.control.stop or "it got a signal to stop", False
 
 
-def _first_lines(error: Exception, lines: int = 12) -> str:
+def _first_lines(error: BaseException, lines: int = 12) -> str:
     return "\n".join(str(error).splitlines()[:lines])

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from state_lib.client.flight import Exchange, FlightHostClient
-from state_lib.errors import CommitRefused, Realign, Unavailable
+from state_lib.errors import CommitRefused, ConfigurationError, Realign, Unavailable
 from state_lib.failpoints import failpoint
 from state_lib.host.placement import owner_of
 from state_lib.marker import CommitHeader, Marker, nested
@@ -43,7 +43,7 @@ def exchange_partition(
     marker, refusal = None, None
     try:
         marker = exchange(plan, task, table, _client(plan, task)).to_bytes()
-    except CommitRefused as error:  # a Spark retry would be refused as well: the driver decides
+    except (CommitRefused, ConfigurationError) as error:  # so would a Spark retry: the driver
         refusal = orjson.dumps(error.to_wire())
     row = [[task], [marker], [refusal]]
     columns = [pa.array(v, f.type) for v, f in zip(row, RESULT, strict=True)]

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import orjson
+from confluent_kafka import KafkaError
 
 from state_lib.changelog.reader import read
 from state_lib.changelog.topics import progress_topic
-from state_lib.kafka import Kafka, Partition, ends, starts
+from state_lib.kafka import NO_ANSWER, Kafka, Partition, ends, starts, unavailable
 from state_lib.marker import flat
 
 
@@ -65,9 +66,10 @@ class ProgressLog:
         """Write one record and wait until the brokers have it.
 
         Raises:
-            KafkaException: they did not take it.
+            Unavailable: they did not take it; the batch has not begun.
+            KafkaRefused: this principal must not write there.
         """
-        failures: list[object] = []
+        failures: list[KafkaError] = []
         self._producer.produce(
             self._topic,
             orjson.dumps(record),
@@ -75,21 +77,18 @@ class ProgressLog:
             on_delivery=lambda error, _message: failures.append(error) if error else None,
         )
         if self._producer.flush(60) or failures:
-            from state_lib.errors import Unavailable  # noqa: PLC0415
-
-            raise Unavailable(
-                f"Kafka did not take a progress record: {failures or 'no answer in 60 s'}; the "
-                "batch has not begun and is tried again",
-            )
+            failure = failures[0] if failures else NO_ANSWER
+            raise unavailable(f"write to {self._topic!r}", failure, self._kafka)
 
     def read(self) -> list[Recorded]:
-        """Every record, in log order."""
+        """Every batch, in log order. Records of a ``kind`` are others' (restores)."""
         admin = self._kafka.admin()
         at = (self._topic, 0)
         first, end = starts(admin, [at])[at], ends(admin, [at])[at]
         out: list[Recorded] = []
         for messages in read(self._kafka, self._topic, 0, first, end):
-            out += [Recorded.from_json(orjson.loads(m.value() or b"{}")) for m in messages]
+            found = (orjson.loads(m.value() or b"{}") for m in messages)
+            out += [Recorded.from_json(one) for one in found if "kind" not in one]
         return out
 
 

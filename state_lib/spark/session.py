@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, SparkSession
@@ -33,8 +32,9 @@ def open_session(app_id: str, settings: Settings, **conf: str) -> SparkSession:
     ``conf`` are Spark properties with underscores for dots.
     """
     from state_lib.stack.java import java_home  # noqa: PLC0415 - needed by drivers only
+    from state_lib.submit import python_of_executors, submit_conf  # noqa: PLC0415 - as above
 
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_PYTHON", python_of_executors(settings))
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ["JAVA_HOME"] = str(java_home())
     builder = SparkSession.builder.appName(f"holdfast-{app_id}")
@@ -50,25 +50,11 @@ def open_session(app_id: str, settings: Settings, **conf: str) -> SparkSession:
     return spark
 
 
-def submit_conf(settings: Settings) -> dict[str, str]:
-    """What must be known before the JVM starts; `spark-submit` takes it as ``--conf``."""
-    from state_lib.stack.jars import fetch  # noqa: PLC0415 - needed by drivers only
-
-    return {
-        "spark.jars": ",".join(map(str, fetch("spark", directory=settings.jars_dir))),
-        "spark.driver.memory": settings.driver_memory,
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.ui.port": str(settings.spark_ui_port),
-        "spark.ui.showConsoleProgress": "false",
-        "spark.driver.extraJavaOptions": settings.driver_java_options,
-    }
-
-
 def kafka_options(settings: Settings, topics: list[str]) -> dict[str, str]:
     """Options of the Kafka source, for streams and for bounded reads."""
     return {
         "kafka.bootstrap.servers": settings.bootstrap_servers,
+        **{f"kafka.{key}": value for key, value in settings.kafka_login().java().items()},
         "subscribe": ",".join(topics),
         "failOnDataLoss": "true",
         "kafka.isolation.level": "read_committed",

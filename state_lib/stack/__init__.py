@@ -1,4 +1,4 @@
-"""The local stack: Kafka and state hosts on one machine, under a supervisor."""
+"""The local stack: Kafka, state hosts and Airflow on one machine, under a supervisor."""
 
 from state_lib.stack.broker import BrokerConfig, LocalBroker
 from state_lib.stack.stack import Stack

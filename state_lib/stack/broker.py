@@ -41,6 +41,8 @@ class BrokerConfig:
         heap_min: ``-Xms``, in Java's notation.
         heap_max: ``-Xmx``, in Java's notation.
         host: The address to bind to and to advertise.
+        listeners: Further listeners and their ports; a name is its security protocol, such as
+            ``SASL_SSL``, and what it needs to know is in ``extra``.
         extra: Properties that win over ours.
     """
 
@@ -50,6 +52,7 @@ class BrokerConfig:
     heap_min: str = "256m"
     heap_max: str = "1g"
     host: str = "127.0.0.1"
+    listeners: Mapping[str, int] = field(default_factory=dict)
     extra: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -64,14 +67,16 @@ class BrokerConfig:
 
     def properties(self) -> dict[str, str]:
         """The broker's configuration; whatever is replicated has one replica."""
-        client, controller = (f"{self.host}:{p}" for p in (self.port, self.controller_port))
-        listeners = f"PLAINTEXT://{client},CONTROLLER://{controller}"
+        controller = f"{self.host}:{self.controller_port}"
+        named = {"PLAINTEXT": self.port, "CONTROLLER": self.controller_port, **self.listeners}
+        listeners = ",".join(f"{name}://{self.host}:{port}" for name, port in named.items())
+        protocols = ["CONTROLLER:PLAINTEXT", *(f"{n}:{n}" for n in named if n != "CONTROLLER")]
         return {
             "process.roles": "broker,controller",
             "node.id": "1",
             "controller.quorum.bootstrap.servers": controller,
             "controller.listener.names": "CONTROLLER",
-            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            "listener.security.protocol.map": ",".join(protocols),
             "listeners": listeners,
             "advertised.listeners": listeners,
             "log.dirs": str(self.directory / "data"),
@@ -139,7 +144,7 @@ class LocalBroker:
     ``broker.log`` in its directory. Leaving the ``with`` stops it; the directory stays.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a test may want to be different
         self,
         directory: Path,
         classpath: Sequence[Path] | None = None,
@@ -147,6 +152,7 @@ class LocalBroker:
         port: int | None = None,
         heap_min: str = "64m",
         heap_max: str = "384m",
+        listeners: Mapping[str, int] | None = None,
         extra: Mapping[str, str] | None = None,
     ) -> None:
         """Choose ports; nothing starts yet.
@@ -157,11 +163,17 @@ class LocalBroker:
             port: Where clients connect; a free one when None.
             heap_min: ``-Xms``.
             heap_max: ``-Xmx``.
+            listeners: Further listeners, see `BrokerConfig`.
             extra: Broker properties that win over ours.
         """
         ports = port or free_port(), free_port()
         self.config = BrokerConfig(
-            directory, *ports, heap_min=heap_min, heap_max=heap_max, extra=dict(extra or {})
+            directory,
+            *ports,
+            heap_min=heap_min,
+            heap_max=heap_max,
+            listeners=dict(listeners or {}),
+            extra=dict(extra or {}),
         )
         self.log = directory / "broker.log"
         self._classpath = classpath

@@ -61,6 +61,10 @@ class Paths:
         """The log of a service, or of ``supervisord``."""
         return self.logs / f"{name}.log"
 
+    def all_logs(self) -> list[Path]:
+        """The logs that there are, supervisor's, services' and drivers'."""
+        return sorted(self.logs.glob("*.log"))
+
     def create(self) -> None:
         """Make the directories; mark the home as ours if nobody had put anything there."""
         self.home.mkdir(parents=True, exist_ok=True)

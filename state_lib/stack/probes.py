@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from datetime import datetime
 from typing import Any
 
 CONNECT_TIMEOUT_S = 1.0
@@ -50,3 +51,33 @@ def http_ready(host: str, port: int) -> bool:
     except httpx.HTTPError:
         return False
     return answer.status_code == httpx.codes.OK
+
+
+def airflow(url: str, component: str | None, started: float) -> bool:
+    """Whether Airflow's health report calls a component healthy; the api-server if None.
+
+    Airflow calls a component healthy for half a minute after its last heartbeat, dead or not: so
+    the heartbeat has to be this process' own.
+
+    Args:
+        url: Of the api-server, which is the one to report.
+        component: ``scheduler``, ``dag_processor`` or ``triggerer``.
+        started: When the component's process started, in s of Unix time, rounded down.
+    """
+    import httpx  # noqa: PLC0415 - as above
+
+    try:
+        with httpx.Client(base_url=url, timeout=ANSWER_TIMEOUT_S, trust_env=False) as client:
+            report = client.get("/api/v2/monitor/health").raise_for_status().json()
+            if component is None:
+                # Airflow builds the API of its tasks when it is first asked: 4 s, in which nobody
+                # gets an answer. Better now than when a task starts.
+                client.get("/execution/health").raise_for_status()
+                return bool(report["metadatabase"]["status"] == "healthy")
+    except (httpx.HTTPError, ValueError):
+        return False
+    seen = report.get(component) or {}
+    beat = seen.get(f"latest_{component}_heartbeat")
+    if seen.get("status") != "healthy" or not beat:
+        return False
+    return datetime.fromisoformat(beat).timestamp() > started + 1

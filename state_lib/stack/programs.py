@@ -1,63 +1,25 @@
-"""What the stack runs: the broker, if it is ours, and the state hosts."""
+"""What the stack runs: the broker, if it is ours, the state hosts, and Airflow."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from state_lib.addresses import HostAddress
 from state_lib.config import Settings
-from state_lib.exits import EXIT_STOPPED, EXIT_SUPERSEDED
-from state_lib.stack import jars, jobs, probes
+from state_lib.stack import airflow, jars, probes
 from state_lib.stack.broker import BrokerConfig
+from state_lib.stack.program import Port, Program
 
 KAFKA = "kafka"
-
-
-@dataclass(frozen=True)
-class Port:
-    """A port that a program listens on, and the setting that changes it."""
-
-    host: str
-    port: int
-    setting: str
-
-
-@dataclass(frozen=True)
-class Program:
-    """One service.
-
-    Attributes:
-        name: Its name for people and for supervisor.
-        priority: Services start in rising order and stop in falling order.
-        ports: What it listens on; the first is the one to show.
-        stop_wait_s: How long it may take to stop after SIGTERM before SIGKILL.
-        command: Renders the command line; may fetch what it needs first.
-        prepare: Done before each start, such as formatting a new broker's data directory.
-        healthy: Asks the running service; never raises.
-        by_default: Whether ``up`` starts it when nothing is named.
-        final_exit_codes: Codes after which it is not started again; None: after any it is.
-    """
-
-    name: str
-    priority: int
-    ports: tuple[Port, ...]
-    stop_wait_s: int
-    command: Callable[[], list[str]]
-    prepare: Callable[[], None]
-    healthy: Callable[[], bool]
-    by_default: bool = True
-    final_exit_codes: tuple[int, ...] | None = None
 
 
 def programs(settings: Settings) -> tuple[Program, ...]:
     """The services of these settings, in starting order. A foreign Kafka is not among them."""
     hosts = tuple(_host(address) for address in settings.host_addresses)
-    streams = tuple(_stream(job) for job in jobs.streams(settings.jobs_dir))
-    own = (*hosts, *streams)
-    return (_kafka(settings), *own) if uses_local_broker(settings) else own
+    kafka = (_kafka(settings),) if uses_local_broker(settings) else ()
+    orchestrator = airflow.programs(settings) if settings.airflow else ()
+    return (*kafka, *hosts, *orchestrator)
 
 
 def uses_local_broker(settings: Settings) -> bool:
@@ -86,7 +48,7 @@ def _kafka(settings: Settings) -> Program:
         stop_wait_s=20,
         command=lambda: broker.command(classpath()),
         prepare=lambda: broker.prepare(classpath()),
-        healthy=lambda: probes.kafka(broker.bootstrap),
+        healthy=lambda _: probes.kafka(broker.bootstrap),
     )
 
 
@@ -99,20 +61,5 @@ def _host(address: HostAddress) -> Program:
         stop_wait_s=15,
         command=lambda: [sys.executable, "-m", "state_lib.host", "--id", address.id],
         prepare=lambda: None,
-        healthy=lambda: probes.http_ready(address.host, address.http_port),
-    )
-
-
-def _stream(job: Path) -> Program:
-    """A job's driver: it runs until it is stopped, and not on after a newer driver has claimed."""
-    return Program(
-        name=job.stem,
-        priority=300,
-        ports=(),
-        stop_wait_s=90,
-        command=lambda: [sys.executable, str(job)],
-        prepare=lambda: None,
-        healthy=lambda: True,
-        by_default=False,
-        final_exit_codes=(EXIT_STOPPED, EXIT_SUPERSEDED),
+        healthy=lambda _: probes.http_ready(address.host, address.http_port),
     )

@@ -1,25 +1,22 @@
-"""Which processes are ours: known by a mark that they carry, never by name or number alone.
+"""Which processes are ours: those with the mark that `up` invents (see `state_lib.processes`).
 
-`up` invents an id, records it with the supervisor's process id, and gives it to the supervisor as
-an environment variable, which all descendants inherit. A process is ours if its environment has
-this id. That is safe where a process id was used again (a start time would tell too, but shifts
-when the clock is set), and finds services that a killed supervisor left behind.
+It is recorded with the supervisor's process id, and given to the supervisor as an environment
+variable: so services that a killed supervisor left behind are found as well.
 """
 
 from __future__ import annotations
 
 import json
-import signal
 import uuid
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Self
 
 import psutil
 
+from state_lib.processes import carries, marked
+
 VARIABLE = "HOLDFAST_STACK_ID"
-KILL_WAIT_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -65,26 +62,8 @@ class Record:
 
     def processes(self) -> list[psutil.Process]:
         """All living processes of the stack, the supervisor included."""
-        return [process for process in psutil.process_iter() if self.is_ours(process)]
+        return marked(VARIABLE, self.id)
 
     def is_ours(self, process: psutil.Process) -> bool:
-        """Whether the process carries this stack's mark. Zombies carry none: they have ended."""
-        try:
-            return bool(process.environ().get(VARIABLE) == self.id)
-        except (psutil.Error, OSError):
-            return False
-
-
-def end(processes: Iterable[psutil.Process], how: signal.Signals, wait_s: float) -> list[int]:
-    """Signal exactly these, wait, and return the ids of those that are still there.
-
-    psutil checks that each is still the process that we looked at before it signals.
-    """
-    processes = list(processes)
-    for process in processes:
-        try:
-            process.send_signal(how)
-        except psutil.NoSuchProcess:
-            continue
-    _, alive = psutil.wait_procs(processes, timeout=wait_s)
-    return [p.pid for p in alive if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+        """Whether the process carries this stack's mark."""
+        return carries(process, VARIABLE, self.id)

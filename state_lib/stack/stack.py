@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import signal
+import itertools
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 
 from state_lib.config import Settings
 from state_lib.errors import ConfigurationError, Unavailable
-from state_lib.stack import record, status, supervisor
+from state_lib.stack import airflow, ending, record, status, supervisor
 from state_lib.stack.logs import last_lines
 from state_lib.stack.paths import Paths
 from state_lib.stack.ports import require_free
-from state_lib.stack.programs import Program, programs
+from state_lib.stack.program import Program
+from state_lib.stack.programs import programs
 from state_lib.stack.record import Record
 from state_lib.stack.status import StackStatus
 
 UP_TIMEOUT_S = 120.0
-ORPHAN_WAIT_S = 15.0
 POLL_S = 0.2
 # A service that ended this often while we waited for it will not come up by waiting longer.
 STARTS_BEFORE_GIVING_UP = 4
@@ -30,7 +31,7 @@ Report = Callable[[str, str], None]
 
 
 class Stack:
-    """Kafka and state hosts of one home, under a supervisor that outlives the caller."""
+    """Kafka, state hosts and Airflow of one home, under a supervisor that outlives the caller."""
 
     def __init__(self, settings: Settings) -> None:
         """Bind to a home and its ports; nothing starts yet."""
@@ -46,10 +47,10 @@ class Stack:
         timeout_s: float = UP_TIMEOUT_S,
         report: Report | None = None,
     ) -> StackStatus:
-        """Start what does not run yet, in order, each when the one before it is healthy.
+        """Start what does not run yet, in order: each priority when the one before is healthy.
 
         Args:
-            only: Names of services; all but the streams when None.
+            only: Names of services; all when None.
             wait: Wait until each is healthy; else only ask the supervisor to start them.
             timeout_s: How long each service may take.
             report: Called with (service, what is waited for).
@@ -64,12 +65,14 @@ class Stack:
         report = report or (lambda _name, _phase: None)
         with self._locked():
             running = self._ensure_supervisor(wanted, report)
-            for program in wanted:
-                if program.name not in running:
-                    report(program.name, "starting")
-                    program.prepare()
-                    supervisor.Client(self.paths).start(program.name)
-                if wait:
+            for _, together in itertools.groupby(wanted, key=lambda program: program.priority):
+                group = list(together)
+                for program in group:
+                    if program.name not in running:
+                        report(program.name, "starting")
+                        program.prepare()
+                        supervisor.Client(self.paths).start(program.name)
+                for program in group if wait else ():
                     report(program.name, "waiting for it to be healthy")
                     self._await(program, timeout_s)
                     report(program.name, "healthy")
@@ -78,8 +81,7 @@ class Stack:
     def down(self, *, wipe: bool = False) -> list[int]:
         """End the stack and everything it started; return the process ids that were ended.
 
-        The supervisor stops services in reverse order. What is left then, or was left by a
-        supervisor that had been killed, gets SIGTERM and, after `ORPHAN_WAIT_S`, SIGKILL.
+        Streams stop at a batch's edge; see `ending.end`.
 
         Args:
             wipe: Remove the home with all data, afterwards.
@@ -102,7 +104,8 @@ class Stack:
         """Ask the supervisor and every running service."""
         current = Record.read(self.paths.record)
         process = current.supervisor() if current else None
-        return status.gather(self.paths, self.programs, process.pid if process else None)
+        login = airflow.login(self.settings) if self.settings.airflow else None
+        return status.gather(self.paths, self.programs, process.pid if process else None, login)
 
     def _select(self, only: Iterable[str] | None) -> list[Program]:
         names = list(only or ())
@@ -111,7 +114,7 @@ class Stack:
             if name not in known:
                 message = f"no service {name!r} in this stack; there are: {', '.join(known)}."
                 raise ConfigurationError(message, service=name, known=known)
-        return [p for p in self.programs if p.name in names or (not names and p.by_default)]
+        return [p for p in self.programs if p.name in names or not names]
 
     def _ensure_supervisor(self, wanted: list[Program], report: Report) -> set[str]:
         """Have a supervisor, and return the names of the services that it runs already."""
@@ -144,8 +147,8 @@ class Stack:
         new = Record.new(ports)
         self.paths.config.write_text(supervisor.render(self.paths, self.programs))
         new.write(self.paths.record)  # before the start: whoever is killed in between leaves a mark
-        environment = {**self.settings.as_environment(), record.VARIABLE: new.id}
-        supervisor.start(self.paths, environment)
+        environment = airflow.environment(self.settings, os.environ)
+        supervisor.start(self.paths, {**environment, record.VARIABLE: new.id})
         Record(new.id, supervisor.Client(self.paths).pid(), ports).write(self.paths.record)
 
     def _await(self, program: Program, timeout_s: float) -> None:
@@ -154,7 +157,7 @@ class Stack:
         while True:
             info = supervisor.Client(self.paths).info()[program.name]
             starts.add(int(info["start"]))
-            if info["pid"] and program.healthy():
+            if info["pid"] and program.healthy(float(info["start"])):
                 return
             state = supervisor.STATES.get(info["state"], "unknown")
             gave_up = state == "fatal" or len(starts) >= STARTS_BEFORE_GIVING_UP
@@ -175,18 +178,10 @@ class Stack:
     def _end(self, current: Record | None) -> list[int]:
         if current is None:
             return []
-        ours = current.processes()
-        if process := current.supervisor():
-            patience = sum(program.stop_wait_s for program in self.programs) + ORPHAN_WAIT_S
-            record.end([process], signal.SIGTERM, patience)
-        if left := record.end(current.processes(), signal.SIGTERM, ORPHAN_WAIT_S):
-            left = record.end(current.processes(), signal.SIGKILL, record.KILL_WAIT_S)
-        if left:
-            message = f"processes {left} do not end even on SIGKILL; look at them with 'ps'."
-            raise Unavailable(message, pids=left)
+        ended = ending.end(self.paths, self.programs, current)
         self.paths.record.unlink(missing_ok=True)
         self.paths.socket.unlink(missing_ok=True)
-        return [one.pid for one in ours]
+        return ended
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:

@@ -9,8 +9,9 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from state_lib.errors import Unavailable
+from state_lib.stack.airflow import Login
 from state_lib.stack.paths import Paths
-from state_lib.stack.programs import Program
+from state_lib.stack.program import Program
 from state_lib.stack.supervisor import STATES, Client
 
 Health = Literal["healthy", "unhealthy", "down"]
@@ -41,11 +42,19 @@ class ServiceStatus:
 
 @dataclass(frozen=True)
 class StackStatus:
-    """The stack: its supervisor, None when there is none, and its services in starting order."""
+    """The stack.
+
+    Attributes:
+        home: Its directory.
+        supervisor_pid: None when there is no supervisor, so that nothing runs.
+        services: In starting order.
+        airflow: How to get into Airflow, None when the stack has none.
+    """
 
     home: str
     supervisor_pid: int | None
     services: tuple[ServiceStatus, ...]
+    airflow: Login | None
 
     @property
     def healthy(self) -> bool:
@@ -61,7 +70,12 @@ class StackStatus:
         return {**asdict(self), "healthy": self.healthy}
 
 
-def gather(paths: Paths, programs: Iterable[Program], supervisor_pid: int | None) -> StackStatus:
+def gather(
+    paths: Paths,
+    programs: Iterable[Program],
+    supervisor_pid: int | None,
+    airflow: Login | None,
+) -> StackStatus:
     """Ask the supervisor, then all running services at once."""
     known: dict[str, dict[str, Any]] = {}
     if supervisor_pid is not None:
@@ -70,16 +84,15 @@ def gather(paths: Paths, programs: Iterable[Program], supervisor_pid: int | None
         except Unavailable:
             supervisor_pid = None  # it ended between the two questions
     with ThreadPoolExecutor(8) as pool:
-        shown = [p for p in programs if p.by_default or known.get(p.name, {}).get("start")]
-        services = pool.map(lambda one: _service(paths, one, known.get(one.name, {})), shown)
-        return StackStatus(str(paths.home), supervisor_pid, tuple(services))
+        services = pool.map(lambda one: _service(paths, one, known.get(one.name, {})), programs)
+        return StackStatus(str(paths.home), supervisor_pid, tuple(services), airflow)
 
 
 def _service(paths: Paths, program: Program, info: dict[str, Any]) -> ServiceStatus:
     pid = int(info.get("pid", 0)) or None
     health: Health = "down"
     if pid is not None:
-        health = "healthy" if program.healthy() else "unhealthy"
+        health = "healthy" if program.healthy(float(info["start"])) else "unhealthy"
     return ServiceStatus(
         name=program.name,
         state=STATES.get(info.get("state", 0), "unknown"),

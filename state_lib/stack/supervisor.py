@@ -14,7 +14,7 @@ from xmlrpc.client import Fault, ServerProxy
 
 from state_lib.errors import ConfigurationError, Unavailable
 from state_lib.stack.paths import Paths
-from state_lib.stack.programs import Program
+from state_lib.stack.program import Program
 
 START_TIMEOUT_S = 15.0
 LOG_BYTES, LOG_BACKUPS = 20 << 20, 3
@@ -22,7 +22,7 @@ LOG_BYTES, LOG_BACKUPS = 20 << 20, 3
 OPEN_FILES = 65_536
 # Between tries supervisor waits one second longer each time: 20 tries are three and a half minutes.
 TRIES = 20
-_ALREADY_STARTED = 60
+_ALREADY_STARTED, _NOT_RUNNING = 60, 70
 # Supervisor's numbers of its states, in words.
 STATES = {
     0: "stopped",
@@ -60,7 +60,7 @@ def render(paths: Paths, programs: Iterable[Program]) -> str:
             f"directory={_escape(paths.home)}",
             f"priority={program.priority}",
             "autostart=false",
-            *_restarts(program),
+            "autorestart=true",
             "startsecs=1",
             f"startretries={TRIES}",
             f"stopwaitsecs={program.stop_wait_s}",
@@ -74,15 +74,12 @@ def render(paths: Paths, programs: Iterable[Program]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _restarts(program: Program) -> list[str]:
-    if program.final_exit_codes is None:
-        return ["autorestart=true"]
-    codes = ",".join(map(str, program.final_exit_codes))
-    return ["autorestart=unexpected", f"exitcodes={codes}"]
-
-
 def start(paths: Paths, environment: Mapping[str, str]) -> None:
     """Start supervisord as a daemon in its own session, and wait until it answers.
+
+    Args:
+        paths: Where its configuration is.
+        environment: All variables that it and its programs get.
 
     Raises:
         ConfigurationError: it refused its configuration.
@@ -90,7 +87,7 @@ def start(paths: Paths, environment: Mapping[str, str]) -> None:
     """
     done = subprocess.run(  # noqa: S603 - our own command
         [sys.executable, "-m", "state_lib.stack.launch", "-c", str(paths.config)],
-        env={**os.environ, **environment},
+        env=dict(environment),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -141,8 +138,13 @@ class Client:
                 raise ConfigurationError(message, service=name) from fault
 
     def stop(self, name: str) -> None:
-        """Stop a service and wait for its end; it stays stopped until `start`."""
-        self._call("stopProcess", name, True)  # noqa: FBT003 - supervisor's own signature
+        """Ask a service to stop; it stays stopped until `start`. Does not wait."""
+        try:
+            self._call("stopProcess", name, False)  # noqa: FBT003 - do not wait
+        except Fault as fault:
+            if fault.faultCode != _NOT_RUNNING:
+                message = f"supervisor cannot stop {name}: {fault.faultString}"
+                raise ConfigurationError(message, service=name) from fault
 
     def _call(self, method: str, *arguments: object) -> Any:
         try:

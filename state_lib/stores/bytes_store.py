@@ -7,8 +7,7 @@ from contextlib import ExitStack, contextmanager
 from itertools import chain
 
 from state_lib.errors import SerdeError
-from state_lib.keys import SUFFIX_BYTES
-from state_lib.specs import StoreSpec
+from state_lib.specs import SUFFIX_BYTES, StoreSpec
 from state_lib.stores.interfaces import BytesStore, Changes, Engine, Entries, check_lengths
 from state_lib.stores.segments import (
     check_store_name,

@@ -6,7 +6,8 @@ every live entry. A sum, not an xor: an entry that counts twice must show.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import NamedTuple
 
 from xxhash import xxh3_128_intdigest
@@ -25,6 +26,18 @@ class StoreDigest(NamedTuple):
     def __str__(self) -> str:
         return f"{self.total:032x}/{self.entries}"
 
+    @classmethod
+    def parse(cls, text: str) -> StoreDigest:
+        """The inverse of ``str``. Raises ValueError."""
+        total, _, entries = text.partition("/")
+        return cls(int(total, 16), int(entries))
+
+
+def added(parts: Iterable[StoreDigest]) -> StoreDigest:
+    """The digest of several sets of entries together."""
+    parts = list(parts)
+    return StoreDigest(sum(p.total for p in parts) % _MODULUS, sum(p.entries for p in parts))
+
 
 def digest(entries: Iterable[tuple[bytes, bytes]]) -> StoreDigest:
     """The digest of entries, in any order."""
@@ -40,6 +53,13 @@ def digest(entries: Iterable[tuple[bytes, bytes]]) -> StoreDigest:
 def store_digest(store: BytesStore, clock: int) -> StoreDigest:
     """The digest of what is live in a store at ``clock`` (ms)."""
     with store.scan() as entries:
-        if not store.spec.is_window:
-            return digest(entries)
-        return digest(entry for entry in entries if store.live(entry[0], clock))
+        return added(digest_in_parts(store, entries, clock))
+
+
+def digest_in_parts(
+    store: BytesStore, entries: Iterator[tuple[bytes, bytes]], clock: int, size: int = 100_000
+) -> Iterator[StoreDigest]:
+    """Digests of ``size`` scanned entries each, live at ``clock``, for whoever shows progress."""
+    windowed = store.spec.is_window
+    while chunk := list(islice(entries, size)):
+        yield digest(e for e in chunk if not windowed or store.live(e[0], clock))

@@ -21,7 +21,8 @@ from state_lib.stores.rocksdb.options import RocksDBOptions
 from state_lib.stores.segments import META_FAMILY, store_of
 
 _CHECKPOINT_KEY = b"checkpoint"
-_NO_DIRECTORY = "memory"  # memory stores are rebuilt from their changelogs: nothing is ever there
+NO_DIRECTORY = "memory"
+"""Of memory stores: rebuilt from their changelogs, so nothing is ever there but in snapshots."""
 StoreChanges = Mapping[str, tuple[Sequence[bytes], Sequence[bytes | None]]]
 """Store name → keys and stored values as parallel lists; None deletes."""
 
@@ -64,17 +65,20 @@ class TaskStores:
         path: directory of the RocksDB database; created if missing. Memory stores leave nothing
             there.
         options: of RocksDB.
+        read_only: for a checkpoint or a fetched snapshot; see `RocksDBEngine`.
 
     Raises:
         StateCorrupt: the directory cannot be opened.
     """
 
-    def __init__(self, topology: Topology, path: Path, options: RocksDBOptions) -> None:
+    def __init__(
+        self, topology: Topology, path: Path, options: RocksDBOptions, *, read_only: bool = False
+    ) -> None:
         self.path = path
         self.specs = {s.name: s for s in topology.stores}
-        self.rocks = RocksDBEngine(path, options)
+        self.rocks = RocksDBEngine(path, options, read_only=read_only)
         bounds = {s.name: s.max_bytes for s in topology.stores if s.backend == "memory"}
-        self.memory = MemoryEngine(path / _NO_DIRECTORY, MemoryOptions(max_bytes_of=bounds))
+        self.memory = MemoryEngine(path / NO_DIRECTORY, MemoryOptions(max_bytes_of=bounds))
         self.stores: dict[str, BytesStore] = {
             s.name: bytes_store(s, self.engine(s.name)) for s in topology.stores
         }

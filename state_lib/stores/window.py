@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from state_lib.errors import InvalidRequest
-from state_lib.keys import SUFFIX_BYTES, split_window_key, window_key
+from state_lib.keys import split_window_key, window_key
 from state_lib.serdes import serde_from
-from state_lib.specs import StoreSpec
+from state_lib.specs import SUFFIX_BYTES, StoreSpec
 from state_lib.stores.bytes_store import WindowBytesStore
 from state_lib.stores.interfaces import (
     Engine,

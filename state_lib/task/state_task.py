@@ -6,53 +6,42 @@ import contextlib
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
 
 import structlog
 
-from state_lib.changelog.admin import topic_configs
-from state_lib.changelog.reader import read_last
 from state_lib.changelog.topics import changelog_topic, commits_topic, dead_letters_topic
 from state_lib.changelog.writer import OutcomeUnknown, TransactionalWriter
-from state_lib.errors import NotFound, NotOwner, StateCorrupt, Superseded, Unavailable
+from state_lib.errors import (
+    Busy,
+    KafkaRefused,
+    NotFound,
+    NotOwner,
+    StateCorrupt,
+    Superseded,
+    Unavailable,
+)
 from state_lib.failpoints import failpoint
-from state_lib.kafka import Kafka, ends, require, starts
 from state_lib.marker import Marker, Verdict, advance, judge
-from state_lib.restore.listener import RestoreListener, Silent
-from state_lib.restore.run import RestoreRequest, restore_task, set_aside
-from state_lib.restore.source import LogRange
+from state_lib.restore.facts import LocalFacts, size_of
+from state_lib.restore.listener import Several
+from state_lib.restore.local import Local, set_aside
+from state_lib.restore.lock import restore_lock
+from state_lib.restore.plan import AUTO, RestorePlan
+from state_lib.restore.progress import RestoreProgress
 from state_lib.specs import Topology
 from state_lib.stores.interfaces import BytesStore
-from state_lib.stores.rocksdb.options import RocksDBOptions
 from state_lib.stores.task_stores import Checkpoint, StoreChanges, TaskStores
+from state_lib.task.barrier import Barrier
 from state_lib.task.batch import Batch
+from state_lib.task.context import TaskContext
+from state_lib.task.opening import Opening, OpenTask, newest_marker, write_marker
 from state_lib.task.retention import RetentionGuard
 
 log = structlog.get_logger(__name__)
+_PATIENCE_S = 2.0  # an attempt to open a task that cannot be opened is over sooner than that
 MIN_FREE_BYTES = 32 << 20
 """Free disk below which no commit is started: a full disk found later closes the task."""
-
-
-OnCommit = Callable[[str, Mapping[str, int], float], None]
-"""Told of each applied commit: the task, changed entries per store, seconds that it took."""
-
-
-def _nobody(_task: str, _changed: Mapping[str, int], _seconds: float) -> None:
-    """The default: nobody listens."""
-
-
-@dataclass(frozen=True)
-class TaskContext:
-    """What all tasks of a process share."""
-
-    kafka: Kafka
-    host_id: str
-    state_dir: Path
-    options: RocksDBOptions = field(default_factory=RocksDBOptions)
-    listener: RestoreListener = field(default_factory=Silent)
-    on_commit: OnCommit = _nobody
 
 
 class StateTask:
@@ -73,6 +62,7 @@ class StateTask:
         self.name = f"{topology.app}/{partition}"
         self.path = context.state_dir / topology.app / str(partition)
         self._context = context
+        self._opening_lock = threading.RLock()  # taken before the others
         self._commit_lock = threading.RLock()
         self._state_lock = threading.RLock()
         self._writer: TransactionalWriter | None = None
@@ -80,9 +70,12 @@ class StateTask:
         self._marker = Marker()
         self._offsets: dict[str, list] = {}  # type: ignore[type-arg]
         self._guard: RetentionGuard | None = None
+        self.progress = RestoreProgress()
         self.flushed_at = time.monotonic()
         self._flushed: Marker | None = None
+        self._retired = False
         self.commits = 0
+        self._barrier = Barrier()
 
     # ------------------------------------------------------------------ opening and closing
 
@@ -91,62 +84,102 @@ class StateTask:
         """Whether it can commit and answer."""
         return self._stores is not None
 
-    def open(self) -> Marker:
+    def open(self, wanted: str = AUTO) -> Marker:
         """Fence other writers, name this host in a marker, and bring the stores to the end.
 
+        Args:
+            wanted: the source of the state that somebody chose; by itself, the cheapest valid one.
+
         Raises:
+            Busy: another process restores this task.
+            Quarantined: its local state is lost; see `RestoreOptions.mode`.
             Unavailable: Kafka or the disk is away; try again.
+            NotFound: it was retired.
         """
-        with self._commit_lock:
+        with self._opening_lock:
             if self.is_open:
                 return self._marker
-            kafka, app = self._context.kafka, self.topology.app
-            admin = kafka.admin()
-            changelogs = [changelog_topic(app, s.name) for s in self.topology.stores]
-            facts = require(admin, [*changelogs, commits_topic(app)])
-            writer = TransactionalWriter(kafka, f"{app}-{self.partition}", self.partition)
-            try:
-                writer.open()
-                last = read_last(kafka, commits_topic(app), self.partition)
-                value = None if last is None else last.value()
-                marker = Marker() if value is None else Marker.from_bytes(value)
-                marker = marker.owned_by(self._context.host_id)
-                self._write_marker(writer, marker)
-                configs = topic_configs(admin, changelogs)
-                partitions = [(t, self.partition) for t in changelogs]
-                first, end = starts(admin, partitions), ends(admin, partitions)
-                logs = {
-                    t: LogRange(
-                        facts[t].id,
-                        first[t, self.partition],
-                        end[t, self.partition],
-                        int(configs[t]["delete.retention.ms"]),
-                    )
-                    for t in changelogs
-                }
-                stores = restore_task(
-                    RestoreRequest(
-                        kafka=kafka,
-                        topology=self.topology,
-                        partition=self.partition,
-                        path=self.path,
-                        logs=logs,
-                        marker=marker,
-                        options=self._context.options,
-                        listener=self._context.listener,
-                    )
-                )
-            except OutcomeUnknown as error:
-                writer.close()
-                raise Unavailable(error.message, task=self.name) from error
-            except BaseException:
-                writer.close()
-                raise
-            with self._state_lock:
-                self._writer, self._stores, self._marker = writer, stores, marker
-                self._offsets = {t: [r.topic_id, r.end] for t, r in logs.items()}
-                self._guard = RetentionGuard(admin, self.topology)
-            return marker
+            with self._locked():
+                return self._run(wanted)
+
+    def plan(self, wanted: str = AUTO) -> RestorePlan:
+        """What a restore would do now.
+
+        Raises:
+            Busy: one is running.
+            InvalidRequest: ``wanted`` is not valid; says why.
+        """
+        opening = self._opening(wanted)
+        with self._state_lock:
+            marker = self._marker
+            checkpoint = None if self._stores is None else self._stores.checkpoint()
+        if checkpoint is None:
+            with self._exclusively(), self._locked():
+                return opening.plan()
+        facts = LocalFacts(checkpoint, None, size_of([self.path]), in_use=True)
+        return opening.request(marker).plan(Local(facts), complete=True)
+
+    def restore(self, plan: RestorePlan) -> Marker:
+        """Run a plan: the task is closed, its directory built from the plan's source, and opened.
+
+        Raises:
+            Busy: a restore of this task is running already.
+            InvalidRequest: the plan's source is not valid any more.
+            Unavailable: Kafka or the disk is away; what was there before still is.
+        """
+        with self._exclusively(), self._locked():
+            if self.is_open and self.plan(plan.choice).is_nothing:
+                return self._marker
+            self.close()
+            return self._run(plan.choice)
+
+    def _run(self, wanted: str) -> Marker:
+        try:
+            opened = self._opening(wanted).run()
+            self._install(opened)
+        finally:
+            self.progress.clear()
+        return opened.marker
+
+    def _opening(self, wanted: str) -> Opening:
+        return Opening(
+            context=self._context,
+            topology=self.topology,
+            partition=self.partition,
+            path=self.path,
+            listener=Several(self._context.listener, self.progress),
+            wanted=wanted,
+            cancelled=lambda: self._retired or self._context.stopping.is_set(),
+        )
+
+    def _locked(self) -> contextlib.AbstractContextManager[None]:
+        """The lock beside the directory. It would bring back the folder of a retired task."""
+        if self._retired:
+            raise NotFound(f"task {self.name} was removed from this host", task=self.name)
+        return restore_lock(self.path)
+
+    @contextlib.contextmanager
+    def _exclusively(self) -> Iterator[None]:
+        """While nothing else opens or restores this task."""
+        if not self._opening_lock.acquire(timeout=_PATIENCE_S):
+            raise Busy(
+                f"task {self.name} is opening or restoring already: wait for it, `holdfast stores` "
+                "shows its state",
+                task=self.name,
+            )
+        try:
+            yield
+        finally:
+            self._opening_lock.release()
+
+    def _install(self, opened: OpenTask) -> None:
+        checkpoint = opened.stores.checkpoint()
+        offsets = {} if checkpoint is None else checkpoint.offsets
+        with self._commit_lock, self._state_lock:
+            self._writer, self._stores = opened.writer, opened.stores
+            self._marker = opened.marker
+            self._offsets = {topic: list(at) for topic, at in offsets.items()}
+            self._guard = RetentionGuard(self._context.kafka.admin(), self.topology)
 
     def close(self) -> None:
         """Close stores and writer. Nothing is lost: what was not flushed is replayed."""
@@ -158,15 +191,20 @@ class StateTask:
             if writer is not None:
                 writer.close()
 
+    def retire(self) -> None:
+        """Close for good: whoever still holds this object cannot open it again."""
+        self._retired = True  # ends a restore that runs
+        with self._opening_lock:
+            self.close()
+
     def flush(self) -> None:
         """Make the stores durable, so that a restart replays less; drop expired segments."""
-        with self._commit_lock, self.guarded():
-            stores = self._opened()
-            self.flushed_at = time.monotonic()
-            if self._marker is self._flushed:
+        with self.guarded():
+            with self.view() as (marker, stores):
+                self.flushed_at = time.monotonic()
+            if marker is self._flushed:
                 return
-            marker = self._marker
-            stores.rocks.flush()
+            stores.rocks.flush()  # commits go on meanwhile
             self._flushed = marker
             with self._state_lock:
                 dropped = stores.drop_expired(marker.clock)
@@ -181,25 +219,36 @@ class StateTask:
         Raises:
             Superseded: a higher epoch has claimed it already.
         """
+        self._take_topology(topology, epoch)
         with self._commit_lock, self.guarded():
             self._opened()
-            if epoch < self._marker.epoch:
-                raise Superseded(
-                    f"epoch {epoch} cannot claim {self.name}: epoch {self._marker.epoch} has; "
-                    "another driver runs this application",
-                    epoch=epoch,
-                    current=self._marker.epoch,
-                )
-            if topology.stores != self.topology.stores:
-                self.close()
-                self.topology = topology
-                self.open()
+            self._check_epoch(epoch)
             self.topology = topology
             if epoch > self._marker.epoch:
                 marker = self._marker.claimed_by(epoch, self._context.host_id)
-                self._write_marker(self._require_writer(), marker)
+                write_marker(self._require_writer(), self.topology, self.partition, marker)
                 self._apply({}, marker)
             return self._marker
+
+    def _take_topology(self, topology: Topology, epoch: int) -> None:
+        """Open again with other stores, if the driver's differ."""
+        with self._commit_lock:
+            self._opened()
+            self._check_epoch(epoch)
+            if topology.stores == self.topology.stores:
+                return
+            self.close()
+            self.topology = topology
+        self.open()  # without the commit lock: it may take its time
+
+    def _check_epoch(self, epoch: int) -> None:
+        if epoch < self._marker.epoch:
+            raise Superseded(
+                f"epoch {epoch} cannot claim {self.name}: epoch {self._marker.epoch} has; "
+                "another driver runs this application",
+                epoch=epoch,
+                current=self._marker.epoch,
+            )
 
     def commit(self, batch: Batch) -> Marker:
         """Commit one batch: one Kafka transaction, then one RocksDB write.
@@ -232,6 +281,18 @@ class StateTask:
             self.commits += 1
             self._context.on_commit(self.name, changed, time.monotonic() - started)
             return marker
+
+    def at_commit(self, epoch: int, n: int, action: Callable[[], None]) -> Callable[[], None]:
+        """Run ``action`` while the task stands at that commit: now, or right after it.
+
+        No other commit is made meanwhile. The result gives up waiting.
+
+        Raises:
+            Realign: the task stands beyond it already.
+        """
+        with self._commit_lock:
+            self._opened()
+            return self._barrier.arm(self.name, (epoch, n), action, self._marker)
 
     # ------------------------------------------------------------------ reads
 
@@ -298,10 +359,6 @@ class StateTask:
             raise Unavailable(f"task {self.name} has no writer; try again", task=self.name)
         return self._writer
 
-    def _write_marker(self, writer: TransactionalWriter, marker: Marker) -> None:
-        at = (commits_topic(self.topology.app), self.name.encode())
-        writer.write([], at, lambda _cut: marker.to_bytes())
-
     def _transact(self, batch: Batch) -> Marker:
         at = (commits_topic(self.topology.app), self.name.encode())
         changelogs = {changelog_topic(self.topology.app, s.name) for s in self.topology.stores}
@@ -328,6 +385,7 @@ class StateTask:
         except BaseException:
             self.close()
             raise
+        self._barrier.passed(marker)
 
     def _check_disk(self, batch: Batch) -> None:
         needed = MIN_FREE_BYTES + 2 * batch.size_bytes()
@@ -353,11 +411,14 @@ class StateTask:
                 if self._stores is None or self._stores is stores:
                     self.close()
                     if self.path.exists():
-                        set_aside(self.path)
+                        set_aside(self.path, error.message)
             raise Unavailable(f"{self.name}: {error.message}", task=self.name) from error
         except OutcomeUnknown as error:
             self.close()
             raise Unavailable(error.message, task=self.name) from error
+        except KafkaRefused:
+            self.close()  # its writer may be of no use any more
+            raise
         except NotOwner as error:
             self.close()
             if self._is_still_ours():
@@ -369,9 +430,8 @@ class StateTask:
 
     def _is_still_ours(self) -> bool:
         """Whether the last marker names this host: a transaction that timed out is fenced too."""
-        last = read_last(self._context.kafka, commits_topic(self.topology.app), self.partition)
-        value = None if last is None else last.value()
-        return value is not None and Marker.from_bytes(value).owner == self._context.host_id
+        found = newest_marker(self._context.kafka, self.topology, self.partition)
+        return found.owner == self._context.host_id
 
 
 def bytes_store_of(stores: TaskStores, topology: Topology, store: str) -> BytesStore:

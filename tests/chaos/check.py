@@ -102,6 +102,7 @@ def check(settings: Settings, app: str, topic: str, timeout_s: float = 120) -> C
 def effective(bootstrap: str, app: str, topic: str) -> list[dict[str, Any]]:
     """Recorded batches, highest epoch first, newest first within: the first that covers counts."""
     raw = [json.loads(r[4] or b"{}") for r in records(bootstrap, f"{app}-progress")]
+    raw = [one for one in raw if "kind" not in one]  # the others are restores
     order = sorted(enumerate(raw), key=lambda pair: (pair[1]["epoch"], pair[0]), reverse=True)
     return [
         {

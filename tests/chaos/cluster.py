@@ -13,8 +13,11 @@ from typing import Any
 import psutil
 
 from state_lib.config import Settings
+from state_lib.drivers.process import DriverProcess, launch
 from state_lib.stack import Stack
+from state_lib.stack.java import java_home
 from state_lib.stack.ports import free_port
+from state_lib.submit import submit_conf
 
 JOB = Path(__file__).with_name("job.py")
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -41,6 +44,7 @@ class Cluster:
             "max_offsets_per_trigger": 2000,
             "flush_interval_s": 5.0,
             "token": "chaos",
+            "airflow": False,
         }
         self.settings = Settings.load(**{**given, **flags})
         self.stack = Stack(self.settings)
@@ -78,14 +82,25 @@ class Cluster:
 
     def driver(self, app: str, topic: str, **flags: Any) -> Driver:
         """Start a driver of the chaos job."""
-        settings = self.settings.model_copy(update=flags)
-        environment = {
-            **os.environ,
-            **settings.as_environment(),
-            "CHAOS_APP": app,
-            "CHAOS_TOPIC": topic,
-        }
+        environment = self._environment(app, topic, **flags)
         return Driver(environment, self.settings.home / f"{app}-{time.time_ns()}.log")
+
+    def submit(self, app: str, topic: str, **flags: Any) -> DriverProcess:
+        """Launch the chaos job through spark-submit, as a supervisor does."""
+        confs = [f"--conf={key}={value}" for key, value in submit_conf(self.settings).items()]
+        program = str(Path(sys.executable).with_name("spark-submit"))
+        master = f"--master={self.settings.spark_master}"
+        return launch(
+            app,
+            [program, master, *confs, str(JOB)],
+            env=self._environment(app, topic, **flags) | {"JAVA_HOME": str(java_home())},
+            log=self.settings.home / f"{app}.log",
+        )
+
+    def _environment(self, app: str, topic: str, **flags: Any) -> dict[str, str]:
+        settings = self.settings.model_copy(update=flags)
+        names = {"CHAOS_APP": app, "CHAOS_TOPIC": topic}
+        return {**os.environ, **settings.as_environment(), **names}
 
 
 class Driver:

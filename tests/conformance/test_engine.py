@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from state_lib.errors import ConfigurationError, InvalidRequest, StateCorrupt, Unavailable
-from state_lib.stores import Engine
+from state_lib.stores.interfaces import Engine
 from state_lib.stores.memory import MemoryEngine
 from state_lib.stores.rocksdb import RocksDBEngine, RocksDBOptions
 

@@ -16,13 +16,9 @@ from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from state_lib.errors import InvalidRequest, SerdeError
 from state_lib.specs import StoreSpec
-from state_lib.stores import (
-    Engine,
-    ValueAndTimestamp,
-    bytes_store,
-    key_value_store,
-    read_only_key_value_store,
-)
+from state_lib.stores.bytes_store import bytes_store
+from state_lib.stores.interfaces import Engine, ValueAndTimestamp
+from state_lib.stores.keyvalue import key_value_store, read_only_key_value_store
 from state_lib.stores.memory import MemoryEngine
 from state_lib.stores.rocksdb import RocksDBEngine, RocksDBOptions
 

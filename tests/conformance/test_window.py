@@ -16,16 +16,11 @@ from hypothesis.stateful import RuleBasedStateMachine, rule
 from state_lib.errors import InvalidRequest, SerdeError
 from state_lib.keys import window_key
 from state_lib.specs import StoreSpec
-from state_lib.stores import (
-    Engine,
-    ValueAndTimestamp,
-    Windowed,
-    bytes_store,
-    read_only_window_store,
-    window_store,
-)
+from state_lib.stores.bytes_store import bytes_store
+from state_lib.stores.interfaces import Engine, ValueAndTimestamp, Windowed
 from state_lib.stores.memory import MemoryEngine
 from state_lib.stores.rocksdb import RocksDBEngine, RocksDBOptions
+from state_lib.stores.window import read_only_window_store, window_store
 
 SMALL = RocksDBOptions(write_buffer_bytes=64 << 10, block_cache_bytes=8 << 20)
 MIN = 60_000

@@ -33,7 +33,7 @@ from tests.support.apps import HOUR, KV, NOON, TS, WIN, App, batch
 from tests.support.fold import committed, fold
 from tests.support.hosts import address, claim, publish, served
 
-TOKEN = "only-for-tests"  # noqa: S105 - opens nothing
+TOKEN = "only-for-tests"
 SMALL = StoreSpec("small", backend="memory", max_bytes=1000)
 
 

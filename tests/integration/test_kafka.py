@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -41,3 +43,44 @@ def test_applications_that_would_share_a_changelog_are_refused(
     check_no_collision(kafka, Topology(f"{name}-b", 1, (StoreSpec("other"),)))
     with pytest.raises(ConfigurationError, match=f"{name}-b-c-changelog.*{name!r}"):
         check_no_collision(kafka, Topology(f"{name}-b", 1, (StoreSpec("c"),)))
+
+
+FREED = """
+import sys, time
+from confluent_kafka import KafkaException
+from state_lib.kafka import Kafka
+admin = Kafka({"bootstrap.servers": sys.argv[1], "log_level": 0}).admin()
+def ask():
+    try:
+        return admin.describe_consumer_groups(["nobody"], request_timeout=2)["nobody"].result()
+    except KafkaException as error:
+        return error.args[0].name()
+deadline = time.monotonic() + 60
+while isinstance(ask(), str) and time.monotonic() < deadline:
+    time.sleep(0.2)  # a new broker makes its topic of groups
+for line in sys.stdin:
+    print(ask() if line == "ask\\n" else "", flush=True)
+del admin
+print("freed", flush=True)
+"""
+
+
+@pytest.mark.long  # which error a client names first depends on how busy the machine is
+def test_a_client_that_lost_its_coordinator_holds_nobody_up(tmp_path: Path) -> None:
+    """Freed in the foreground, it waits for ever (librdkafka 2.16)."""
+    with LocalBroker(tmp_path / "broker") as broker:
+        command = [sys.executable, "-c", FREED, broker.bootstrap]
+        client = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert client.stdin is not None
+        assert client.stdout is not None
+        client.stdin.write("hello\n")
+        client.stdin.flush()
+        assert client.stdout.readline() == "\n"
+        broker.kill()
+        client.stdin.write("ask\nask\n")
+        client.stdin.flush()
+        assert client.stdout.readline() == client.stdout.readline() == "_TIMED_OUT\n"
+        broker.start()
+        out, _ = client.communicate("ask\nask\n", timeout=120)
+        assert out.endswith("freed\n")
+        assert client.returncode == 0

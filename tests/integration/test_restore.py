@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,6 +17,7 @@ from state_lib.kafka import ends, starts
 from state_lib.marker import Marker, now_ms
 from state_lib.restore import run
 from state_lib.restore.listener import Silent
+from state_lib.restore.options import RestoreOptions
 from state_lib.restore.replay import Replay
 from state_lib.restore.source import AGE_MARGIN_MS, LogRange, why_not_valid
 from state_lib.stores.digest import store_digest
@@ -25,8 +25,9 @@ from state_lib.stores.rocksdb.options import RocksDBOptions
 from state_lib.stores.task_stores import Checkpoint, TaskStores
 from state_lib.task import StateTask
 from tests.integration.conftest import MakeApp
-from tests.support.apps import HOUR, KV, NOON, TS, WIN, App, batch, claimed, digests, kv, win
+from tests.support.apps import HOUR, KV, NOON, TS, WIN, App, batch, digests, kv, win
 from tests.support.counting import Counting
+from tests.support.filled import filled
 from tests.support.fold import fold
 from tests.support.waiting import until
 
@@ -64,33 +65,17 @@ OLD = DELETE_RETENTION_MS - AGE_MARGIN_MS + 60_000
     ],
 )
 def test_valid_or_why_not(checkpoint: Checkpoint | None, log: LogRange, why: str | None) -> None:
-    reason = why_not_valid(checkpoint, {"t": log}, NEWEST)
+    reason = why_not_valid(checkpoint, {"t": log}, NEWEST, now_ms())
     assert (reason is None) == (why is None), reason
     assert why is None or why in str(reason)
 
 
 def test_a_store_that_was_added_does_not_count() -> None:
     logs = {"t": LogRange("id", 0, 100), "new": LogRange("id2", 0, 7)}
-    assert why_not_valid(directory(), logs, NEWEST) is None
+    assert why_not_valid(directory(), logs, NEWEST, now_ms()) is None
 
 
 # ---------------------------------------------------------------- restarts
-
-
-def filled(app: App, batches: int = 6) -> StateTask:
-    """A task with overwrites, deletes, and windows that have expired."""
-    task = app.opened()
-    marker, dice = claimed(task), random.Random(1)  # noqa: S311 - a repeatable dice
-    names = {s.name for s in app.topology.stores}
-    for i in range(batches):
-        keys = [f"k{dice.randrange(40)}" for _ in range(30)]
-        pairs = [(k, None if dice.random() < 0.3 else f"{i}-{k}") for k in keys]
-        starts_ = [NOON + (i - dice.randrange(3)) * HOUR for _ in keys]
-        rows = [(k, s, v) for (k, v), s in zip(pairs, starts_, strict=True)]
-        puts = {"kv": kv(*pairs), "ts": kv(*pairs, time=NOON + i), "win": win(*rows)}
-        chosen = {name: p for name, p in puts.items() if name in names}
-        marker = task.commit(batch(marker, chosen, clock=NOON + i * HOUR))
-    return task
 
 
 def reopened(app: App, host: str = "host-1") -> tuple[StateTask, Counting]:
@@ -228,7 +213,7 @@ def test_an_interrupted_rebuild_starts_over(
     with pytest.raises(Unavailable):
         task.open()
     left = sorted(p.name for p in task.path.parent.iterdir())
-    assert left[0].startswith("0.aside-"), "the bad one stays until the new one stands"
+    assert left == ["0", "0.restoring"], "the bad one stays until the new one stands"
     monkeypatch.setattr(Replay, "full", full)
     monkeypatch.setattr(Replay, "tail", interrupted)
     with pytest.raises(Unavailable):
@@ -253,7 +238,7 @@ def test_kafka_away_sets_nothing_aside(make_app: MakeApp, monkeypatch: pytest.Mo
         raise Unavailable("Kafka is away")
 
     with monkeypatch.context() as patched:
-        patched.setattr(run, "_replay_local", away)
+        patched.setattr(run, "_replay", away)
         with pytest.raises(Unavailable):
             task.open()
     assert [p.name for p in task.path.parent.iterdir()] == ["0"]
@@ -360,7 +345,9 @@ def test_spilled_runs_equal_writes(make_app: MakeApp, tmp_path: Path) -> None:
     app.close()
     for label, run_bytes in (("tail", None), ("one run", 1 << 30), ("many runs", 2000)):
         stores = TaskStores(app.topology, tmp_path / label, RocksDBOptions())
-        replay = Replay(app.kafka, app.name, 0, stores, Silent(), clock, run_bytes or 1)
+        options = RestoreOptions(run_bytes=run_bytes or 1)
+        runs = tmp_path / label / "runs"
+        replay = Replay(app.kafka, app.name, 0, stores, Silent(), clock, runs, options)
         try:
             for spec in app.topology.stores:
                 where = (app.topic(spec.name), 0)
@@ -370,7 +357,7 @@ def test_spilled_runs_equal_writes(make_app: MakeApp, tmp_path: Path) -> None:
         finally:
             stores.close()
         assert found == before, label
-        assert not list((tmp_path / label).glob("run-*")), "runs are moved, not copied"
+        assert not list(runs.glob("*")), "runs are moved, not copied"
 
 
 def test_a_log_that_shrank_is_no_state(make_app: MakeApp) -> None:
@@ -378,7 +365,7 @@ def test_a_log_that_shrank_is_no_state(make_app: MakeApp) -> None:
     filled(app)
     app.close()
     stores = TaskStores(app.topology, app.root / "x", RocksDBOptions())
-    replay = Replay(app.kafka, app.name, 0, stores, Silent(), NOON)
+    replay = Replay(app.kafka, app.name, 0, stores, Silent(), NOON, app.root / "runs")
     with pytest.raises(StateCorrupt):
         replay.tail(KV, 10_000, 10_001)
     stores.close()

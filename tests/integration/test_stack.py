@@ -28,6 +28,7 @@ def settings_in(home: Path) -> Settings:
         kafka_controller_port=free_port(),
         kafka_heap="384m",
         hosts=hosts,
+        airflow=False,
     )
 
 

@@ -321,6 +321,6 @@ def test_a_transaction_that_timed_out_fences_its_writer(
     writer._producer.flush()
     time.sleep(3.0)
     with pytest.raises((NotOwner, OutcomeUnknown)):
-        writer._commit()
+        writer._commit([log.topic])
     log.put(log.writer(), "b")
     assert log.read_keys() == ["a", "b"]

@@ -12,9 +12,12 @@ class Counting:
         self.records: Counter[str] = Counter()
         self.ranges: dict[str, tuple[int, int]] = {}
         self.ended: list[str] = []
+        self.errors: list[str] = []
+        self.fetched: tuple[int, int] | None = None
 
     def on_restore_start(self, task: str, store: str, start: int, end: int) -> None:
         del task
+        self.records.pop(store, None)  # an attempt before this one
         self.ranges[store] = (start, end)
 
     def on_batch_restored(self, task: str, store: str, records: int, offset: int) -> None:
@@ -25,3 +28,11 @@ class Counting:
         del task
         assert records == self.records[store]
         self.ended.append(store)
+
+    def on_snapshot_fetched(self, task: str, done: int, total: int) -> None:
+        del task
+        self.fetched = (done, total)
+
+    def on_restore_error(self, task: str, why: str) -> None:
+        del task
+        self.errors.append(why)

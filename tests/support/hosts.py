@@ -10,6 +10,7 @@ from state_lib.addresses import HostAddress
 from state_lib.client.flight import FlightHostClient
 from state_lib.errors import Unavailable
 from state_lib.host.flight import FlightHost
+from state_lib.host.snapshots import SnapshotJobs
 from state_lib.host.tasks import TaskManager
 from state_lib.marker import Marker
 from state_lib.spark.claims import write_claim
@@ -40,11 +41,13 @@ def served(
 ) -> Iterator[TaskManager]:
     """A started manager behind a Flight server."""
     with managed(app, at, hosts) as manager:
-        server = FlightHost(manager, at.flight_url, token)
+        jobs = SnapshotJobs(manager, (app.root / "snapshots").as_uri())
+        server = FlightHost(manager, at.flight_url, token, jobs)
         try:
             yield manager
         finally:
             server.shutdown()
+            jobs.stop()
 
 
 def publish(app: App) -> int:

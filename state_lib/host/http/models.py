@@ -140,8 +140,14 @@ class Task(BaseModel):
     task: str
     partition: int
     host: str
-    state: str = Field(description="`open`, or `opening` while it starts or restores.")
+    state: str = Field(
+        description="`open`; `opening`; `restoring` while records are replayed; `quarantined` if "
+        "its local state is lost and somebody must ask for a restore."
+    )
     reason: str | None = Field(description="Why it is not open.")
+    restoring: dict[str, dict[str, int]] = Field(
+        description="By store whose replay has begun: first offset, end, next offset, records."
+    )
     written_at: int | None = Field(description="Wall time of its last commit.")
     dropped: dict[str, int] = Field(description="Records that were not used, by reason.")
     position: Position | None

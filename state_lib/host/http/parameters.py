@@ -12,9 +12,9 @@ from fastapi import Depends, Path, Query
 from state_lib.host.http.cursor import Cursor
 from state_lib.host.http.lookup import Tasks, owned_tasks, spec_of, task_of_key, topology_of
 from state_lib.host.tasks import TaskManager
-from state_lib.host.times import MAX_MS, MIN_MS, parse_time
 from state_lib.specs import StoreSpec, Topology
 from state_lib.task import StateTask
+from state_lib.times import MAX_MS, MIN_MS, parse_time
 
 MOST_ENTRIES = 10_000
 

@@ -8,12 +8,12 @@ from typing import Any
 from state_lib.errors import HoldfastError, SerdeError
 from state_lib.host.http.reads import Page
 from state_lib.host.json_forms import key_json, value_json
-from state_lib.host.times import iso
 from state_lib.keys import split_window_key
 from state_lib.marker import Marker
 from state_lib.serdes import serde_from
 from state_lib.specs import StoreSpec
 from state_lib.stores.values import split_timestamp
+from state_lib.times import iso
 
 
 def position_of(marker: Marker) -> dict[str, Any]:

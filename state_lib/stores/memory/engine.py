@@ -7,7 +7,7 @@ can be opened, so that snapshots work as they do for RocksDB.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import NoneType
@@ -198,14 +198,22 @@ class MemoryEngine:
         Raises:
             InvalidRequest: ``path`` exists.
         """
+        self.frozen()(path)
+
+    def frozen(self) -> Callable[[Path], None]:
+        """What `checkpoint` would write now; the result writes it, whatever changes meanwhile."""
         with self._locked():
             copies = {family: list(found.items()) for family, found in self._families.items()}
-        try:
-            path.mkdir(parents=True)
-        except FileExistsError as error:
-            raise InvalidRequest(f"cannot checkpoint to {path}: it exists") from error
-        for family, rows in copies.items():
-            write_run(path / f"{family}{_SUFFIX}", rows)
+
+        def write(path: Path) -> None:
+            try:
+                path.mkdir(parents=True)
+            except FileExistsError as error:
+                raise InvalidRequest(f"cannot checkpoint to {path}: it exists") from error
+            for family, rows in copies.items():
+                write_run(path / f"{family}{_SUFFIX}", rows)
+
+        return write
 
     def close(self) -> None:
         """Forget everything."""

@@ -14,10 +14,10 @@ from state_lib.host.http import HttpServer
 from state_lib.host.http.cursor import Cursor
 from state_lib.host.metrics import HostMetrics
 from state_lib.host.tasks import TaskManager
-from state_lib.host.times import MAX_MS, MIN_MS, iso, parse_time
 from state_lib.kafka import Kafka
 from state_lib.stack.ports import free_port
 from state_lib.task import TaskContext
+from state_lib.times import MAX_MS, MIN_MS, iso, parse_time
 
 NOWHERE = Kafka({"bootstrap.servers": "127.0.0.1:1"})
 
@@ -96,7 +96,7 @@ def test_commits_and_restores_are_counted() -> None:
     assert value("holdfast_restore_remaining_records_total", store) == 60
     metrics.on_restore_end("app/1", "s", 30)
     assert value("holdfast_restore_remaining_records_total", store) == 0
-    assert value("holdfast_restore_records_total", store) == 30
+    assert value("holdfast_restore_total", store) == 30
 
 
 @pytest.mark.parametrize(

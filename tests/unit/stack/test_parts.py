@@ -14,13 +14,15 @@ import pytest
 
 from state_lib.config import Settings
 from state_lib.errors import ConfigurationError, PortInUse
+from state_lib.processes import end
 from state_lib.stack import java, supervisor
 from state_lib.stack.broker import BrokerConfig
 from state_lib.stack.logs import last_lines
 from state_lib.stack.paths import SOCKET_PATH_BYTES, Paths
 from state_lib.stack.ports import free_port, require_free
-from state_lib.stack.programs import Program, programs
-from state_lib.stack.record import VARIABLE, Record, end
+from state_lib.stack.program import Program
+from state_lib.stack.programs import programs
+from state_lib.stack.record import VARIABLE, Record
 
 
 def test_a_taken_port_names_itself_its_holder_and_the_setting() -> None:
@@ -55,7 +57,7 @@ def test_wipe_spares_a_directory_that_was_there_before(tmp_path: Path) -> None:
 def test_supervisors_configuration_survives_odd_paths(tmp_path: Path) -> None:
     home = tmp_path / "100% mine, with 'quotes'"
     program = Program(
-        "kafka", 1, (), 3, lambda: ["/bin/echo", f"{home}/a b"], lambda: None, lambda: True
+        "kafka", 1, (), 3, lambda: ["/bin/echo", f"{home}/a b"], lambda: None, lambda _: True
     )
     parsed = configparser.RawConfigParser()
     parsed.read_string(supervisor.render(Paths(home), [program]))
@@ -65,15 +67,14 @@ def test_supervisors_configuration_survives_odd_paths(tmp_path: Path) -> None:
     assert parsed["program:kafka"]["autorestart"] == "true"
 
 
-def test_services_are_our_own_broker_the_hosts_and_streams_when_asked(tmp_path: Path) -> None:
-    for name in ("word_count", "word_count_load", "word_count_audit", "_private"):
-        (tmp_path / f"{name}.py").touch()
-    given = {"hosts": "a=127.0.0.1:1/2", "jobs_dir": tmp_path}
-    local = programs(Settings.load(kafka_port=4001, **given))
-    assert [program.name for program in local] == ["kafka", "a", "word_count"]
-    assert [program.by_default for program in local] == [True, True, False]
+def test_services_are_our_own_broker_the_hosts_and_airflow() -> None:
+    airflow = ["api-server", "scheduler", "dag-processor", "triggerer"]
+    local = programs(Settings.load(kafka_port=4001, hosts="a=127.0.0.1:1/2"))
+    assert [one.name for one in local] == ["kafka", "a", *(f"airflow-{name}" for name in airflow)]
+    given = {"hosts": "a=127.0.0.1:1/2", "airflow": False}
+    assert [one.name for one in programs(Settings.load(kafka_port=4001, **given))] == ["kafka", "a"]
     foreign = programs(Settings.load(bootstrap_servers="kafka:9092", **given))
-    assert [program.name for program in foreign] == ["a", "word_count"]
+    assert [one.name for one in foreign] == ["a"]
 
 
 def test_broker_properties_can_be_overridden(tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from state_lib.keys import window_key
 from state_lib.specs import StoreSpec
-from state_lib.stores import bytes_store, digest, store_digest
+from state_lib.stores.bytes_store import bytes_store
+from state_lib.stores.digest import digest, store_digest
 from state_lib.stores.memory import MemoryEngine
 from state_lib.stores.rocksdb import RocksDBEngine
 

@@ -30,6 +30,11 @@ while True:
     if sys.argv[2] == "flush" and n % 20 == 0:
         engine.flush()
         print(n, flush=True)
+    if sys.argv[2] == "aside" and n % 20 == 0:
+        import state_lib.stores.rocksdb.engine as module
+        module._SMALL_BYTES = 0
+        engine._flush_aside()
+        print(n, flush=True)
     if sys.argv[2] == "exit" and n == 20:
         print(n, flush=True)
         break  # no close: the interpreter drops everything in whatever order
@@ -71,7 +76,7 @@ def run_writer(path: Path, mode: str, *, lines: int) -> int:
     return last
 
 
-@pytest.mark.parametrize("mode", ["flush", "pressure"])
+@pytest.mark.parametrize("mode", ["flush", "aside", "pressure"])
 def test_a_kill_never_tears_a_write(tmp_path: Path, mode: str) -> None:
     for attempt in range(3):
         path = tmp_path / str(attempt)
@@ -79,7 +84,7 @@ def test_a_kill_never_tears_a_write(tmp_path: Path, mode: str) -> None:
         a, b, meta = marks(path)
         assert a == b == meta
         assert a > 0
-        if mode == "flush":
+        if mode in ("flush", "aside"):
             assert a >= last
 
 
@@ -255,3 +260,31 @@ def test_checkpoints_under_writes_are_whole(tmp_path: Path) -> None:
     seen = [marks(tmp_path / str(n)) for n in range(5)]
     assert all(a == b == meta > 0 for a, b, meta in seen)
     assert seen[0] < seen[-1]
+
+
+def test_checkpoints_leave_the_rest_of_the_process_running(tmp_path: Path) -> None:
+    """`_flush_aside` has flushed everything, atomically, before rocksdict takes the GIL."""
+    engine = RocksDBEngine(tmp_path / "db", RocksDBOptions(write_buffer_bytes=128 << 20))
+    rows = [i.to_bytes(8, "big") for i in range(1000)]
+    engine.write({f: (rows, [b"x" * 10_000] * 1000) for f in ("a", "b@0", "__meta__")})
+    before = {f: engine._memtable_bytes(f) for f in ("a", "b@0")}
+    engine._flush_aside()
+    assert all(engine._memtable_bytes(f) < before[f] / 100 for f in before)
+    engine.checkpoint(tmp_path / "copy")
+    assert (tmp_path / "copy" / "CURRENT").exists()
+    engine.close()
+
+
+def test_a_checkpoint_opens_read_only_and_stays_as_it_is(tmp_path: Path) -> None:
+    filled(tmp_path / "db")
+    engine = RocksDBEngine(tmp_path / "db")
+    engine.checkpoint(tmp_path / "copy")
+    before = {p.name: p.read_bytes() for p in (tmp_path / "copy").iterdir()}
+    copy = RocksDBEngine(tmp_path / "copy", read_only=True)
+    assert copy.get("b", b"k") == b"v"
+    with pytest.raises((Unavailable, InvalidRequest, StateCorrupt)):
+        copy.write({"b": ([b"k"], [b"w"])})
+    copy.close()
+    after = {p.name: p.read_bytes() for p in (tmp_path / "copy").iterdir()}
+    assert {n: c for n, c in after.items() if n != "LOG"} == before
+    engine.close()

@@ -4,7 +4,7 @@ import pytest
 
 from state_lib.errors import ConfigurationError
 from state_lib.specs import StoreSpec
-from state_lib.stores import bytes_store, read_only_window_store
+from state_lib.stores.bytes_store import bytes_store
 from state_lib.stores.memory import MemoryEngine
 from state_lib.stores.segments import (
     is_expired_segment,
@@ -14,6 +14,7 @@ from state_lib.stores.segments import (
     segments_of,
     store_of,
 )
+from state_lib.stores.window import read_only_window_store
 
 SPEC = StoreSpec("w", "window", window_size_ms=10, retention_ms=200_000)
 

@@ -1,0 +1,105 @@
+"""Holdfast: two state hosts and a Spark driver, with the settings that a user gets."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from benchmarks.contenders.engine import Query
+from benchmarks.positions import GroupPosition
+from benchmarks.processes import Child
+from benchmarks.world import TASKS, World
+from state_lib.client.flight import FlightHostClient
+from state_lib.host.placement import owner_of
+from state_lib.stores.digest import digest
+
+JOB = Path(__file__).parents[1] / "jobs" / "count_by_key.py"
+MODULUS = 1 << 128
+
+
+class Holdfast:
+    """A `StreamEngine`.
+
+    Args:
+        world: where the broker is.
+        query: what to count.
+        hosts: how many.
+        flags: settings that differ from the defaults.
+    """
+
+    def __init__(self, world: World, query: Query, hosts: int = 2, **flags: Any) -> None:
+        self._world, self._query = world, query
+        self.home = world.folder / world.name(query.app)
+        self.home.mkdir()
+        self.settings = world.settings(self.home, hosts, **flags)
+        self._position = GroupPosition(world.kafka, query.app, query.topic, TASKS)
+        self.hosts: list[Child] = []
+        self.driver: Child | None = None
+
+    def start(self) -> None:
+        """Hosts and driver at once: the driver waits for the hosts."""
+        self.start_hosts()
+        self.start_driver()
+
+    def start_hosts(self) -> None:
+        """The state hosts alone."""
+        environment = self.settings.as_environment()
+        for at in self.settings.host_addresses:
+            command = [sys.executable, "-m", "state_lib.host", "--id", at.id]
+            log = self.home / f"{self._world.name(at.id)}.log"
+            self.hosts.append(Child(at.id, command, log, environment))
+
+    def start_driver(self) -> None:
+        """The Spark driver alone."""
+        query = {
+            "BENCH_APP": self._query.app,
+            "BENCH_TOPIC": self._query.topic,
+            "BENCH_WINDOW_MS": str(self._query.window_ms),
+            "BENCH_RETENTION_MS": str(self._query.RETENTION_MS),
+        }
+        log = self.home / f"{self._world.name('driver')}.log"
+        environment = self.settings.as_environment() | query
+        self.driver = Child("driver", [sys.executable, str(JOB)], log, environment)
+
+    @property
+    def children(self) -> list[Child]:
+        """Hosts, then the driver."""
+        return [*self.hosts, *([self.driver] if self.driver else [])]
+
+    def check(self) -> None:
+        """Raise if a process has ended."""
+        for child in self.children:
+            child.check()
+
+    def position(self) -> int:
+        """What the driver told the consumer group behind its last batch."""
+        return self._position()
+
+    def outcome(self) -> Mapping[str, Any]:
+        """Scan every task over Flight."""
+        total = entries = summed = 0
+        for task in range(TASKS):
+            address = owner_of(self._query.app, task, self.settings.host_addresses)
+            client = FlightHostClient(address, self.settings.read_token())
+            _, batches = client.scan(self._query.app, task, self._query.STORE)
+            for batch in batches:
+                keys, values = (batch.column(i).to_pylist() for i in range(2))
+                part = digest(zip(keys, values, strict=True))
+                total, entries = (total + part.total) % MODULUS, entries + part.entries
+                summed += sum(int.from_bytes(value[8:], "big") for value in values)
+            client.close()
+        return {"entries": entries, "total": summed, "digest": f"{total:032x}/{entries}"}
+
+    def kill(self) -> None:
+        """SIGKILL driver and hosts."""
+        for child in reversed(self.children):
+            child.kill()
+        self.hosts, self.driver = [], None
+
+    def stop(self) -> None:
+        """SIGTERM driver, then hosts."""
+        for child in reversed(self.children):
+            child.stop()
+        self.hosts, self.driver = [], None

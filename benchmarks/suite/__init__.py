@@ -1,0 +1,18 @@
+"""All benchmarks, in the order in which they run."""
+
+from __future__ import annotations
+
+from benchmarks.measure import Benchmark
+from benchmarks.suite import counts
+from benchmarks.suite.full_restore import FULL_RESTORE
+from benchmarks.suite.local_restart import LOCAL_RESTART
+from benchmarks.suite.restart import RESTART
+
+SUITE: tuple[Benchmark, ...] = (
+    counts.ZIPF,
+    counts.DISTINCT,
+    counts.WINDOWED,
+    FULL_RESTORE,
+    RESTART,
+    LOCAL_RESTART,
+)

@@ -1,0 +1,27 @@
+"""Holdfast's errors as Airflow's: which of them a retry may mend."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from state_lib.errors import ConfigurationError, HoldfastError, NotFound, Unauthorized
+
+FINAL = (ConfigurationError, NotFound, Unauthorized)
+
+
+@contextmanager
+def as_airflow() -> Iterator[None]:
+    """Raise what a person must correct as `AirflowFailException`, which no retry follows.
+
+    Everything else that Holdfast raises becomes an `AirflowException`: the task's retries apply.
+    The message is Holdfast's own, which says what to do.
+    """
+    try:
+        yield
+    except FINAL as error:
+        raise AirflowFailException(error.message) from error
+    except HoldfastError as error:
+        raise AirflowException(error.message) from error

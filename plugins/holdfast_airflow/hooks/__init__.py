@@ -1,0 +1,1 @@
+"""Hooks: the way to Spark."""

@@ -1,0 +1,87 @@
+"""Drivers that run inside a cluster (YARN, Kubernetes): submitted and tracked by the provider.
+
+Tested with the provider's own hook, a scripted ``spark-submit`` and a small ResourceManager; not
+run against a real cluster.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from holdfast_airflow.hooks.spark import AIRFLOWS, SparkTarget
+
+if TYPE_CHECKING:
+    from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+
+    from state_lib.drivers.process import DriverProcess
+
+# Paths of this machine mean nothing in a container, and a token does not belong on a command line:
+# give HOLDFAST_TOKEN_FILE in the operator's ``env`` instead.
+NOT_SHIPPED = (
+    "HOLDFAST_HOME",
+    "HOLDFAST_JARS_DIR",
+    "HOLDFAST_JOBS_DIR",
+    "HOLDFAST_TOKEN",
+    "HOLDFAST_TOKEN_FILE",
+)
+
+
+@dataclass(frozen=True)
+class Submission:
+    """What the cluster calls a driver, and the connection by which it is asked for."""
+
+    conn_id: str
+    id: str
+
+    def to_json(self) -> dict[str, str]:
+        """As plain data."""
+        return asdict(self)
+
+    def active(self) -> bool:
+        """Whether the cluster says that the driver is waiting or running.
+
+        Raises:
+            RuntimeError: the cluster did not say.
+        """
+        operator = _operator(self.conn_id)
+        context: Any = {}
+        return bool(operator.is_job_active(operator.get_job_status(self.id, context)))
+
+
+def submit(target: SparkTarget, application: str) -> tuple[DriverProcess, Submission]:
+    """Submit a driver to the cluster; returns once the cluster has accepted it."""
+    from state_lib.drivers.identity import ID_VARIABLE
+    from state_lib.drivers.process import DriverProcess
+
+    driver = uuid.uuid4().hex
+    settings = target.settings.as_environment()
+    env = {
+        **{
+            k: v for k, v in settings.items() if k not in NOT_SHIPPED and not k.startswith(AIRFLOWS)
+        },
+        **target.env,
+        ID_VARIABLE: driver,
+    }
+    operator = _operator(
+        target.conn_id,
+        application=application,
+        conf=target.properties(),
+        env_vars=env,
+        name=f"holdfast-{target.app}",
+        yarn_track_via_rm_api=target.master.startswith("yarn"),
+        track_driver_via_k8s_api=target.master.startswith("k8s"),
+    )
+    context: Any = {}
+    submitted = operator.submit_job(context)
+    process = DriverProcess(driver, target.app, target.master, 0, "", int(time.time() * 1000))
+    return process, Submission(target.conn_id, str(submitted))
+
+
+def _operator(conn_id: str, **given: Any) -> SparkSubmitOperator:
+    """The provider's operator, for its methods alone; it belongs to no DAG."""
+    from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+
+    return SparkSubmitOperator(task_id="holdfast", conn_id=conn_id, **given)

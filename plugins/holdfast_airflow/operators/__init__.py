@@ -1,0 +1,1 @@
+"""Operators: start, stop and load streams."""

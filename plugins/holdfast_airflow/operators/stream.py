@@ -1,0 +1,262 @@
+"""Starts a stream's driver and supervises it; stops it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from holdfast_airflow.adoption import living
+from holdfast_airflow.errors import as_airflow
+from holdfast_airflow.hooks.hosts import check_token
+from holdfast_airflow.hooks.spark import SparkTarget, describe, job_file
+from holdfast_airflow.links import DriverLogLink, SparkUiLink
+from holdfast_airflow.settings import settings_of
+from holdfast_airflow.triggers.stream import StreamEndTrigger, SuperviseStreamTrigger
+from holdfast_airflow.watched import Watched, app_asset
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from state_lib.drivers.process import DriverProcess
+    from state_lib.drivers.supervision import Supervision
+
+KILL_S = 3.0
+"""How long a driver that was just launched may take to end when its task is killed; Airflow itself
+waits for 5 s."""
+
+
+class SuperviseStreamOperator(BaseOperator):
+    """Keeps one driver of an application running until somebody stops it.
+
+    The driver is started by ``spark-submit`` as the Spark connection says, in a session of its own,
+    and outlives every process of Airflow. The task then waits in the triggerer. A driver that runs
+    already, whoever started it, is adopted: there is never a second one.
+
+    - The driver crashes: it is started again, with growing pauses; given up after ``max_restarts``
+      failures in a row without a commit, with the last lines of its log. The task fails.
+    - Another driver takes the application over: the task fails and says which; no restart.
+    - Somebody stops the stream (`StopStreamOperator`, ``holdfast stop``): the task succeeds.
+    - A user marks the task as failed or success: the driver stops at a batch's edge.
+    - A user clears the task: the driver stops at a batch's edge, and the next try starts a new one.
+
+    Args:
+        app: The application's id. No template: it names an asset.
+        application: The job file, a path or a URL that Spark can fetch; relative paths and the
+            default, ``<app>.py``, are taken from ``HOLDFAST_JOBS_DIR``.
+        conn_id: The Spark connection.
+        conf: Spark properties; they win over Holdfast's.
+        env: Variables of the driver; ``HOLDFAST_*`` among them win over the worker's.
+        max_restarts: Failures in a row without a commit before it gives up.
+    """
+
+    template_fields: Sequence[str] = (
+        "app",
+        "application",
+        "conn_id",
+        "conf",
+        "env",
+        "max_restarts",
+    )
+    operator_extra_links = (DriverLogLink(), SparkUiLink())
+    ui_color = "#cfe3f5"
+
+    def __init__(
+        self,
+        *,
+        app: str,
+        application: str | None = None,
+        conn_id: str = "spark_default",
+        conf: dict[str, str] | None = None,
+        env: dict[str, str] | None = None,
+        max_restarts: int | str = 8,
+        **kwargs: Any,
+    ) -> None:
+        # One supervisor per application, also when a run is cleared beside another one.
+        super().__init__(**{"max_active_tis_per_dag": 1, **kwargs})
+        self.app = app
+        self.application = application
+        self.conn_id = conn_id
+        self.conf = conf or {}
+        self.env = env or {}
+        self.max_restarts = max_restarts
+        self.inlets = [*self.inlets, app_asset(app)]
+        self._launched: DriverProcess | None = None
+        self._killed = False
+
+    def execute(self, context: Context) -> None:
+        """Adopt the living driver or start one, then defer.
+
+        Raises:
+            AirflowFailException: what a person must correct: see its message.
+            AirflowException: Kafka is away; a retry may help.
+        """
+        with as_airflow():
+            watched = Watched(context, self.app)
+            if other := watched.other_supervisor():
+                raise AirflowFailException(
+                    f"{self.app} is supervised by {other} already. Stop that one first, or leave "
+                    "this run"
+                )
+            found = living(settings_of(self.env), self.app, watched.driver(), self.log)
+            if found is None:
+                self._watch(context, self._launch(context))
+            else:
+                watched.keep(found.process)
+                self._watch(context, found.process, ending=found.ending)
+
+    def resume(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
+        """Go on after the trigger has seen something that needs a worker.
+
+        Raises:
+            AirflowFailException: the driver was superseded, or is given up.
+        """
+        from state_lib.drivers.supervision import Supervision
+
+        self.log.info("%s: %s", event["event"], event["text"])
+        if event["event"] == "restart":
+            supervision = Supervision.from_json(event["supervision"])
+            with as_airflow():
+                process = self._launch(context)
+                supervision.launched(process.id, time.time())
+                self._watch(context, process, supervision)
+        if event["event"] != "stopped":
+            raise AirflowFailException(event["text"])
+        return {key: event[key] for key in ("event", "text")}
+
+    def on_kill(self) -> None:
+        """End a driver that was launched a moment ago and that nobody watches yet."""
+        self._killed = True
+        if self._launched is not None:
+            self._launched.end(KILL_S)
+
+    # ------------------------------------------------------------------ inside
+
+    def _launch(self, context: Context) -> DriverProcess:
+        from state_lib.drivers.process import launch
+        from state_lib.stack.paths import Paths
+
+        settings = settings_of(self.env)
+        target = SparkTarget(self.conn_id, self.app, settings, self.conf, self.env)
+        target.check()
+        check_token(settings)
+        job = job_file(settings, self.app, self.application)
+        if target.in_cluster:
+            return self._submit(context, target, job)
+        command = target.command(job)
+        log = Paths(settings.home).log(self.app)
+        self._launched = launch(self.app, command, env=target.environment(), log=log)
+        try:
+            Watched(context, self.app).keep(self._launched)
+        except BaseException:
+            self._launched.end(KILL_S)  # nobody would know of it
+            raise
+        self.log.info(
+            "Launched driver %s: process %d on %s, %s; its log is %s",
+            self._launched.id,
+            self._launched.pid,
+            self._launched.host,
+            ", ".join(f"{name} {value}" for name, value in describe(command).items()),
+            log,
+        )
+        return self._launched
+
+    def _submit(self, context: Context, target: SparkTarget, job: str) -> DriverProcess:
+        from holdfast_airflow.hooks.cluster import submit  # noqa: PLC0415 - for clusters only
+
+        process, submission = submit(target, job)
+        self.log.info(
+            "Submitted driver %s: %s has it as %s", process.id, target.master, submission.id
+        )
+        watched = Watched(context, self.app)
+        watched.keep(process)
+        watched.keep_submission(process.id, submission.to_json())
+        return process
+
+    def _watch(
+        self,
+        context: Context,
+        process: DriverProcess,
+        supervision: Supervision | None = None,
+        *,
+        ending: bool = False,
+    ) -> NoReturn:
+        from state_lib.drivers.supervision import Supervision
+
+        if self._killed:
+            raise AirflowException("the task was killed before its driver was watched")
+        most, now = int(self.max_restarts), time.time()
+        supervision = supervision or Supervision(self.app, process.id, now, max_restarts=most)
+        self.defer(
+            trigger=SuperviseStreamTrigger(
+                app=self.app,
+                process=process.to_json(),
+                supervision=supervision.to_json(),
+                env=self.env,
+                ending=ending,
+                submission=Watched(context, self.app).submission(process.id),
+            ),
+            method_name="resume",
+        )
+
+
+class StopStreamOperator(BaseOperator):
+    """Asks an application's driver to stop at a batch's edge, and waits until it has.
+
+    It works wherever the driver runs and whoever supervises it: the request goes through Kafka. A
+    task that supervises the driver succeeds. Nothing runs: nothing happens.
+
+    Args:
+        app: The application's id.
+        why: For the logs of all who watch.
+        env: ``HOLDFAST_*`` variables that win over those of the worker.
+        wait: How long the driver may take; a batch that runs is finished first.
+    """
+
+    template_fields: Sequence[str] = ("app", "why", "env")
+    ui_color = "#f5dccf"
+
+    def __init__(
+        self,
+        *,
+        app: str,
+        why: str = "",
+        env: dict[str, str] | None = None,
+        wait: timedelta = timedelta(minutes=5),
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.app = app
+        self.why = why
+        self.env = env or {}
+        self.wait = wait
+
+    def execute(self, context: Context) -> None:
+        """Ask, then defer.
+
+        Raises:
+            AirflowFailException: the application has never run on these brokers.
+            AirflowException: Kafka is away; a retry may help.
+        """
+        from state_lib.drivers.control import ask_to_stop
+        from state_lib.kafka import Kafka
+
+        ti: Any = context["ti"]
+        why = self.why or f"task {ti.task_id} of DAG {ti.dag_id} ({ti.run_id})"
+        with as_airflow():
+            ask_to_stop(Kafka.of(settings_of(self.env)), self.app, why=why)
+        self.log.info("Asked the driver of %s to stop at a batch's edge", self.app)
+        self.defer(
+            trigger=StreamEndTrigger(app=self.app, env=self.env),
+            method_name="stopped",
+            timeout=self.wait,
+        )
+
+    def stopped(self, context: Context, event: dict[str, Any]) -> None:
+        """The driver is gone."""
+        del context
+        self.log.info(event["text"])

@@ -1,0 +1,1 @@
+"""Triggers: what runs while a task is deferred."""

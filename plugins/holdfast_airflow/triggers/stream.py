@@ -1,0 +1,270 @@
+"""Watches drivers while their tasks are deferred."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+
+from holdfast_airflow.settings import settings_of
+from state_lib.errors import HoldfastError
+
+if TYPE_CHECKING:
+    from state_lib.drivers.events import Event
+    from state_lib.drivers.look import Looker
+    from state_lib.drivers.process import DriverProcess
+    from state_lib.drivers.sight import Sight
+
+T = TypeVar("T")
+LOOK_EVERY_S = 1.5
+ASK_CLUSTER_EVERY_S = 15.0
+END_S = 25.0
+"""Airflow gives `on_kill` 30 s (``triggerer.on_kill_timeout``)."""
+NEEDS_A_WORKER = ("restart", "gave_up", "superseded", "stopped")
+ALARMS = (
+    "crashed",
+    "gave_up",
+    "superseded",
+    "stalled",
+    "lag_growing",
+    "kafka_away",
+    "unresponsive",
+)
+HANDOVER = "its supervising task was cleared or marked by a user"
+"""Begins the reason of a stop that is meant for the supervisor of before and not for the next."""
+
+
+class Watch:
+    """Looks at an application from a thread of its own: Kafka's clients are for one thread."""
+
+    def __init__(
+        self, app: str, env: dict[str, str], submission: dict[str, str] | None = None
+    ) -> None:
+        self._app, self._env, self._submission = app, env, submission
+        self._active: bool | None = None
+        self._asked_at = float("-inf")
+        self._looker: Looker | None = None
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"holdfast-{app}")
+
+    async def call(self, function: Callable[[], T]) -> T:
+        """Run a function in the thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, function)
+
+    async def observe(self, process: DriverProcess | None) -> tuple[Sight, bool | None, list[str]]:
+        """A look, whether the process lives, and its log's end if it does not."""
+
+        def look() -> tuple[Sight, bool | None, list[str]]:
+            from state_lib.drivers.look import observe
+
+            active = self._active_in_cluster()
+            sight, alive = observe(self._made(), process)
+            alive = active if alive is None else alive
+            said = process.last_lines() if process is not None and not alive else []
+            return sight, alive, said
+
+        return await self.call(look)
+
+    def close(self) -> None:
+        """Free clients and thread, after the look that is under way; does not wait."""
+        if self._looker is not None:
+            self._thread.submit(self._looker.close)
+        self._thread.shutdown(wait=False)
+
+    def _active_in_cluster(self) -> bool | None:
+        """What the cluster says of the driver; None where there is none, or it does not say."""
+        if self._submission is None or time.monotonic() - self._asked_at < ASK_CLUSTER_EVERY_S:
+            return self._active
+        from holdfast_airflow.hooks.cluster import Submission  # noqa: PLC0415
+
+        self._asked_at = time.monotonic()
+        try:
+            self._active = Submission(**self._submission).active()
+        except Exception:  # noqa: BLE001 - whatever the provider meets, Kafka's group tells as well
+            self._active = None
+        return self._active
+
+    def _made(self) -> Looker:
+        from state_lib.drivers.look import Looker
+
+        if self._looker is None:
+            self._looker = Looker(settings_of(self._env), self._app)
+        return self._looker
+
+
+class SuperviseStreamTrigger(BaseTrigger):
+    """Watches one driver, tells the task's log what happens, and fires when a worker is needed.
+
+    Events: ``restart`` (after a crash and its pause), ``gave_up``, ``superseded``, ``stopped``;
+    each with ``text`` for people, ``details``, and the state of the supervision.
+
+    A restart of the triggerer leaves the driver alone. What a user does to the task ends it: see
+    `on_kill`.
+
+    Args:
+        app: The application.
+        process: The driver, as `DriverProcess.to_json`.
+        supervision: What is known of it, as `Supervision.to_json`.
+        env: ``HOLDFAST_*`` variables that win over the triggerer's.
+        ending: The driver was asked to stop before this task came: its end is no end of the stream.
+        submission: What the cluster calls a driver that runs inside it, as `Submission.to_json`.
+        look_every_s: Seconds between looks.
+    """
+
+    def __init__(  # noqa: PLR0913 - Airflow passes what was serialized by keyword
+        self,
+        app: str,
+        process: dict[str, Any],
+        supervision: dict[str, Any],
+        env: dict[str, str] | None = None,
+        *,
+        ending: bool = False,
+        submission: dict[str, str] | None = None,
+        look_every_s: float = LOOK_EVERY_S,
+    ) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.app, self.process, self.supervision = app, process, supervision
+        self.env = env or {}
+        self.ending, self.submission, self.look_every_s = ending, submission, look_every_s
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Class and arguments, from which a triggerer makes it again."""
+        path = f"{type(self).__module__}.{type(self).__qualname__}"
+        names = ("app", "process", "supervision", "env", "ending", "submission", "look_every_s")
+        return path, {name: getattr(self, name) for name in names}
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Look until a worker is needed."""
+        from state_lib.drivers.process import DriverProcess
+        from state_lib.drivers.supervision import Supervision
+
+        process = DriverProcess.from_json(self.process)
+        supervision = Supervision.from_json(self.supervision)
+        watch = Watch(self.app, self.env, self.submission)
+        try:
+            while True:
+                sight, alive, said = await watch.observe(process)
+                now = time.time()
+                for event in supervision.feed(sight, process=alive, now=now, said=said):
+                    level = "warning" if event.name in ALARMS else "info"
+                    getattr(self.log, level)("%s", event.text)
+                    if event.name in NEEDS_A_WORKER:
+                        yield self._fire(event, sight, supervision.to_json())
+                        return
+                await asyncio.sleep(self.look_every_s)
+        finally:
+            watch.close()
+
+    async def on_kill(self) -> None:
+        """A user has cleared or marked the task: the driver stops at a batch's edge.
+
+        Airflow calls this as well where another triggerer has taken the trigger over, and where the
+        next try has already adopted the driver: then the task is deferred, and the driver stays.
+        """
+        from state_lib.drivers.process import DriverProcess
+
+        if await self._state() == "deferred":
+            self.log.info("The task is still deferred: its driver goes on")
+            return
+        process = DriverProcess.from_json(self.process)
+        watch = Watch(self.app, self.env)
+        try:
+            if not await watch.call(self._ask) or not await self._has_claimed(watch, process):
+                # It would not hear the request: it has not begun to listen, or Kafka is away.
+                await watch.call(lambda: process.end(END_S))
+            self.log.info("The driver of %s stops at a batch's edge", self.app)
+        finally:
+            watch.close()
+
+    # ------------------------------------------------------------------ inside
+
+    def _fire(self, event: Event, sight: Sight, supervision: dict[str, Any]) -> TriggerEvent:
+        name, text = event.name, event.text
+        if name == "stopped" and (self.ending or HANDOVER in (sight.stop or "") + text):
+            name = "restart"
+            text = f"the driver of the supervisor before has ended ({text}); starting a new one"
+        said = {"event": name, "text": text, "details": event.details}
+        return TriggerEvent({**said, "supervision": supervision})  # type: ignore[no-untyped-call]
+
+    def _ask(self) -> bool:
+        """Ask through Kafka; whether that was possible."""
+        from state_lib.drivers.control import ask_to_stop
+        from state_lib.kafka import Kafka
+
+        ti = self.task_instance
+        who = (
+            "" if ti is None else f" ({ti.dag_id}, {ti.run_id}, {ti.task_id}, try {ti.try_number})"
+        )
+        try:
+            ask_to_stop(Kafka.of(settings_of(self.env)), self.app, why=f"{HANDOVER}{who}")
+        except HoldfastError as error:
+            self.log.warning("Could not ask through Kafka: %s", error.message)
+            return False
+        return True
+
+    async def _has_claimed(self, watch: Watch, process: DriverProcess) -> bool:
+        """Whether the driver has claimed, and listens since; on another machine, wait for that."""
+        deadline = time.monotonic() + END_S
+        while True:
+            sight, _, _ = await watch.observe(process)
+            if sight.driver == process.id or sight.away is not None:
+                return sight.away is None
+            if process.here or time.monotonic() > deadline:
+                return False
+            await asyncio.sleep(self.look_every_s)
+            await watch.call(self._ask)
+
+    async def _state(self) -> str | None:
+        """The task's state now, by Airflow's API; None if it cannot be asked."""
+        from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance  # noqa: PLC0415
+
+        ti = self.task_instance
+        if ti is None:
+            return None
+        states: dict[str, Any] = await asyncio.to_thread(
+            RuntimeTaskInstance.get_task_states,
+            dag_id=ti.dag_id,
+            task_ids=[ti.task_id],
+            run_ids=[ti.run_id],
+        )
+        state = states.get(ti.run_id, {}).get(ti.task_id)
+        return None if state is None else str(state)
+
+
+class StreamEndTrigger(BaseTrigger):
+    """Waits until no driver of an application lives.
+
+    Args:
+        app: The application.
+        env: ``HOLDFAST_*`` variables that win over the triggerer's.
+        look_every_s: Seconds between looks.
+    """
+
+    def __init__(
+        self, app: str, env: dict[str, str] | None = None, look_every_s: float = LOOK_EVERY_S
+    ) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.app, self.env, self.look_every_s = app, env or {}, look_every_s
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Class and arguments, from which a triggerer makes it again."""
+        path = f"{type(self).__module__}.{type(self).__qualname__}"
+        names = ("app", "env", "look_every_s")
+        return path, {name: getattr(self, name) for name in names}
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Look until Kafka's group is empty: a killed driver leaves it after 6 s."""
+        watch = Watch(self.app, self.env)
+        try:
+            while True:
+                sight, _, _ = await watch.observe(None)
+                if sight.away is None and not sight.drivers:
+                    said = {"event": "stopped", "text": f"no driver of {self.app} runs"}
+                    yield TriggerEvent(said)  # type: ignore[no-untyped-call]
+                    return
+                await asyncio.sleep(self.look_every_s)
+        finally:
+            watch.close()

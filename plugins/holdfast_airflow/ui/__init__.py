@@ -1,0 +1,1 @@
+"""Pages inside Airflow, behind its log-in."""

@@ -1,0 +1,102 @@
+"""Which applications there are: by their topology topics, and by what hosts remember."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Literal
+
+from confluent_kafka import KafkaException
+
+from state_lib.apps.hosts import Held
+from state_lib.changelog.claims import Claim, newest_claim
+from state_lib.changelog.topics import topology_topic
+from state_lib.drivers.members import living_drivers
+from state_lib.errors import HoldfastError, NotFound
+from state_lib.kafka import ADMIN_TIMEOUT_S, Kafka, unavailable
+from state_lib.names import check_name
+
+State = Literal["running", "stopped", "reset", "reset begun", "delete begun", "left on hosts"]
+LEFT: State = "left on hosts"
+
+
+@dataclass(frozen=True)
+class Known:
+    """One application.
+
+    Attributes:
+        app: its id.
+        claim: the newest; None if only hosts remember it, whose topology topic is gone.
+        drivers: ids of those that live.
+        hosts: that hold tasks of it.
+    """
+
+    app: str
+    claim: Claim | None
+    drivers: tuple[str, ...]
+    hosts: tuple[str, ...]
+
+    @property
+    def state(self) -> State:
+        """In one word or two."""
+        if self.claim is None:
+            return LEFT
+        notice = self.claim.notice
+        if notice is not None:
+            begun: State = "reset begun" if notice.kind == "reset" else "delete begun"
+            return "reset" if notice.done else begun
+        return "running" if self.drivers else "stopped"
+
+
+def catalogue(kafka: Kafka, held: Sequence[Held] = ()) -> list[Known]:
+    """Every application, by name.
+
+    Raises:
+        Unavailable: Kafka cannot be asked.
+    """
+    try:
+        topics = kafka.admin().list_topics(timeout=ADMIN_TIMEOUT_S).topics
+    except KafkaException as error:
+        raise unavailable("list topics", error, kafka) from error
+    suffix = topology_topic("")
+    names = [t.removesuffix(suffix) for t in topics if t.endswith(suffix) and t != suffix]
+    with ThreadPoolExecutor(8) as pool:
+        claims = dict(zip(names, pool.map(lambda name: _claim(kafka, name), names), strict=True))
+        known = {app for app, claim in claims.items() if claim is not None}
+        known |= {app for one in held for app in one.apps}
+        return list(pool.map(lambda app: _known(kafka, app, claims.get(app), held), sorted(known)))
+
+
+def find(kafka: Kafka, app: str, held: Sequence[Held] = ()) -> Known:
+    """One application.
+
+    Raises:
+        InvalidName: not a possible name.
+        NotFound: there is no such application; lists those that there are.
+        Unavailable: Kafka cannot be asked.
+    """
+    found = _known(kafka, check_name("application", app), newest_claim(kafka, app), held)
+    if found.claim is None and not found.hosts:
+        others = [known.app for known in catalogue(kafka, held)]
+        raise NotFound(
+            f"there is no application {app!r} on these brokers and hosts; there are: "
+            f"{', '.join(others) or 'none'}",
+            app=app,
+            known=others,
+        )
+    return found
+
+
+def _known(kafka: Kafka, app: str, claim: Claim | None, held: Sequence[Held]) -> Known:
+    hosts = tuple(one.host for one in held if app in one.apps)
+    return Known(app, claim, () if claim is None else living_drivers(kafka, app), hosts)
+
+
+def _claim(kafka: Kafka, app: str) -> Claim | None:
+    """The newest claim, if the topic is a topology topic at all: anybody may name one so."""
+    try:
+        claim = newest_claim(kafka, check_name("application", app))
+    except (ValueError, TypeError, KeyError, HoldfastError):
+        return None
+    return claim if claim is not None and claim.topology.app == app else None

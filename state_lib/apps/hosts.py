@@ -1,0 +1,57 @@
+"""What hosts hold of applications, asked of all of them at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Any
+
+from state_lib.addresses import HostAddress
+from state_lib.client.flight import FlightHostClient
+from state_lib.errors import Unavailable
+
+
+@dataclass(frozen=True)
+class Held:
+    """One host's answer. ``apps`` as `state_lib.host.holdings`; ``away``: why there is none."""
+
+    host: str
+    apps: dict[str, dict[str, Any]] = field(default_factory=dict)
+    away: str | None = None
+
+
+@dataclass(frozen=True)
+class Hosts:
+    """All configured hosts, and the token that they want."""
+
+    addresses: Sequence[HostAddress]
+    token: str | None
+
+    def held(self, app: str | None = None) -> list[Held]:
+        """What each host holds, of one application or of all.
+
+        Raises:
+            Unauthorized: a host refused the token.
+        """
+        return self._each(lambda client: client.holdings(app)["apps"])
+
+    def forget(self, app: str, epoch: int) -> list[Held]:
+        """Let every host drop an application; what each had of it.
+
+        Raises:
+            InvalidRequest, Unauthorized: as the hosts say.
+        """
+        return self._each(lambda client: client.forget(app, epoch)["apps"])
+
+    def _each(self, ask: Callable[[FlightHostClient], dict[str, dict[str, Any]]]) -> list[Held]:
+        def one(address: HostAddress) -> Held:
+            with closing(FlightHostClient(address, self.token)) as client:
+                try:
+                    return Held(address.id, ask(client))
+                except Unavailable as error:
+                    return Held(address.id, away=error.message)
+
+        with ThreadPoolExecutor(max(1, min(16, len(self.addresses)))) as pool:
+            return list(pool.map(one, self.addresses))

@@ -1,0 +1,145 @@
+"""What stands in ``<app>-topology``: claims of drivers, each with the topology that it declared.
+
+Claims carry the application's id as their key. Records with other keys in that topic are messages
+between processes; they are no claims and change no epoch. Those keys begin with a colon, which no
+application's id may; compaction keeps the newest of each.
+
+A reset or a deletion writes a *notice*: a claim that nobody may act on. It has an epoch of its own,
+so a driver that still runs is superseded by it.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import orjson
+from confluent_kafka import KafkaError, Message
+
+from state_lib.changelog.reader import read_last
+from state_lib.changelog.topics import topology_topic
+from state_lib.errors import NotFound
+from state_lib.kafka import NO_ANSWER, Kafka, describe, unavailable
+from state_lib.specs import Topology
+from state_lib.times import iso
+
+
+@dataclass(frozen=True)
+class Notice:
+    """That an application is being reset or deleted, or was reset; ``by`` is for people."""
+
+    kind: Literal["reset", "delete"]
+    done: bool
+    at: int
+    by: str
+
+
+STOP = b":stop"
+"""A request: drivers that started before it stop at a batch's edge."""
+STREAMING = b":streaming"
+"""A driver has aligned all tasks and streams; says where its Spark page is."""
+ENDED = b":ended"
+"""How a driver ended, in its own words."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One claim. ``epoch`` is its record's offset, ``by`` what the driver said of itself."""
+
+    epoch: int
+    topology: Topology
+
+    @property
+    def by(self) -> Mapping[str, Any]:
+        """What `state_lib.spark.claims.write_claim` says of its writer; may be empty."""
+        return self.topology.extra
+
+    @property
+    def notice(self) -> Notice | None:
+        """What this is if it is no driver's claim."""
+        body = self.topology.extra.get("notice")
+        return None if body is None else Notice(**body)
+
+    @classmethod
+    def of(cls, record: Message) -> Claim:
+        """From a record of the topic."""
+        return cls(record.offset() or 0, Topology.from_json(orjson.loads(record.value() or b"{}")))
+
+
+def newest_claim(kafka: Kafka, app: str) -> Claim | None:
+    """The newest claim of an application; None if it was never claimed."""
+    topic = topology_topic(app)
+    if not describe(kafka.admin(), [topic]):
+        return None
+    record = read_last(kafka, topic, 0, key=app.encode())
+    return None if record is None or record.value() is None else Claim.of(record)
+
+
+def topology_of(kafka: Kafka, app: str) -> Topology:
+    """The topology as the last driver declared it.
+
+    Raises:
+        NotFound: no driver of this application ever started, or none since it was reset.
+    """
+    claim = newest_claim(kafka, app)
+    if claim is None:
+        raise NotFound(
+            f"application {app!r} has never run on these brokers: there is no claim in topic "
+            f"{topology_topic(app)!r}. Start its job first, or look at HOLDFAST_BOOTSTRAP_SERVERS",
+            app=app,
+        )
+    if claim.notice is not None:
+        raise gone(app, claim.notice)
+    return claim.topology
+
+
+def gone(app: str, notice: Notice) -> NotFound:
+    """The error for whoever asks for an application after its notice."""
+    if notice.done:
+        return NotFound(
+            f"application {app!r} was reset at {iso(notice.at)} by {notice.by}, and its job has "
+            "not been started since: start it",
+            app=app,
+        )
+    return NotFound(
+        f"a {notice.kind} of application {app!r} was begun at {iso(notice.at)} by {notice.by} and "
+        f"has not ended: run 'holdfast app {notice.kind} {app}' again",
+        app=app,
+    )
+
+
+def tell(
+    kafka: Kafka, app: str, key: bytes, body: Mapping[str, Any], timeout_s: float = 60.0
+) -> int:
+    """Write one record to an application's topology topic; returns its offset.
+
+    Raises:
+        Unavailable: the brokers did not take it.
+        KafkaRefused: this principal must not write there.
+    """
+    outcome: list[tuple[KafkaError | None, Message]] = []
+    limits = {"linger.ms": 0, "message.timeout.ms": int(timeout_s * 1000)}
+    producer = kafka.producer(**limits)
+    producer.produce(
+        topology_topic(app),
+        orjson.dumps(body),
+        key=key,
+        partition=0,
+        on_delivery=lambda error, message: outcome.append((error, message)),
+    )
+    producer.flush(timeout_s + 1)
+    if not outcome or outcome[0][0] is not None:
+        failure = outcome[0][0] if outcome and outcome[0][0] else NO_ANSWER
+        raise unavailable(f"write to topic {topology_topic(app)!r}", failure, kafka)
+    return int(outcome[0][1].offset() or 0)
+
+
+def user_name() -> str:
+    """Who runs this process."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container's number without a name
+        return str(os.getuid())

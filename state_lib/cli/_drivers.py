@@ -1,0 +1,102 @@
+"""What ``holdfast drivers`` asks and prints."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from rich.table import Table
+
+from state_lib.apps.catalogue import catalogue, find
+from state_lib.cli._query import table
+from state_lib.config import Settings
+from state_lib.drivers.look import Looker
+from state_lib.drivers.sight import Sight
+from state_lib.errors import Unavailable
+from state_lib.kafka import Kafka
+from state_lib.times import iso
+
+Json = dict[str, Any]
+
+
+def look_twice(settings: Settings, app: str | None, seconds: float) -> list[Json]:
+    """One object per application, or of one; rates are those between two looks.
+
+    Raises:
+        NotFound: there is no such application.
+        Unavailable: Kafka cannot be asked.
+    """
+    kafka = Kafka.of(settings)
+    known = catalogue(kafka) if app is None else [find(kafka, app)]
+    lookers = {one.app: Looker(settings, one.app) for one in known if one.claim is not None}
+    try:
+        first = {name: looker.look() for name, looker in lookers.items()}
+        if any(sight.drivers for sight in first.values()):
+            time.sleep(seconds)
+        second = {name: looker.look() for name, looker in lookers.items()}
+    finally:
+        for looker in lookers.values():
+            looker.close()
+    return [_seen(name, first[name], second[name]) for name in lookers]
+
+
+def drivers_table(found: Sequence[Json]) -> Table | str:
+    """One row per application."""
+    if not found:
+        return "no applications: start a job"
+    return table(
+        {
+            "application": f["app"],
+            "state": f["state"],
+            "epoch": f["epoch"],
+            "since": f["since"] or "",
+            "where": "" if f["host"] is None else f"{f['host']}/{f['pid']}",
+            "batch": f["n"],
+            "done": f"{f['done']:,} of {f['total']:,}",
+            "lag": f"{f['lag']:,}",
+            "records/s": "" if f["rows_per_s"] is None else f"{f['rows_per_s']:,.0f}",
+            "ended": f["ended"] or "",
+        }
+        for f in found
+    )
+
+
+def _seen(app: str, first: Sight, then: Sight) -> Json:
+    if then.away is not None:
+        raise Unavailable(f"{app} cannot be looked at: {then.away}", app=app)
+    facts = then.facts
+    ended = None if then.driver is None else then.end_of(then.driver)
+    seconds = (then.at - first.at) / 1000
+    same = first.away is None and bool(then.drivers) and seconds > 0
+    rate = max(0, then.done - first.done) / seconds if same else None
+    return {
+        "app": app,
+        "state": _state(then),
+        "drivers": list(then.drivers),
+        "epoch": then.epoch,
+        "since": None if facts is None else iso(facts.claimed_at),
+        "host": None if facts is None else facts.host,
+        "pid": None if facts is None else facts.pid,
+        "log": None if facts is None else facts.log,
+        "ui": None if facts is None else facts.ui,
+        "n": then.n,
+        "clock": None if then.clock < 0 else iso(then.clock),
+        "committed_at": iso(then.committed_at) if then.committed_at else None,
+        "done": then.done,
+        "total": then.total,
+        "lag": then.lag,
+        "rows_per_s": None if rate is None else round(rate, 1),
+        "stop_asked": then.stop,
+        "ended": None if ended is None else f"{ended.how}: {ended.why}",
+    }
+
+
+def _state(sight: Sight) -> str:
+    if sight.notice is not None:
+        return sight.notice
+    if not sight.drivers:
+        return "stopped"
+    if sight.driver not in sight.drivers:
+        return "starting"
+    return "stopping" if sight.stop is not None else "running"

@@ -1,0 +1,193 @@
+"""Asks the owners of an application's tasks for snapshots, and waits for them."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import structlog
+
+from state_lib.changelog.claims import topology_of
+from state_lib.client.flight import FlightHostClient
+from state_lib.errors import (
+    HoldfastError,
+    InvalidRequest,
+    NotFound,
+    Realign,
+    StorageUnavailable,
+    Unavailable,
+    from_wire,
+)
+from state_lib.host.placement import owner_of
+from state_lib.kafka import Kafka
+from state_lib.marker import Marker, now_ms
+from state_lib.snapshots.listing import find
+from state_lib.snapshots.manifest import new_id
+from state_lib.snapshots.savepoints import Savepoint, write_savepoint
+from state_lib.specs import Topology
+
+if TYPE_CHECKING:
+    from state_lib.config import Settings
+
+log = structlog.get_logger(__name__)
+_LOOK_S = 0.3
+_ABSENT_S = 30.0
+_COMMIT_WAIT_S = 20.0
+
+Job: TypeAlias = dict[str, Any]
+"""`state_lib.host.snapshots.Job.to_json`: of one task."""
+Watch: TypeAlias = Callable[[Job], None]
+
+
+class SnapshotClient:
+    """For one application.
+
+    Args:
+        settings: where Kafka, the hosts and storage are.
+        app: the application.
+
+    Raises:
+        NotFound: it never ran.
+    """
+
+    def __init__(self, settings: Settings, app: str) -> None:
+        self._settings = settings
+        self._token = settings.read_token()
+        self.topology: Topology = topology_of(Kafka.of(settings), app)
+        self.app = app
+
+    def create(
+        self,
+        partitions: Sequence[int] | None = None,
+        watch: Watch = lambda _: None,
+        savepoint: Mapping[str, Any] | None = None,
+    ) -> list[Job]:
+        """Have snapshots taken; returns how each ended, failures included.
+
+        Args:
+            partitions: of the tasks; all of them by default.
+            watch: told of each look at a task.
+            savepoint: passed on to the hosts, see `FlightHostClient.snapshot`.
+        """
+        wanted = range(self.topology.partitions) if partitions is None else partitions
+        for partition in wanted:
+            if not 0 <= partition < self.topology.partitions:
+                raise InvalidRequest(
+                    f"application {self.app!r} has tasks 0 to {self.topology.partitions - 1}, not "
+                    f"{partition}"
+                )
+        jobs = {p: self._begin(p, savepoint) for p in wanted}
+        seen = dict.fromkeys(jobs, time.monotonic())
+        while running := [p for p, job in jobs.items() if job["state"] == "running"]:
+            time.sleep(_LOOK_S)
+            for partition in running:
+                try:
+                    jobs[partition] = self._ask(partition, "snapshot_status")
+                    seen[partition] = time.monotonic()
+                except NotFound:
+                    jobs[partition] = self._failed(partition, self._restarted(partition))
+                except HoldfastError as error:
+                    absent = time.monotonic() - seen[partition]
+                    if not isinstance(error, Unavailable) or absent > _ABSENT_S:
+                        jobs[partition] = self._failed(partition, error)
+                watch(jobs[partition])
+        return list(jobs.values())
+
+    def savepoint(self, watch: Watch = lambda _: None, timeout_s: float = 300.0) -> Savepoint:
+        """Have every task taken at one commit, and list the savepoint.
+
+        First ordinary snapshots: what a savepoint has to upload is then what changed since, and
+        the moment in which commits wait for it is short. Then all tasks are asked for the newest
+        commit that any of them stands at: those that stand there take it at once, the others when
+        they come there. A task that has moved on meanwhile makes it a miss: once more.
+
+        Raises:
+            Unavailable: no commit was met by all within ``timeout_s``; nothing is listed.
+            HoldfastError: a task's snapshot failed.
+        """
+        _raise_first(self.create(watch=watch))
+        deadline = time.monotonic() + timeout_s
+        while True:
+            markers = [Marker.from_json(self._ask(p, "marker")) for p in self._partitions]
+            epoch, n = max((m.epoch, m.n) for m in markers)
+            savepoint = new_id(now_ms())
+            at = {"id": savepoint, "epoch": epoch, "n": n, "wait_s": _COMMIT_WAIT_S}
+            jobs = self.create(watch=watch, savepoint=at)
+            try:
+                _raise_first(jobs)
+                return self._list(savepoint, jobs)
+            except StorageUnavailable:
+                raise
+            except (Realign, Unavailable) as error:
+                if time.monotonic() > deadline:
+                    raise Unavailable(
+                        f"no savepoint of {self.app!r} within {timeout_s:.0f} s: {error.message}",
+                        app=self.app,
+                    ) from error
+                log.info("savepoint is tried again", app=self.app, why=error.message)
+
+    # ------------------------------------------------------------------ inside
+
+    @property
+    def _partitions(self) -> range:
+        return range(self.topology.partitions)
+
+    def _list(self, savepoint: str, jobs: Sequence[Job]) -> Savepoint:
+        url = self._settings.snapshots_url
+        manifests = [
+            find(url, self.app, p, job["snapshot"])
+            for p, job in zip(self._partitions, jobs, strict=True)
+        ]
+        return write_savepoint(url, savepoint, manifests)
+
+    def _begin(self, partition: int, savepoint: Mapping[str, Any] | None) -> Job:
+        """Start; a task that is opening is waited for a moment."""
+        deadline = time.monotonic() + _ABSENT_S
+        while True:
+            try:
+                return self._ask(partition, "snapshot", savepoint)
+            except Unavailable as error:
+                if savepoint is not None or time.monotonic() > deadline:
+                    return self._failed(partition, error)
+            except HoldfastError as error:
+                return self._failed(partition, error)
+            time.sleep(_LOOK_S)
+
+    def _ask(self, partition: int, what: str, *more: Any) -> dict[str, Any]:
+        with self._client(partition) as client:
+            answer = getattr(client, what)(self.app, partition, *more)
+            return answer.to_json() if isinstance(answer, Marker) else answer
+
+    @contextlib.contextmanager
+    def _client(self, partition: int) -> Iterator[FlightHostClient]:
+        address = owner_of(self.app, partition, self._settings.host_addresses)
+        client = FlightHostClient(address, self._token)
+        try:
+            yield client
+        finally:
+            client.close()
+
+    def _restarted(self, partition: int) -> Unavailable:
+        return Unavailable(
+            f"the host of {self.app}/{partition} was restarted while it took the snapshot: nothing "
+            "was listed; ask again"
+        )
+
+    def _failed(self, partition: int, error: HoldfastError) -> Job:
+        return {
+            "task": f"{self.app}/{partition}",
+            "state": "failed",
+            "phase": "",
+            "done": 0,
+            "total": 0,
+            "snapshot": None,
+            "error": error.to_wire(),
+        }
+
+
+def _raise_first(jobs: Sequence[Job]) -> None:
+    for job in jobs:
+        if job["error"]:
+            raise from_wire(job["error"])

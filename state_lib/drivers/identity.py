@@ -1,0 +1,45 @@
+"""Who a driver is: an id that is the same in its environment, its Kafka group and its claims."""
+
+from __future__ import annotations
+
+import os
+import socket
+import uuid
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+ID_VARIABLE = "HOLDFAST_DRIVER_ID"
+LOG_VARIABLE = "HOLDFAST_DRIVER_LOG"
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What a driver says of itself in every claim.
+
+    Attributes:
+        id: from its launcher, else its own invention.
+        host: name of its machine.
+        pid: of the Python that runs the job.
+        log: path of its log on that machine; empty if it does not know.
+    """
+
+    id: str
+    host: str
+    pid: int
+    log: str = ""
+
+    @classmethod
+    def of_this_process(cls) -> Self:
+        """Who we are, by the environment; it is only read."""
+        given = os.environ.get(ID_VARIABLE) or uuid.uuid4().hex
+        return cls(given, socket.gethostname(), os.getpid(), os.environ.get(LOG_VARIABLE, ""))
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """The inverse of `to_json`."""
+        return cls(**data)

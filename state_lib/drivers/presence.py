@@ -1,0 +1,99 @@
+"""What a driver shows of itself: that it lives, where it can be looked at, how it ended."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from typing import Any
+
+import structlog
+
+from state_lib.changelog.claims import ENDED, STREAMING, tell
+from state_lib.changelog.topics import driver_group, topology_topic
+from state_lib.drivers.identity import Identity
+from state_lib.drivers.sight import How
+from state_lib.errors import HoldfastError
+from state_lib.kafka import Kafka, unavailable
+from state_lib.kafka_door import is_forbidden
+from state_lib.marker import now_ms
+
+log = structlog.get_logger(__name__)
+SESSION_TIMEOUT_MS = 6000
+"""After which Kafka drops a driver that was killed: the least that brokers allow by default."""
+_POLL_S = 0.5
+_LEAVE_S = 5.0
+_LAST_WORDS_S = 10.0
+
+
+class Presence:
+    """A member of ``<app>-driver`` for as long as this process is the application's driver."""
+
+    def __init__(self, kafka: Kafka, app: str, who: Identity) -> None:
+        self._kafka, self._app, self.who = kafka, app, who
+        self._leaving = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._refused: HoldfastError | None = None
+
+    def join(self) -> None:
+        """Join, once the topology topic exists. Again: nothing."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._stay, name="presence", daemon=True)
+            self._thread.start()
+
+    def check(self) -> None:
+        """Whether this driver can be seen.
+
+        Raises:
+            KafkaRefused: it may not join its group: whoever looks would think that it is dead.
+        """
+        if self._refused is not None:
+            raise self._refused
+
+    def streaming(self, epoch: int, ui: str | None) -> None:
+        """Say that the stream runs, and where Spark's page is; a convenience, so never an error."""
+        self._say(STREAMING, {"epoch": epoch, "ui": ui})
+
+    def leave(self, how: How, why: str, *, retry: bool = True) -> None:
+        """Say how this driver ended, and leave the group.
+
+        Args:
+            how: ``stopped``, ``superseded`` or ``failed``.
+            why: for people.
+            retry: whether starting it again could help.
+        """
+        if self._thread is None:
+            return  # no topic of this application was ever seen: there is nowhere to say it
+        self._say(ENDED, {"how": how, "why": why, "retry": retry})
+        self._leaving.set()
+        self._thread.join(_LEAVE_S)
+
+    def _say(self, key: bytes, body: dict[str, Any]) -> None:
+        try:
+            words = {"id": self.who.id, "at": now_ms(), **body}
+            tell(self._kafka, self._app, key, words, _LAST_WORDS_S)
+        except HoldfastError as error:
+            log.warning("could not tell the watchers", why=error.message)
+
+    def _stay(self) -> None:
+        consumer = self._kafka.reader(
+            **{
+                "group.id": driver_group(self._app),
+                "client.id": self.who.id,
+                "session.timeout.ms": SESSION_TIMEOUT_MS,
+                "heartbeat.interval.ms": SESSION_TIMEOUT_MS // 3,
+            }
+        )
+        try:
+            # The group is all that counts: whoever gets the partition reads nothing of it.
+            consumer.subscribe(
+                [topology_topic(self._app)], on_assign=lambda member, _: member.assign([])
+            )
+            while not self._leaving.is_set():
+                message = consumer.poll(_POLL_S)
+                error = None if message is None else message.error()
+                if error is not None and is_forbidden(error):
+                    what = f"join group {driver_group(self._app)!r}"
+                    self._refused = unavailable(what, error, self._kafka)
+        finally:
+            with contextlib.suppress(RuntimeError):
+                consumer.close()

@@ -1,0 +1,217 @@
+"""Launches a driver so that it outlives its launcher, finds it again, and ends it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import psutil
+import structlog
+
+from state_lib import processes
+from state_lib.drivers.identity import ID_VARIABLE, LOG_VARIABLE
+from state_lib.errors import ConfigurationError, Unavailable
+from state_lib.marker import now_ms
+
+log = structlog.get_logger(__name__)
+TAIL_BYTES = 64 << 10
+_LOOK_S = 0.2
+_EXEC_S = 0.05
+SAME_START_S = 5.0
+"""Between what the kernel and what the launcher say of a start: ids are not used again so soon."""
+_ENDED = (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
+_launched: dict[str, subprocess.Popen[bytes]] = {}
+"""Children of this process, so that those that ended are reaped."""
+
+
+@dataclass(frozen=True)
+class DriverProcess:
+    """One launched driver, wherever it is kept in writing.
+
+    Attributes:
+        id: its mark, in the environment of all its processes: launcher, JVM, Python, workers.
+        app: the application that it runs.
+        host: the machine that it was launched on.
+        pid: of what was launched: spark-submit, or the job itself.
+        log: path of its log.
+        started_at: wall time (ms).
+    """
+
+    id: str
+    app: str
+    host: str
+    pid: int
+    log: str
+    started_at: int
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """The inverse of `to_json`."""
+        return cls(**data)
+
+    @property
+    def here(self) -> bool:
+        """Whether it was launched on this machine."""
+        return self.host == socket.gethostname()
+
+    def alive(self) -> bool | None:
+        """Whether any process of it lives; None where that cannot be told from here.
+
+        That is on another machine, and where its processes belong to another user: then its
+        membership in Kafka's group tells.
+
+        The environment of a process reads as empty for a moment while it becomes another program
+        (``exec``), as spark-submit does twice [tried]: that is no death.
+        """
+        if not self.here:
+            return None
+        child = _launched.get(self.id)
+        if child is not None and child.poll() is None:
+            return True
+        try:
+            launched = psutil.Process(self.pid)
+            environment = launched.environ()
+            same_start = abs(launched.create_time() - self.started_at / 1000) < SAME_START_S
+            becoming = not environment and same_start and launched.status() not in _ENDED
+            if environment.get(ID_VARIABLE) == self.id or becoming:
+                return True
+        except psutil.AccessDenied:
+            return None
+        except (psutil.Error, OSError):
+            pass  # what was launched has ended; what it started may live
+        return bool(self._processes())
+
+    def end(self, timeout_s: float = 90) -> None:
+        """Let the job stop at a batch's edge; kill what is left after ``timeout_s``.
+
+        SIGTERM goes to the Python that runs the job and not to the JVM: that would end at once, in
+        the middle of a batch. Returns when no process is left; does nothing on another machine.
+
+        Raises:
+            Unavailable: a process survived SIGKILL (it hangs in the kernel).
+        """
+        if not self.here:
+            return
+        asked: set[psutil.Process] = set()
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            living = self._processes()
+            if not living:
+                return
+            jobs = [p for p in living if _stops_at_an_edge(p)]
+            # Without any job the JVM is starting still; after one it ends by itself.
+            for process in set(jobs or (() if asked else living)) - asked:
+                _signal(process, signal.SIGTERM)
+                asked.add(process)
+            if child := _launched.get(self.id):
+                child.poll()
+            time.sleep(_LOOK_S)
+        log.warning("the driver did not stop in time; killing it", app=self.app, seconds=timeout_s)
+        left = processes.end(self._processes(), signal.SIGKILL, processes.KILL_WAIT_S)
+        if left:
+            raise Unavailable(
+                f"processes {left} of the driver of {self.app!r} do not end even on SIGKILL; look "
+                "at them with 'ps'",
+                pids=left,
+            )
+
+    def last_lines(self, lines: int = 20) -> list[str]:
+        """The end of its log; nothing on another machine."""
+        if not self.here:
+            return []
+        try:
+            with Path(self.log).open("rb") as file:
+                file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES))
+                text = file.read()
+        except OSError:
+            return []
+        return text.decode(errors="replace").splitlines()[-lines:]
+
+    def _processes(self) -> list[psutil.Process]:
+        """Those that live. None is only believed when it is seen three times: see `alive`."""
+        for _ in range(3):
+            if found := processes.marked(ID_VARIABLE, self.id):
+                return found
+            time.sleep(_EXEC_S)
+        return []
+
+
+def launch(
+    app: str,
+    command: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    log: Path,
+    cwd: Path | None = None,
+) -> DriverProcess:
+    """Start a driver in a session of its own, so that no signal meant for its launcher reaches it.
+
+    Args:
+        app: the application that it will run.
+        command: program and arguments; a path with a slash is taken from ``cwd``.
+        env: the whole environment of the process; the driver's id and log are set on top.
+        log: standard output and error are appended to it. Its folder is made.
+        cwd: working directory; this process' when None.
+
+    Raises:
+        ConfigurationError: the program, or the job file that the command names, does not exist.
+    """
+    for argument in command[1:]:
+        is_job = argument.endswith(".py") and "://" not in argument and "," not in argument
+        if is_job and not (cwd or Path.cwd()).joinpath(argument).is_file():
+            raise ConfigurationError(
+                f"the driver of {app!r} cannot start: job file {argument!r} does not exist "
+                f"(working directory: {cwd or Path.cwd()}). Correct the path",
+                path=argument,
+            )
+    log = log.absolute()
+    log.parent.mkdir(parents=True, exist_ok=True)
+    mark = uuid.uuid4().hex
+    with log.open("ab") as out:
+        try:
+            child = subprocess.Popen(  # noqa: S603 - the operator's own command
+                list(command),
+                env={**env, ID_VARIABLE: mark, LOG_VARIABLE: str(log)},
+                cwd=cwd,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise ConfigurationError(
+                f"the driver of {app!r} cannot start: {command[0]!r}: {error.strerror}. Is it "
+                "installed, and is it on the PATH of this process?",
+                program=command[0],
+            ) from error
+    _launched[mark] = child
+    return DriverProcess(mark, app, socket.gethostname(), child.pid, str(log), now_ms())
+
+
+def _stops_at_an_edge(process: psutil.Process) -> bool:
+    """Whether SIGTERM is heard by the job: not by a JVM, not by Spark's Python workers."""
+    try:
+        command = process.cmdline()
+    except psutil.Error:
+        return False
+    workers = {"pyspark.daemon", "pyspark.worker"}
+    return bool(command) and Path(command[0]).name != "java" and not workers & set(command)
+
+
+def _signal(process: psutil.Process, how: signal.Signals) -> None:
+    try:
+        process.send_signal(how)
+    except psutil.NoSuchProcess:
+        return

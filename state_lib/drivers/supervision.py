@@ -1,0 +1,246 @@
+"""Judges a driver's life by what is seen of it. Pure: no clock, no I/O, all state serializable."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Literal, Self
+
+from state_lib.drivers.alarms import Alarms
+from state_lib.drivers.events import Event
+from state_lib.drivers.reporting import Reporting
+from state_lib.drivers.sight import Sight
+
+Phase = Literal["starting", "running", "waiting", "due", "over"]
+MOST_WAIT_S = 60.0
+ABSENT_S = 3.0
+"""How long a driver must be missing from its group to be gone, where no process can be seen."""
+SETTLING_S = 20.0
+"""The same after Kafka was away: drivers join again at their own pace."""
+START_PATIENCE_S = 180.0
+"""How long a driver that cannot be seen as a process may take to join its group."""
+DYING_S = 60.0
+"""How long a driver that has said its last words may take to end."""
+SAID_LINES = 15
+
+
+@dataclass
+class Supervision:
+    """The supervisor of one application's driver.
+
+    Args:
+        app: the application.
+        id: of the driver that was just launched, or adopted.
+        launched_at: wall seconds.
+        max_restarts: in a row, without a commit in between; then it gives up.
+    """
+
+    app: str
+    id: str
+    launched_at: float
+    max_restarts: int = 8
+    phase: Phase = "starting"
+    failures: int = 0
+    restart_at: float = 0.0
+    epoch: int = -1
+    base: int | None = None
+    stale_stop: int = -1
+    committed: bool = False
+    done_before: int = 0
+    joined: bool = False
+    missing_since: float | None = None
+    ended_since: float | None = None
+    back_at: float | None = None
+    away: bool = False
+    reporting: Reporting = field(default_factory=Reporting)
+    alarms: Alarms = field(default_factory=Alarms)
+
+    @property
+    def due(self) -> bool:
+        """Whether a restart was announced and `launched` has not been called since."""
+        return self.phase == "due"
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more will come: stopped, superseded or given up."""
+        return self.phase == "over"
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """The inverse of `to_json`."""
+        known = {f.name for f in fields(cls)}
+        given = {k: v for k, v in data.items() if k in known}
+        own = {
+            "reporting": Reporting.from_json(given["reporting"]),
+            "alarms": Alarms.from_json(given["alarms"]),
+        }
+        return cls(**{**given, **own})
+
+    def launched(self, driver: str, now: float) -> None:
+        """A new driver was launched because of ``restart``."""
+        self.id, self.launched_at, self.phase = driver, now, "starting"
+        self.epoch, self.base, self.stale_stop = -1, None, -1
+        self.committed = self.joined = False
+        self.missing_since = self.ended_since = None
+        self.reporting.begin()
+        self.alarms.begin()
+
+    def feed(
+        self, sight: Sight, *, process: bool | None, now: float, said: Sequence[str] = ()
+    ) -> list[Event]:
+        """Judge one look.
+
+        Args:
+            sight: taken after ``process`` was asked for (`state_lib.drivers.look.observe`).
+            process: whether the driver's process lives; None where only Kafka can tell.
+            now: wall seconds: this state outlives processes, and their monotonic clocks.
+            said: the last lines of the driver's log, once it is gone.
+
+        Returns:
+            What is new. Every incident is told once when it begins and once when it ends; after
+            ``stopped``, ``superseded`` or ``gave_up`` comes nothing.
+        """
+        if self.over:
+            return []
+        events = self._reach_kafka(sight, now)
+        if sight.away is not None:
+            return events  # the rest would be judged by an old look
+        if self.base is None:
+            self.base = -1 if sight.driver == self.id else sight.epoch
+            self.stale_stop = -1 if sight.driver == self.id else sight.stop_offset
+        if self.phase in ("waiting", "due"):
+            return events + self._wait(sight, now)
+        return events + self._watch(sight, process, now, said)
+
+    # ------------------------------------------------------------------ inside
+
+    def _reach_kafka(self, sight: Sight, now: float) -> list[Event]:
+        if (sight.away is not None) == self.away:
+            return []
+        self.away = sight.away is not None
+        if self.away:
+            text = f"Kafka cannot be asked about {self.app}: {sight.away}"
+            return [Event("kafka_away", text, {"why": sight.away})]
+        self.back_at = now
+        self.missing_since = None
+        self.reporting.interrupted()
+        self.alarms.interrupted()
+        return [Event("kafka_back", f"Kafka answers about {self.app} again")]
+
+    def _wait(self, sight: Sight, now: float) -> list[Event]:
+        """Between a crash and the next start."""
+        if self._asked_to_stop(sight):
+            return [self._over("stopped", f"{self.app} was asked to stop: {sight.stop}")]
+        if self._taken_over(sight):
+            return [self._superseded(sight)]
+        if self.due or now < self.restart_at:
+            return []
+        self.phase = "due"
+        text = f"starting the driver of {self.app} again (failure {self.failures} in a row)"
+        return [Event("restart", text, {"failures": self.failures})]
+
+    def _watch(
+        self,
+        sight: Sight,
+        process: bool | None,  # noqa: FBT001 - three values
+        now: float,
+        said: Sequence[str],
+    ) -> list[Event]:
+        """A driver that should live."""
+        events = self._follow(sight, now)
+        if self.over:
+            return events
+        if not self._lives(sight, process=process, now=now):
+            return events + self._end(sight, now, said)
+        if self.phase == "starting":
+            return events + self.alarms.starting(self.app, now - self.launched_at)
+        return events + self.alarms.feed(self.app, self.id, sight, now)
+
+    def _follow(self, sight: Sight, now: float) -> list[Event]:
+        """A driver that lives, as far as its claim and its commits show."""
+        if sight.driver != self.id:
+            if self.epoch >= 0 and self._taken_over(sight):
+                return [self._superseded(sight)]
+            return []
+        events = []
+        self.epoch = sight.epoch
+        if self.phase == "starting":
+            self.phase = "running"
+            where = sight.facts and f" on {sight.facts.host}, process {sight.facts.pid}"
+            text = f"the driver of {self.app} has claimed it (epoch {sight.epoch}{where or ''})"
+            events.append(Event("started", text, {"epoch": sight.epoch, "driver": self.id}))
+            self.done_before = sight.done
+        # The first commit may only resolve positions, which proves nothing about batches.
+        moved = sight.n > 1 or sight.done > self.done_before or sight.lag == 0
+        if sight.n > 0 and moved and not self.committed:
+            self.committed, self.failures = True, 0
+            seconds = round(now - self.launched_at, 1)
+            text = f"{self.app} commits, {seconds:.0f} s after its driver was launched"
+            events.append(Event("committing", text, {"epoch": sight.epoch, "seconds": seconds}))
+        return events + self.reporting.feed(self.app, sight, now)
+
+    def _lives(self, sight: Sight, *, process: bool | None, now: float) -> bool:
+        if sight.end_of(self.id) is not None:
+            self.ended_since = self.ended_since or now
+            dying = now - self.ended_since < DYING_S
+            return process is True and dying
+        if process is not None:
+            return process
+        if self.id in sight.drivers:
+            self.joined, self.missing_since = True, None
+            return True
+        if not self.joined:
+            return now - self.launched_at < START_PATIENCE_S
+        self.missing_since = self.missing_since or now
+        settling = self.back_at is not None and now - self.back_at < SETTLING_S
+        return settling or now - self.missing_since < ABSENT_S
+
+    def _end(self, sight: Sight, now: float, said: Sequence[str]) -> list[Event]:
+        """A driver that is gone: why, and what follows from it."""
+        end = sight.end_of(self.id)
+        if end is not None and end.how == "stopped":
+            return [self._over("stopped", f"the driver of {self.app} has stopped: {end.why}")]
+        if self._taken_over(sight) or (end is not None and end.how == "superseded"):
+            return [self._superseded(sight)]
+        if end is None and self._asked_to_stop(sight):
+            return [self._over("stopped", f"{self.app} was asked to stop: {sight.stop}")]
+        self.failures = 1 if self.committed else self.failures + 1
+        last = "\n".join(said[-SAID_LINES:])
+        why = end.why if end is not None else last or "it said nothing"
+        wait = min(2.0 ** (self.failures - 1), MOST_WAIT_S)
+        details = {"why": why, "failures": self.failures, "said": list(said[-SAID_LINES:])}
+        crashed = f"the driver of {self.app} is gone (failure {self.failures} in a row): {why}"
+        if (end is None or end.retry) and self.failures <= self.max_restarts:
+            self.phase, self.restart_at = "waiting", now + wait
+            return [Event("crashed", crashed, {**details, "restart_in_s": wait})]
+        hopeless = end is not None and not end.retry
+        reason = (
+            "starting it again cannot help"
+            if hopeless
+            else f"it failed {self.failures} times in a row without a commit"
+        )
+        text = f"given up on {self.app}: {reason}. The last failure: {why}"
+        self.phase = "over"
+        return [Event("crashed", crashed, details), Event("gave_up", text, details)]
+
+    def _asked_to_stop(self, sight: Sight) -> bool:
+        return sight.stop is not None and sight.stop_offset > self.stale_stop
+
+    def _taken_over(self, sight: Sight) -> bool:
+        """Whether a driver other than ours has claimed after it, or since it was launched."""
+        known = self.epoch if self.epoch >= 0 else (-1 if self.base is None else self.base)
+        return sight.driver != self.id and sight.epoch > known
+
+    def _superseded(self, sight: Sight) -> Event:
+        who = sight.facts and f"another driver (on {sight.facts.host}, process {sight.facts.pid})"
+        by = sight.notice or who or "another driver"
+        text = f"{self.app} was taken over by {by}; this driver is not started again"
+        return self._over("superseded", text, epoch=sight.epoch, driver=sight.driver)
+
+    def _over(self, name: Literal["stopped", "superseded"], text: str, **details: Any) -> Event:
+        self.phase = "over"
+        return Event(name, text, details)

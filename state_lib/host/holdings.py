@@ -1,0 +1,84 @@
+"""What a host holds of applications, and how it lets go of one that is reset or deleted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from state_lib.changelog.claims import newest_claim
+from state_lib.changelog.topics import topology_topic
+from state_lib.errors import InvalidRequest, Unavailable
+from state_lib.host.tasks import TaskManager
+from state_lib.kafka import describe
+from state_lib.names import check_name
+from state_lib.task import StateTask
+
+
+def holdings(manager: TaskManager, app: str | None = None) -> dict[str, Any]:
+    """``{"host", "apps": {id: {epoch, partitions, directory, bytes, tasks}}}``, of one app or all.
+
+    An application that this host does not know is absent. ``bytes`` are those of its directory.
+    """
+    found = {}
+    for name, topology in list(manager.apps.items()):
+        if app not in (None, name):
+            continue
+        folder = manager.context.state_dir / name
+        tasks = [t for (owner, _), t in sorted(manager.tasks.items()) if owner == name]
+        found[name] = {
+            "epoch": topology.extra.get("epoch"),
+            "partitions": topology.partitions,
+            "directory": str(folder),
+            "bytes": _size(folder),
+            "tasks": [_task(manager, task) for task in tasks],
+        }
+    return {"host": manager.context.host_id, "apps": found}
+
+
+def forget(manager: TaskManager, app: str, epoch: int) -> dict[str, Any]:
+    """Drop an application whose newest claim is a notice; returns what was dropped.
+
+    The notice is looked up, so that no request can end an application that lives.
+
+    Args:
+        manager: of this host.
+        app: its id.
+        epoch: the notice's; -1 if the topology topic does not exist any more.
+
+    Raises:
+        InvalidRequest: the newest claim is another one.
+    """
+    kafka, topic = manager.context.kafka, topology_topic(check_name("application", app))
+    facts = describe(kafka.admin(), [topic]).get(topic)
+    newest = None if facts is None else newest_claim(kafka, app)
+    noticed = newest is not None and newest.notice is not None and newest.epoch == epoch
+    if not noticed and not (facts is None and epoch == -1):
+        seen = "no claim" if newest is None else f"a claim of epoch {newest.epoch}"
+        raise InvalidRequest(
+            f"host {manager.context.host_id!r} keeps {app!r}: the newest in {topic} is {seen}, not "
+            f"a notice of a reset or deletion of epoch {epoch}",
+            app=app,
+            epoch=epoch,
+        )
+    had = holdings(manager, app)
+    manager.drop(app, "" if facts is None else facts.id, epoch)
+    return had
+
+
+def _task(manager: TaskManager, task: StateTask) -> dict[str, Any]:
+    try:
+        with task.view() as (marker, _):
+            return {"partition": task.partition, "waits": None, "marker": marker.to_json()}
+    except Unavailable as error:
+        waits = manager.failures.get(task.name, error.message)
+        return {"partition": task.partition, "waits": waits, "marker": None}
+
+
+def _size(folder: Path) -> int:
+    total = 0
+    for path in folder.rglob("*"):
+        try:
+            total += path.stat().st_size if path.is_file() else 0
+        except OSError:
+            continue  # compaction removes files at any moment
+    return total

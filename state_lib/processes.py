@@ -1,0 +1,43 @@
+"""Which processes are ours: known by a mark that they carry, never by name or number alone.
+
+A mark is a variable with an id of our own invention in a process' environment, which all its
+descendants inherit. That is safe where a process id was used again (a start time would tell too,
+but shifts when the clock is set), and finds what a killed parent left behind.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterable
+
+import psutil
+
+KILL_WAIT_S = 10.0
+
+
+def carries(process: psutil.Process, variable: str, mark: str) -> bool:
+    """Whether a process carries a mark. Zombies carry none: they have ended."""
+    try:
+        return bool(process.environ().get(variable) == mark)
+    except (psutil.Error, OSError):
+        return False
+
+
+def marked(variable: str, mark: str) -> list[psutil.Process]:
+    """All living processes that carry a mark."""
+    return [process for process in psutil.process_iter() if carries(process, variable, mark)]
+
+
+def end(processes: Iterable[psutil.Process], how: signal.Signals, wait_s: float) -> list[int]:
+    """Signal exactly these, wait, and return the ids of those that are still there.
+
+    psutil checks that each is still the process that we looked at before it signals.
+    """
+    processes = list(processes)
+    for process in processes:
+        try:
+            process.send_signal(how)
+        except psutil.NoSuchProcess:
+            continue
+    _, alive = psutil.wait_procs(processes, timeout=wait_s)
+    return [p.pid for p in alive if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]

@@ -1,0 +1,167 @@
+"""What a plan is made from: gathered once, as plain values."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from state_lib.changelog.admin import topic_configs
+from state_lib.changelog.topics import changelog_topic
+from state_lib.errors import StorageUnavailable
+from state_lib.kafka import Kafka, ends, require, starts
+from state_lib.marker import Marker, now_ms
+from state_lib.restore.sample import Sample, sample
+from state_lib.restore.source import LogRange
+from state_lib.snapshots.listing import list_snapshots
+from state_lib.snapshots.manifest import Manifest
+from state_lib.specs import Topology
+from state_lib.stores.task_stores import Checkpoint
+
+SAMPLE_FROM = 20_000
+"""Offsets from which on a log is worth a look at how large its records are."""
+
+
+@dataclass(frozen=True)
+class LocalFacts:
+    """The task's own directory.
+
+    ``why``: it is missing or cannot be opened; None if it can. ``in_use``: the task is open, and
+    so its memory stores are filled.
+    """
+
+    checkpoint: Checkpoint | None = None
+    why: str | None = None
+    size_bytes: int = 0
+    in_use: bool = False
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Everything that `state_lib.restore.plan.make_plan` looks at.
+
+    Attributes:
+        topology, partition: of the task.
+        marker: the newest.
+        logs: of the task's changelog partitions, by topic.
+        local: its directory.
+        samples: of logs that are long, by topic.
+        snapshots: of the task, newest first.
+        refused: id of a snapshot → why it turned out not to be usable.
+        storage: why snapshots could not be looked for, or None.
+        free_bytes: on the disk of the directory.
+        now: wall time in ms.
+    """
+
+    topology: Topology
+    partition: int
+    marker: Marker
+    logs: Mapping[str, LogRange]
+    local: LocalFacts
+    free_bytes: int
+    now: int
+    samples: Mapping[str, Sample] = field(default_factory=dict)
+    snapshots: tuple[Manifest, ...] = ()
+    refused: Mapping[str, str] = field(default_factory=dict)
+    storage: str | None = None
+
+    @property
+    def task(self) -> str:
+        """``<app>/<partition>``."""
+        return f"{self.topology.app}/{self.partition}"
+
+
+def log_ranges(kafka: Kafka, topology: Topology, partition: int) -> dict[str, LogRange]:
+    """Facts of the task's changelog partitions, as they are now.
+
+    Raises:
+        MissingTopic: naming it.
+        Unavailable: Kafka is away.
+    """
+    admin = kafka.admin()
+    topics = [changelog_topic(topology.app, s.name) for s in topology.stores]
+    facts, configs = require(admin, topics), topic_configs(admin, topics)
+    partitions = [(t, partition) for t in topics]
+    first, end = starts(admin, partitions), ends(admin, partitions)
+    return {
+        t: LogRange(
+            facts[t].id,
+            first[t, partition],
+            end[t, partition],
+            int(configs[t]["delete.retention.ms"]),
+        )
+        for t in topics
+    }
+
+
+def gather(
+    kafka: Kafka,
+    topology: Topology,
+    partition: int,
+    path: Path,
+    marker: Marker,
+    local: LocalFacts,
+) -> Facts:
+    """What tells whether the local directory is valid, for a quick start if it is.
+
+    Args:
+        kafka: connection.
+        topology: of the application.
+        partition: of the task.
+        path: its directory.
+        marker: the newest.
+        local: what is known of the directory.
+    """
+    return Facts(
+        topology=topology,
+        partition=partition,
+        marker=marker,
+        logs=log_ranges(kafka, topology, partition),
+        local=local,
+        free_bytes=free_bytes(path),
+        now=now_ms(),
+    )
+
+
+def thorough(
+    facts: Facts, kafka: Kafka, snapshots_url: str | None, refused: Mapping[str, str]
+) -> Facts:
+    """The same, with snapshots, and with looks into long logs so that sizes are known."""
+    snapshots: tuple[Manifest, ...] = ()
+    storage = None
+    if snapshots_url is not None:
+        snapshots, storage = _snapshots(facts, snapshots_url)
+    samples = {
+        topic: sample(kafka, topic, facts.partition, log.start, log.end)
+        for topic, log in facts.logs.items()
+        if log.end - log.start >= SAMPLE_FROM
+    }
+    return replace(facts, samples=samples, snapshots=snapshots, storage=storage, refused=refused)
+
+
+def _snapshots(facts: Facts, url: str) -> tuple[tuple[Manifest, ...], str | None]:
+    """Storage that is away does not keep a task closed: there is the changelog."""
+    try:
+        return tuple(list_snapshots(url, facts.topology.app, facts.partition)), None
+    except StorageUnavailable as error:
+        return (), error.message
+
+
+def free_bytes(path: Path) -> int:
+    """Free space where a directory is or would be."""
+    while not path.exists():
+        path = path.parent
+    return shutil.disk_usage(path).free
+
+
+def size_of(paths: Sequence[Path]) -> int:
+    """Bytes of all files below some directories; what vanishes meanwhile counts as nothing."""
+    total = 0
+    for path in paths:
+        for file in path.rglob("*"):
+            try:
+                total += file.stat().st_size
+            except FileNotFoundError:
+                continue
+    return total

@@ -1,0 +1,178 @@
+"""From facts to a plan: the cheapest valid source of a task's state. Pure: no Kafka, no disk."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from state_lib.errors import InvalidRequest
+from state_lib.restore.candidates import (
+    Option,
+    SourceName,
+    Step,
+    changelog,
+    local,
+    snapshots,
+)
+from state_lib.restore.facts import Facts
+
+__all__ = ["AUTO", "CHANGELOG", "LOCAL", "SNAPSHOT", "Candidate", "RestorePlan", "make_plan"]
+
+AUTO, LOCAL, SNAPSHOT, CHANGELOG = "auto", "local", "snapshot", "changelog"
+"""What may be wished for, besides the id of a snapshot; ``snapshot`` is the newest valid one."""
+Verdict = Literal["chosen", "not valid", "not needed"]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A source that was looked at; ``id`` names a snapshot."""
+
+    source: SourceName
+    id: str | None
+    verdict: Verdict
+    why: str
+    records: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """What `--from` calls it."""
+        return self.id or self.source
+
+
+@dataclass(frozen=True)
+class RestorePlan:
+    """How one task gets its state: a value that is printed, approved, sent and run.
+
+    Attributes:
+        task: ``<app>/<partition>``.
+        source, snapshot: where the state comes from; ``snapshot`` is the id of one.
+        epoch, n: of the marker that the stores will stand at.
+        steps: replays, by store; stores that need none are not listed.
+        records, bytes, seconds: estimates of what is read and how long that takes.
+        needed_bytes, free_bytes: of disk.
+        discards: what is not there any more afterwards.
+        candidates: every source that was looked at, cheapest first, with the reason.
+        offsets: changelog topic → ``[topic id, end]`` that the stores will stand at.
+    """
+
+    task: str
+    source: SourceName
+    snapshot: str | None
+    epoch: int
+    n: int
+    steps: tuple[Step, ...]
+    records: int
+    bytes: int
+    seconds: float
+    needed_bytes: int
+    free_bytes: int
+    discards: tuple[str, ...]
+    candidates: tuple[Candidate, ...]
+    offsets: Mapping[str, list[Any]]
+
+    @property
+    def choice(self) -> str:
+        """The source by the name that `make_plan` takes."""
+        return self.snapshot or self.source
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether the directory is as it should be already."""
+        return self.source == "local" and not self.steps
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> RestorePlan:
+        """From plain data."""
+        return cls(
+            **{
+                **data,
+                "steps": tuple(Step(**s) for s in data["steps"]),
+                "candidates": tuple(Candidate(**c) for c in data["candidates"]),
+                "discards": tuple(data["discards"]),
+            }
+        )
+
+
+def make_plan(facts: Facts, wanted: str = AUTO) -> RestorePlan:
+    """Choose the first valid source, cheapest first: local, snapshots from the newest, changelog.
+
+    Args:
+        facts: see `Facts`.
+        wanted: `AUTO`, or the one source to use.
+
+    Raises:
+        InvalidRequest: ``wanted`` is not valid, or unknown; says why.
+    """
+    options = [local(facts), *snapshots(facts), changelog(facts)]
+    chosen = next(o for o in options if o.why_not is None)
+    if wanted != AUTO:
+        chosen = _wished(facts, options, wanted)
+    discards: tuple[str, ...] = ()
+    if chosen.source != LOCAL:
+        discards = _discarded(facts)
+    return RestorePlan(
+        task=facts.task,
+        source=chosen.source,
+        snapshot=chosen.id,
+        epoch=facts.marker.epoch,
+        n=facts.marker.n,
+        steps=chosen.steps,
+        records=chosen.records,
+        bytes=chosen.bytes,
+        seconds=chosen.seconds,
+        needed_bytes=chosen.needed_bytes,
+        free_bytes=facts.free_bytes,
+        discards=discards,
+        candidates=tuple(_candidate(o, chosen) for o in options),
+        offsets={topic: [log.topic_id, log.end] for topic, log in facts.logs.items()},
+    )
+
+
+def _wished(facts: Facts, options: list[Option], wanted: str) -> Option:
+    for option in options:
+        if option.name == wanted or (wanted == option.source and option.why_not is None):
+            if option.why_not is None:
+                return option
+            raise InvalidRequest(
+                f"{facts.task} cannot be restored from {wanted}: {option.why_not}. See `holdfast "
+                f"restore plan {facts.topology.app} --task {facts.partition}`",
+                task=facts.task,
+                wanted=wanted,
+                why=option.why_not,
+            )
+    known = [o.name for o in options]
+    raise InvalidRequest(
+        f"{facts.task} has no source {wanted!r}; there are: {', '.join(known)}",
+        task=facts.task,
+        wanted=wanted,
+        known=known,
+    )
+
+
+def _candidate(option: Option, chosen: Option) -> Candidate:
+    verdict: Verdict = "not needed"
+    why = f"{option.about}; {chosen.name} is cheaper or asked for"
+    if option is chosen:
+        verdict, why = "chosen", option.about
+    elif option.why_not is not None:
+        verdict, why = "not valid", option.why_not
+    return Candidate(
+        option.source, option.id, verdict, why, option.records, option.bytes, option.seconds
+    )
+
+
+def _discarded(facts: Facts) -> tuple[str, ...]:
+    local = facts.local
+    if not local.size_bytes:
+        return ()
+    size = f"the present directory ({local.size_bytes / 1e6:,.1f} MB"
+    at = local.checkpoint.marker if local.checkpoint is not None else None
+    where = "" if at is None else f", at commit {at.epoch}/{at.n}"
+    return (f"{size}{where}): set aside, and removed once the restored one is verified",)

@@ -1,0 +1,98 @@
+"""What a restore of one task needs to know, and the plan that follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from state_lib.errors import Quarantined, Unavailable
+from state_lib.kafka import Kafka
+from state_lib.marker import Marker
+from state_lib.restore.facts import gather, thorough
+from state_lib.restore.listener import RestoreListener
+from state_lib.restore.local import Local
+from state_lib.restore.options import RestoreOptions
+from state_lib.restore.plan import AUTO, LOCAL, RestorePlan, make_plan
+from state_lib.restore.pool import WorkerPool
+from state_lib.specs import Topology
+from state_lib.stores.rocksdb.options import RocksDBOptions
+
+
+@dataclass(frozen=True)
+class RestoreRequest:
+    """Everything that a restore of one task needs to know.
+
+    Attributes:
+        kafka, topology, partition, path, options, listener: of the task.
+        marker: the newest, read after the writer fenced all others, so that the logs cannot move
+            any more.
+        wanted: `AUTO`, or the source that somebody chose.
+        settled: this host had a whole directory of the task. If that cannot be used it is lost.
+        restore: settings of restores.
+        pool: of worker processes; None: all is done in this one.
+        cancelled: asked now and then; a restore that is not wanted any more ends.
+    """
+
+    kafka: Kafka
+    topology: Topology
+    partition: int
+    path: Path
+    marker: Marker
+    options: RocksDBOptions
+    listener: RestoreListener
+    wanted: str = AUTO
+    settled: bool = False
+    restore: RestoreOptions = field(default_factory=RestoreOptions)
+    pool: WorkerPool | None = None
+    cancelled: Callable[[], bool] = lambda: False
+
+    @property
+    def name(self) -> str:
+        """``<app>/<partition>``."""
+        return f"{self.topology.app}/{self.partition}"
+
+    def plan(
+        self, local: Local, *, complete: bool = False, refused: Mapping[str, str] | None = None
+    ) -> RestorePlan:
+        """The plan for this directory as things stand now. Raises as `make_plan`.
+
+        Args:
+            local: what is there.
+            complete: look at what is not needed too. By itself only where local state is no good.
+            refused: snapshots that turned out not to be usable, and why.
+        """
+        facts = gather(
+            self.kafka, self.topology, self.partition, self.path, self.marker, local.facts
+        )
+        if not complete and self.wanted in (AUTO, LOCAL):
+            plan = make_plan(facts, self.wanted)
+            if plan.source == LOCAL:
+                return plan
+        facts = thorough(facts, self.kafka, self.restore.snapshots_url, refused or {})
+        return make_plan(facts, self.wanted)
+
+    def check_cancelled(self) -> None:
+        """Raise Unavailable if it is not wanted any more."""
+        if self.cancelled():
+            raise Unavailable(
+                f"the restore of {self.name} was ended: its host stops", task=self.name
+            )
+
+    def refuse_if_lost(self, plan: RestorePlan, local: Local) -> None:
+        """Raise Quarantined if this plan is not the host's own to run."""
+        whole = any(s.backend != "memory" for s in self.topology.stores)
+        lost = self.settled and whole and plan.source != LOCAL
+        if not (lost and self.wanted == AUTO and self.restore.mode == "orchestrated"):
+            return
+        why = next((c.why for c in plan.candidates if c.source == LOCAL), "it is gone")
+        local.close()
+        app, partition = self.topology.app, self.partition
+        raise Quarantined(
+            f"the local state of task {self.name} is lost ({why}); it waits for a restore: look at "
+            f"`holdfast restore plan {app} --task {partition}`, then run `holdfast restore run "
+            f"{app} --task {partition}`",
+            task=self.name,
+            reason=why,
+            source=plan.source,
+        )

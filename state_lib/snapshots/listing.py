@@ -1,0 +1,180 @@
+"""Which snapshots there are: only what is complete is listed (invariant 7)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import structlog
+
+from state_lib.errors import HoldfastError, NotFound, SnapshotInvalid
+from state_lib.snapshots.manifest import FileEntry, Manifest, check_id, is_id, parse
+from state_lib.snapshots.parallel import Progress, each, silent
+from state_lib.snapshots.storage import Storage, Stored
+
+log = structlog.get_logger(__name__)
+MANIFESTS, FILES = "manifests", "files"
+
+
+@dataclass(frozen=True)
+class Found:
+    """A manifest in storage.
+
+    It is listed if it could be read (else ``error`` says why not) and no file of it is missing.
+    """
+
+    id: str
+    stored: Stored
+    manifest: Manifest | None
+    error: SnapshotInvalid | None
+    missing: tuple[str, ...] = ()
+
+    @property
+    def listed(self) -> Manifest | None:
+        """The manifest, if the snapshot is complete."""
+        return None if self.missing else self.manifest
+
+
+def manifest_name(snapshot: str) -> str:
+    """Where the manifest of an id lies."""
+    return f"{MANIFESTS}/{snapshot}.json"
+
+
+def file_name(file: FileEntry) -> str:
+    """Where a file's content lies."""
+    return f"{FILES}/{file.sha256}"
+
+
+def task_storage(url: str, app: str, partition: int) -> Storage:
+    """The part of storage that is one task's."""
+    return Storage(url, app, str(partition))
+
+
+def stored_tasks(url: str, app: str) -> list[int]:
+    """Partitions of an application that storage holds anything of."""
+    return sorted(int(f) for f in Storage(url, app).folders() if f.isascii() and f.isdecimal())
+
+
+def list_snapshots(url: str, app: str, partition: int) -> list[Manifest]:
+    """The snapshots of a task, newest first; what is not whole, or not its own, is left out.
+
+    Raises:
+        StorageUnavailable: naming the URL.
+    """
+    found = survey(task_storage(url, app, partition), app, partition)
+    for one in found:
+        if one.listed is None:
+            log.warning("a snapshot is not listed", snapshot=one.id, why=why_not_listed(one))
+    return [one.listed for one in found if one.listed is not None]
+
+
+def find(url: str, app: str, partition: int, snapshot: str) -> Manifest:
+    """One snapshot.
+
+    Raises:
+        NotFound: there is none of that id.
+        SnapshotInvalid: there is, and it cannot be used.
+    """
+    storage = task_storage(url, app, partition)
+    raw = storage.read(manifest_name(check_id(snapshot)))
+    if raw is None:
+        known = [m.id for m in list_snapshots(url, app, partition)]
+        raise NotFound(
+            f"there is no snapshot {snapshot} of {app}/{partition} in {url}; there are: {known}",
+            snapshot=snapshot,
+            known=known,
+        )
+    manifest = parse(raw, snapshot, app, partition, url)
+    problems = problems_by_size(manifest, storage.listing(FILES))
+    if problems:
+        raise incomplete(manifest, problems)
+    return manifest
+
+
+def survey(storage: Storage, app: str, partition: int) -> list[Found]:
+    """Every manifest of a task, newest first, whether or not it can be used."""
+    names = storage.listing(MANIFESTS).items()
+    stored = {n.removesuffix(".json"): at for n, at in names if is_id(n.removesuffix(".json"))}
+    url = storage.url.removesuffix(f"/{app}/{partition}")
+
+    def read(snapshot: str) -> Found | None:
+        raw = storage.read(manifest_name(snapshot))
+        if raw is None:
+            return None  # pruned meanwhile
+        try:
+            manifest = parse(raw, snapshot, app, partition, url)
+        except SnapshotInvalid as error:
+            return Found(snapshot, stored[snapshot], None, error)
+        return Found(snapshot, stored[snapshot], manifest, None)
+
+    found = [f for f in each(read, sorted(stored, reverse=True), lambda _: None) if f is not None]
+    present = storage.listing(FILES) if found else {}  # after the manifests: files come first
+    return [
+        one
+        if one.manifest is None
+        else replace(one, missing=tuple(problems_by_size(one.manifest, present)))
+        for one in found
+    ]
+
+
+def why_not_listed(found: Found) -> str:
+    """For a log line."""
+    if found.error is not None:
+        return found.error.message
+    return "; ".join(found.missing[:3])
+
+
+def problems_by_size(manifest: Manifest, present: Mapping[str, Stored]) -> list[str]:
+    """Files that are missing or have another size, in words."""
+    out = []
+    for file in manifest.files:
+        at = present.get(file.sha256)
+        if at is None:
+            out.append(f"{file.name} ({FILES}/{file.sha256}) is missing")
+        elif at.size != file.size:
+            out.append(
+                f"{file.name} ({FILES}/{file.sha256}) has {at.size} bytes instead of {file.size}"
+            )
+    return out
+
+
+def verify(manifest: Manifest, *, deep: bool = False, report: Progress = silent) -> list[str]:
+    """What is wrong with a snapshot, in words; nothing if it is whole.
+
+    Args:
+        manifest: of it.
+        deep: read everything and compare SHA-256, instead of sizes alone.
+        report: told of bytes read.
+    """
+    storage = task_storage(manifest.url, manifest.app, manifest.partition)
+    problems = problems_by_size(manifest, storage.listing(FILES))
+    if problems or not deep:
+        return problems
+    done = 0
+
+    def read(file: FileEntry) -> str | None:
+        seen = storage.sha256(file_name(file))
+        if seen is None:
+            return f"{file.name} ({file_name(file)}) is missing"
+        if seen != file.sha256:
+            return f"{file.name} ({file_name(file)}) was changed: its SHA-256 is {seen}"
+        return None
+
+    def count(file: FileEntry) -> None:
+        nonlocal done
+        done += file.size
+        report("verify", done, manifest.size_bytes)
+
+    return [problem for problem in each(read, manifest.files, count) if problem is not None]
+
+
+def incomplete(manifest: Manifest, problems: list[str]) -> HoldfastError:
+    """The error of a snapshot that is not whole."""
+    return SnapshotInvalid(
+        f"snapshot {manifest.id} of {manifest.task} in {manifest.url} is not whole: "
+        f"{'; '.join(problems[:3])}; take another one",
+        snapshot=manifest.id,
+        task=manifest.task,
+        url=manifest.url,
+        problems=problems,
+    )

@@ -1,0 +1,88 @@
+"""What Spark must know before its JVM starts; ``spark-submit`` takes it as ``--conf``.
+
+Apart from `state_lib.spark`, so that whoever only launches a driver (Airflow's worker) need not
+import PySpark.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from state_lib.errors import ConfigurationError
+from state_lib.stack.jars import fetch
+
+if TYPE_CHECKING:
+    from state_lib.config import Settings
+
+LOOPBACK = "127.0.0.1"
+_UNPACKED = "holdfast_packages"
+# What Spark's pages, event logs and plans must not show: it looks at names, and into texts.
+_SECRETS = "(?i)secret|password|token|access[.]?key|jaas"
+REDACTED = {
+    "spark.redaction.regex": _SECRETS,
+    "spark.redaction.string.regex": r"(?i)password\s*=\s*\S.*",
+    "spark.sql.redaction.options.regex": f"{_SECRETS}|url",
+}
+
+
+def submit_conf(settings: Settings, master: str | None = None) -> dict[str, str]:
+    """Properties of a driver whose executors run on this machine.
+
+    Executors elsewhere must reach the driver: remove ``spark.driver.host`` and
+    ``spark.driver.bindAddress``, or set them to an address of this machine.
+
+    Args:
+        settings: of the driver.
+        master: where it will run; that of the settings when None.
+
+    Raises:
+        ConfigurationError: there is no such executor archive.
+    """
+    archive = shipped(settings, master)
+    ships = (
+        {
+            # Unpacked into each executor's working directory.
+            "spark.archives": f"{archive}#{_UNPACKED}",
+            "spark.executorEnv.PYTHONPATH": f"./{_UNPACKED}",
+            "spark.pyspark.python": settings.executor_python,
+            "spark.pyspark.driver.python": sys.executable,
+        }
+        if archive
+        else {}
+    )
+    return {
+        "spark.jars": ",".join(map(str, fetch("spark", directory=settings.jars_dir))),
+        "spark.driver.memory": settings.driver_memory,
+        "spark.driver.host": LOOPBACK,
+        "spark.driver.bindAddress": LOOPBACK,
+        "spark.ui.port": str(settings.spark_ui_port),
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.extraJavaOptions": settings.driver_java_options,
+        **ships,
+        **REDACTED,
+    }
+
+
+def shipped(settings: Settings, master: str | None = None) -> Path | None:
+    """The archive that executors get; none in local mode, where they are this process.
+
+    Raises:
+        ConfigurationError: it does not exist.
+    """
+    archive = settings.executor_archive
+    if archive is None or (master or settings.spark_master).startswith("local"):
+        return None
+    if not archive.is_file():
+        raise ConfigurationError(
+            f"executor_archive {archive} does not exist: make it by `holdfast pack --output "
+            f"{archive}`, or remove the setting where executors have Holdfast installed",
+            path=str(archive),
+        )
+    return archive
+
+
+def python_of_executors(settings: Settings, master: str | None = None) -> str:
+    """What runs Spark's Python workers, where they are on this machine or get the archive."""
+    return settings.executor_python if shipped(settings, master) else sys.executable

@@ -1,0 +1,143 @@
+"""Opens a task: fences other writers, names the owner, and restores the stores by the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from state_lib.changelog.reader import read_last
+from state_lib.changelog.topics import changelog_topic, commits_topic, transactional_id
+from state_lib.changelog.writer import OutcomeUnknown, TransactionalWriter
+from state_lib.errors import Unavailable
+from state_lib.kafka import Kafka, require
+from state_lib.marker import Marker
+from state_lib.restore.listener import RestoreListener
+from state_lib.restore.local import Local, look
+from state_lib.restore.plan import AUTO, RestorePlan
+from state_lib.restore.request import RestoreRequest
+from state_lib.restore.run import restore_task
+from state_lib.specs import Topology
+from state_lib.stores.task_stores import TaskStores
+from state_lib.task.context import TaskContext
+
+
+@dataclass(frozen=True)
+class OpenTask:
+    """What an open task consists of."""
+
+    writer: TransactionalWriter
+    stores: TaskStores
+    marker: Marker
+
+
+@dataclass(frozen=True)
+class Opening:
+    """One task that is to be opened.
+
+    ``wanted``: `AUTO`, or the source of its state that somebody chose. ``cancelled``: whether it
+    is not wanted any more.
+    """
+
+    context: TaskContext
+    topology: Topology
+    partition: int
+    path: Path
+    listener: RestoreListener
+    wanted: str = AUTO
+    cancelled: Callable[[], bool] = lambda: False
+
+    @property
+    def name(self) -> str:
+        """``<app>/<partition>``."""
+        return f"{self.topology.app}/{self.partition}"
+
+    def plan(self) -> RestorePlan:
+        """What opening would do now. Nothing is fenced and nothing changed."""
+        local = look(self.topology, self.path, self.context.options)
+        try:
+            return self.request(self.newest_marker()).plan(local, complete=True)
+        finally:
+            local.close()
+
+    def run(self) -> OpenTask:
+        """Fence, name the owner, restore.
+
+        Raises:
+            Quarantined: the local state is lost, and a person or an orchestrator decides.
+            InvalidRequest: the wanted source is not valid.
+            Unavailable: Kafka or the disk is away; try again.
+        """
+        context, app = self.context, self.topology.app
+        changelogs = [changelog_topic(app, s.name) for s in self.topology.stores]
+        require(context.kafka.admin(), [*changelogs, commits_topic(app)])
+        local = self._judged()
+        writer_id = transactional_id(app, self.partition)
+        writer = TransactionalWriter(context.kafka, writer_id, self.partition)
+        try:
+            writer.open()
+            marker = self.newest_marker().owned_by(context.host_id)
+            write_marker(writer, self.topology, self.partition, marker)
+            stores = restore_task(self.request(marker), local)
+        except OutcomeUnknown as error:
+            writer.close()
+            raise Unavailable(error.message, task=self.name) from error
+        except BaseException:
+            writer.close()
+            raise
+        finally:
+            if local is not None:
+                local.close()
+        return OpenTask(writer, stores, marker)
+
+    def newest_marker(self) -> Marker:
+        """The last one in Kafka, or that of a task that never was."""
+        return newest_marker(self.context.kafka, self.topology, self.partition)
+
+    def request(self, marker: Marker) -> RestoreRequest:
+        """A restore to this marker."""
+        context = self.context
+        return RestoreRequest(
+            kafka=context.kafka,
+            topology=self.topology,
+            partition=self.partition,
+            path=self.path,
+            marker=marker,
+            options=context.options,
+            listener=self.listener,
+            wanted=self.wanted,
+            settled=marker.settled and marker.owner == context.host_id,
+            restore=context.restore,
+            pool=context.pool,
+            cancelled=self.cancelled,
+        )
+
+    def _judged(self) -> Local | None:
+        """A lost store waits for a decision *before* this host fences or writes anything."""
+        if self.context.restore.mode != "orchestrated" or self.wanted != AUTO:
+            return None
+        request = self.request(self.newest_marker())
+        if not request.settled:
+            return None
+        local = look(self.topology, self.path, self.context.options)
+        try:
+            request.refuse_if_lost(request.plan(local), local)
+        except BaseException:
+            local.close()
+            raise
+        return local
+
+
+def newest_marker(kafka: Kafka, topology: Topology, partition: int) -> Marker:
+    """The last marker in Kafka, or that of a task that never was."""
+    last = read_last(kafka, commits_topic(topology.app), partition)
+    value = None if last is None else last.value()
+    return Marker() if value is None else Marker.from_bytes(value)
+
+
+def write_marker(
+    writer: TransactionalWriter, topology: Topology, partition: int, marker: Marker
+) -> None:
+    """A transaction of nothing but a marker."""
+    at = (commits_topic(topology.app), f"{topology.app}/{partition}".encode())
+    writer.write([], at, lambda _cut: marker.to_bytes())

@@ -1,0 +1,26 @@
+"""One stream a test, all run by `job.py` through the connection ``scripted``."""
+
+from pathlib import Path
+
+from holdfast_airflow.dags import stream_dag
+
+APPS = (
+    "adopted",
+    "cleared",
+    "crashing",
+    "handed_on",
+    "hopeless",
+    "killed",
+    "rivals",
+    "stopped",
+    "twice",
+)
+
+for name in APPS:
+    stream_dag(
+        name,
+        application=str(Path(__file__).with_name("job.py")),
+        conn_id="scripted",
+        env={"SCRIPTED_APP": name},
+        retries=0,
+    )

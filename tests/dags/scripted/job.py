@@ -1,0 +1,77 @@
+"""A driver without Spark: joins, claims, commits markers, heeds. What it does is in a file.
+
+``SCRIPTED`` names a folder; the file ``<app>`` in it holds a word that each start reads:
+
+- ``run``: claims, and commits a batch every moment until it is stopped or superseded;
+- ``fail``: raises before it claims anything;
+- ``claim and fail``: claims, commits once, raises.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+
+from state_lib import Application, Text
+from state_lib.changelog.admin import ensure_topics
+from state_lib.changelog.topics import commits_topic, plan_topics
+from state_lib.config import Settings
+from state_lib.drivers.control import Control
+from state_lib.drivers.identity import Identity
+from state_lib.drivers.presence import Presence
+from state_lib.errors import Superseded
+from state_lib.exits import EXIT_SUPERSEDED
+from state_lib.kafka import Kafka
+from state_lib.marker import Marker, now_ms
+from state_lib.spark.claims import write_claim
+
+BATCH_S = 0.2
+stopping = threading.Event()
+
+
+def main() -> None:
+    name = os.environ["SCRIPTED_APP"]
+    what = Path(os.environ["SCRIPTED"], name).read_text()
+    if what == "fail":
+        raise RuntimeError("raised at start, as the test wants it")
+    signal.signal(signal.SIGTERM, lambda *_: stopping.set())
+    settings = Settings.load()
+    kafka = Kafka.of(settings)
+    app = Application(name, partitions=1)
+    app.stream(f"{name}-lines", Text()).group_by("value").count("counts")
+    control = Control(kafka, name)
+    control.begin()
+    ensure_topics(kafka.admin(), plan_topics(app.topology, -1), 1, 1)
+    presence = Presence(kafka, name, Identity.of_this_process())
+    presence.join()
+    epoch = write_claim(kafka, app.topology, presence.who)
+    presence.streaming(epoch, "http://127.0.0.1:1/spark-of-the-test")
+    sys.stdout.write(f"the script runs: {what}\n")
+    try:
+        follow(kafka, name, control, epoch, once=what != "run")
+    except Superseded as error:
+        presence.leave("superseded", error.message, retry=False)
+        sys.exit(EXIT_SUPERSEDED)
+    if what != "run":
+        presence.leave("failed", "failed later, as the test wants it")
+        raise RuntimeError("failed later, as the test wants it")
+    presence.leave("stopped", control.stop or "SIGTERM", retry=False)
+
+
+def follow(kafka: Kafka, name: str, control: Control, epoch: int, *, once: bool) -> None:
+    producer = kafka.producer()
+    n = 0
+    while control.heed(epoch) is None and not stopping.wait(BATCH_S):
+        n += 1
+        marker = Marker(epoch=epoch, n=n, owner="script", written_at=now_ms())
+        producer.produce(commits_topic(name), marker.to_bytes(), b"marker", partition=0)
+        producer.flush()
+        if once:
+            return
+
+
+if __name__ == "__main__":
+    main()

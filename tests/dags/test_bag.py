@@ -1,0 +1,94 @@
+"""The DAG files as a whole."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from copy import deepcopy
+from pathlib import Path
+
+import pytest
+from airflow.dag_processing.dagbag import BundleDagBag
+from airflow.sdk import DAG
+from airflow.sdk.exceptions import ParamValidationError
+
+from tests.support.airflow_home import ROOT
+
+IDS = ("flights_load", "flights_stream", "word_count_stream")
+HEAVY = ("pyspark", "confluent_kafka", "rocksdict", "pandas", "pyarrow", "fastapi", "requests")
+PARSE = """
+import runpy, sys, time
+import airflow.sdk, airflow.triggers.base
+began = time.process_time()
+for path in sys.argv[2:]:
+    runpy.run_path(path)
+took = time.process_time() - began
+heavy = [name for name in sys.argv[1].split(",") if name in sys.modules]
+print(f"{took:.3f} {','.join(heavy)}")
+"""
+
+
+@pytest.fixture(params=IDS)
+def dag(request: pytest.FixtureRequest, bag: BundleDagBag) -> DAG:
+    return bag.dags[request.param]
+
+
+def test_the_whole_bag_imports(bag: BundleDagBag) -> None:
+    assert bag.import_errors == {}
+    assert set(IDS) <= set(bag.dags)
+
+
+def test_one_thin_file_per_dag(bag: BundleDagBag) -> None:
+    for dag_id, dag in bag.dags.items():
+        assert Path(dag.fileloc).name == f"{dag_id}.py"
+        assert len(Path(dag.fileloc).read_text().splitlines()) < 15
+
+
+def test_parsing_is_cheap_and_imports_no_engine() -> None:
+    """Airflow parses every file every 30 s: in CPU time, so that a busy machine does not matter."""
+    files = sorted(str(path) for path in (ROOT / "dags").glob("*.py"))
+    run = [sys.executable, "-c", PARSE, ",".join(HEAVY), *files]
+    took, _, heavy = subprocess.check_output(run, text=True).splitlines()[-1].partition(" ")
+    assert heavy == ""
+    assert float(took) < 1
+
+
+def test_dags_say_what_they_are(dag: DAG) -> None:
+    assert dag.doc_md
+    assert dag.description
+    assert "holdfast" in dag.tags
+    assert dag.max_active_runs == 1
+    assert not dag.catchup
+    assert len(dag.tasks) == 1
+
+
+@pytest.mark.parametrize("wrong", [{"limit": 0}, {"limit": "many"}, {"rate": 0}, {"rate": -1}])
+def test_parameters_of_a_load_are_checked(bag: BundleDagBag, wrong: dict[str, object]) -> None:
+    params = deepcopy(bag.dags["flights_load"].params)
+    params.update({"limit": 10, "rate": 2.5})
+    assert params.validate() == {"limit": 10, "rate": 2.5}
+    with pytest.raises(ParamValidationError):
+        params.update(wrong)
+
+
+@pytest.mark.parametrize("wrong", [{"conn_id": ""}, {"max_restarts": -1}, {"max_restarts": None}])
+def test_parameters_of_a_stream_are_checked(bag: BundleDagBag, wrong: dict[str, object]) -> None:
+    params = deepcopy(bag.dags["flights_stream"].params)
+    assert params.validate() == {"conn_id": "spark_default", "max_restarts": 8}
+    with pytest.raises(ParamValidationError):
+        params.update(wrong)
+
+
+def test_a_stream_has_one_supervisor_at_a_time(bag: BundleDagBag) -> None:
+    task = bag.dags["flights_stream"].get_task("supervise")
+    assert task.max_active_tis_per_dag == 1
+    assert [asset.uri for asset in task.inlets] == ["holdfast://app/flights"]
+    assert task.outlets == []  # the end of a stream is no news for those who wait for data
+
+
+@pytest.mark.parametrize("module", ["pyspark.sql", "pandas", "state_lib.kafka"])
+def test_lint_refuses_an_engine_at_the_top_of_a_dag_file(module: str) -> None:
+    run = ["ruff", "check", "--stdin-filename", str(ROOT / "dags" / "new.py"), "-"]
+    code = f"import {module}\n"
+    found = subprocess.run(run, input=code, capture_output=True, text=True, check=False)
+    assert "TID253" in found.stdout

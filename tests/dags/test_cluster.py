@@ -1,0 +1,110 @@
+"""Cluster mode through the provider's hook: a scripted spark-submit, a small ResourceManager."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from holdfast_airflow.hooks.cluster import Submission, submit
+from holdfast_airflow.hooks.spark import SparkTarget
+from holdfast_airflow.triggers.stream import Watch
+from state_lib.config import Settings
+from tests.dags.conftest import Connect
+from tests.support.airflow_home import SCRIPTED
+
+ID = "application_1700000000000_0042"
+
+
+class ResourceManager(ThreadingHTTPServer):
+    """Answers for one application, whose state is `state`."""
+
+    state = "RUNNING"
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Answer)
+
+
+class Answer(BaseHTTPRequestHandler):
+    server: ResourceManager
+
+    def do_GET(self) -> None:
+        known = self.path == f"/ws/v1/cluster/apps/{ID}"
+        body = {"app": {"state": self.server.state, "finalStatus": "UNDEFINED"}}
+        self.send_response(200 if known else 404)
+        self.end_headers()
+        self.wfile.write(json.dumps(body).encode())
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def manager(
+    connect: Connect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[ResourceManager]:
+    monkeypatch.setenv("SCRIPTED", str(tmp_path))
+    monkeypatch.setenv("PATH", f"{os.environ['PATH']}:{SCRIPTED}")
+    with ResourceManager() as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        address = f"http://127.0.0.1:{server.server_address[1]}"
+        extra = {
+            "deploy-mode": "cluster",
+            "spark-binary": "spark2-submit",
+            "yarn_resourcemanager_webapp_address": address,
+        }
+        connect("yarn", "cluster", extra=extra)
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def target() -> SparkTarget:
+    settings = Settings.load(token="abc", bootstrap_servers="kafka.example:9092")
+    return SparkTarget("cluster", "flights", settings, env={"HOLDFAST_TOKEN_FILE": "/run/token"})
+
+
+@pytest.mark.usefixtures("manager")
+def test_the_cluster_gets_settings_and_an_identity_but_no_token(tmp_path: Path) -> None:
+    process, submission = submit(target(), "/jobs/flights.py")
+    assert submission == Submission("cluster", ID)
+    assert (process.here, process.alive()) == (False, None)
+    given = (tmp_path / "submitted").read_text().splitlines()
+    conf = dict(b.split("=", 1) for a, b in pairwise(given) if a == "--conf")
+    env = {k.rpartition(".")[2]: v for k, v in conf.items() if k.startswith("spark.yarn.appMaster")}
+    assert env["HOLDFAST_DRIVER_ID"] == process.id
+    assert env["HOLDFAST_BOOTSTRAP_SERVERS"] == "kafka.example:9092"
+    assert env["HOLDFAST_TOKEN_FILE"] == target().env["HOLDFAST_TOKEN_FILE"]
+    assert not {"HOLDFAST_TOKEN", "HOLDFAST_HOME"} & set(env)
+    assert conf["spark.yarn.submit.waitAppCompletion"] == "false"
+    assert "spark.driver.host" not in conf
+    assert given[given.index("--deploy-mode") + 1] == "cluster"
+    assert given[-1] == "/jobs/flights.py"
+
+
+@pytest.mark.parametrize(
+    ("state", "active"), [("ACCEPTED", True), ("RUNNING", True), ("KILLED", False)]
+)
+def test_the_cluster_says_whether_a_driver_lives(
+    manager: ResourceManager, state: str, active: bool
+) -> None:
+    manager.state = state
+    submission = Submission("cluster", ID)
+    assert submission.active() is active
+    watch = Watch("flights", {}, submission.to_json())
+    assert watch._active_in_cluster() is active
+    watch.close()
+
+
+@pytest.mark.usefixtures("manager")
+def test_a_cluster_that_does_not_say_leaves_it_to_kafka() -> None:
+    watch = Watch("flights", {}, {"conn_id": "cluster", "id": "application_0_0"})
+    assert watch._active_in_cluster() is None
+    watch.close()

@@ -1,0 +1,152 @@
+"""The trigger alone: what survives it, what ends with it, and what it makes of an end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from typing import Any
+
+import pytest
+from airflow.executors.workloads.task import TaskInstanceDTO
+from airflow.models import TaskInstance
+from airflow.models.trigger import Trigger
+from airflow.sdk import DagRunState
+from airflow.triggers.base import TriggerEvent
+from airflow.utils.session import create_session
+from airflow.utils.state import TaskInstanceState
+from sqlalchemy import select
+
+from holdfast_airflow.triggers.stream import HANDOVER, StreamEndTrigger, SuperviseStreamTrigger
+from state_lib.drivers.control import ask_to_stop
+from state_lib.drivers.process import DriverProcess
+from state_lib.drivers.supervision import Supervision
+from tests.dags.conftest import Scripts
+from tests.support.waiting import until
+
+
+def watching(process: DriverProcess, **given: Any) -> SuperviseStreamTrigger:
+    """The trigger of a driver, as it comes out of Airflow's database."""
+    supervision = Supervision(process.app, process.id, process.started_at / 1000)
+    made = SuperviseStreamTrigger(
+        process.app, process.to_json(), supervision.to_json(), look_every_s=0.2, **given
+    )
+    path, kwargs = made.serialize()
+    assert path == "holdfast_airflow.triggers.stream.SuperviseStreamTrigger"
+    stored = Trigger._decrypt_kwargs(Trigger.encrypt_kwargs(kwargs))
+    assert stored == kwargs
+    return SuperviseStreamTrigger(**stored)
+
+
+async def first(trigger: SuperviseStreamTrigger | StreamEndTrigger) -> dict[str, Any]:
+    async for event in trigger.run():
+        assert isinstance(event, TriggerEvent)
+        payload: dict[str, Any] = event.payload
+        return payload
+    raise AssertionError("the trigger ended without an event")
+
+
+@pytest.fixture
+def driver(scripts: Scripts) -> DriverProcess:
+    """One that commits; every test has the same application, and a driver of its own."""
+    scripts.says("triggered", "run")
+    process = scripts.launch("triggered")
+    scripts.sight("triggered", lambda s: s.n > 0 and s.driver == process.id)
+    return process
+
+
+def test_a_crash_fires_when_its_pause_is_over(driver: DriverProcess) -> None:
+    os.kill(driver.pid, signal.SIGKILL)
+    event = asyncio.run(asyncio.wait_for(first(watching(driver)), 90))
+    assert event["event"] == "restart"
+    assert Supervision.from_json(event["supervision"]).failures == 1
+
+
+def test_a_stop_fires(driver: DriverProcess, scripts: Scripts) -> None:
+    ask_to_stop(scripts.kafka, "triggered", why="enough")
+    event = asyncio.run(asyncio.wait_for(first(watching(driver)), 90))
+    assert event["event"] == "stopped"
+    assert event["text"].endswith("enough")
+
+
+@pytest.mark.parametrize(("why", "ending"), [(f"{HANDOVER} (dag, run)", False), ("enough", True)])
+def test_a_stop_meant_for_the_supervisor_before_starts_a_new_driver(
+    driver: DriverProcess, scripts: Scripts, why: str, ending: bool
+) -> None:
+    ask_to_stop(scripts.kafka, "triggered", why=why)
+    event = asyncio.run(asyncio.wait_for(first(watching(driver, ending=ending)), 90))
+    assert event["event"] == "restart"
+    assert "starting a new one" in event["text"]
+
+
+def test_a_triggerer_that_goes_leaves_the_driver_alone(
+    driver: DriverProcess, scripts: Scripts
+) -> None:
+    async def cancelled() -> None:
+        task = asyncio.create_task(first(watching(driver)))
+        await asyncio.sleep(1)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancelled())
+    before = scripts.commits("triggered")
+    after = scripts.sight("triggered", lambda s: s.n > before.n)
+    assert after.driver == driver.id
+    assert after.stop is None
+
+
+def supervised_by(state: TaskInstanceState, scripts: Scripts) -> TaskInstanceDTO:
+    """A task in Airflow's database, in a state."""
+    scripts.says("handed_on", "fail")
+    run = scripts.dag("handed_on").test(run_conf={"max_restarts": 0})
+    assert run.state == DagRunState.FAILED
+    with create_session() as session:
+        ti = session.scalars(select(TaskInstance).where(TaskInstance.run_id == run.run_id)).one()
+        ti.state = state
+        session.flush()
+        return TaskInstanceDTO.model_validate(ti, from_attributes=True)
+
+
+@pytest.mark.parametrize("state", [TaskInstanceState.FAILED, TaskInstanceState.RUNNING])
+def test_what_a_user_does_to_the_task_stops_the_driver_at_an_edge(
+    driver: DriverProcess, scripts: Scripts, state: TaskInstanceState
+) -> None:
+    """Marked as failed; or cleared, and the next try is at work already."""
+    trigger = watching(driver)
+    trigger.task_instance = supervised_by(state, scripts)  # type: ignore[assignment]
+    asyncio.run(trigger.on_kill())
+    sight = scripts.sight("triggered", lambda s: s.end_of(driver.id) is not None)
+    end = sight.end_of(driver.id)
+    assert end is not None
+    assert end.how == "stopped"
+    assert end.why.startswith(f"{HANDOVER} (handed_on_stream, ")
+    until(lambda: not driver.alive(), 60)
+
+
+def test_a_trigger_that_another_triggerer_took_over_leaves_the_driver_alone(
+    driver: DriverProcess, scripts: Scripts
+) -> None:
+    trigger = watching(driver)
+    trigger.task_instance = supervised_by(  # type: ignore[assignment]
+        TaskInstanceState.DEFERRED, scripts
+    )
+    asyncio.run(trigger.on_kill())
+    before = scripts.commits("triggered")
+    after = scripts.sight("triggered", lambda s: s.n > before.n)
+    assert (after.driver, after.stop) == (driver.id, None)
+
+
+def test_the_end_of_a_stream_is_awaited(driver: DriverProcess, scripts: Scripts) -> None:
+    async def ended() -> dict[str, Any]:
+        made = StreamEndTrigger("triggered", look_every_s=0.2)
+        path, kwargs = made.serialize()
+        assert path == "holdfast_airflow.triggers.stream.StreamEndTrigger"
+        task = asyncio.create_task(first(StreamEndTrigger(**kwargs)))
+        await asyncio.sleep(1)
+        assert not task.done()
+        ask_to_stop(scripts.kafka, "triggered", why="enough")
+        return await asyncio.wait_for(task, 90)
+
+    assert asyncio.run(ended())["event"] == "stopped"
+    until(lambda: not driver.alive(), 60)

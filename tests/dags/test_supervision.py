@@ -1,0 +1,202 @@
+"""Streams supervised on Airflow's harness, with drivers that do on demand what drivers may do."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from airflow.models import TaskInstance
+from airflow.models.asset import AssetModel
+from airflow.models.asset_state_store import AssetStateStoreModel
+from airflow.sdk import DagRunState
+from airflow.utils.session import create_session
+from airflow.utils.state import TaskInstanceState
+from sqlalchemy import select
+
+from state_lib.drivers.control import ask_to_stop
+from tests.dags.conftest import Scripts
+
+
+@contextmanager
+def beside(work: Callable[[], None]) -> Iterator[None]:
+    """Do something while the DAG runs; its failure is the test's."""
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException as error:  # noqa: BLE001 - raised below
+            failed.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    yield
+    thread.join()
+    if failed:
+        raise failed[0]
+
+
+def stop(scripts: Scripts, app: str) -> None:
+    ask_to_stop(scripts.kafka, app, why="the test has seen enough")
+
+
+def ran(run: Any) -> tuple[DagRunState, str]:
+    """How a run ended, and what its task said."""
+    ti = run.get_task_instance("supervise")
+    return run.state, str((ti.xcom_pull("supervise") or {}).get("text"))
+
+
+def test_a_stopped_stream_is_a_success(scripts: Scripts) -> None:
+    scripts.says("stopped", "run")
+
+    def work() -> None:
+        scripts.commits("stopped")
+        stop(scripts, "stopped")
+
+    with beside(work):
+        run = scripts.dag("stopped").test()
+    state, text = ran(run)
+    assert state == DagRunState.SUCCESS
+    assert text == "the driver of stopped has stopped: the test has seen enough"
+
+
+def test_a_killed_driver_is_started_again(scripts: Scripts) -> None:
+    scripts.says("crashing", "run")
+    drivers: list[str | None] = []
+
+    def work() -> None:
+        first = scripts.commits("crashing")
+        assert first.facts is not None
+        os.kill(first.facts.pid, signal.SIGKILL)
+        second = scripts.commits("crashing", other_than=first.driver)
+        drivers.extend([first.driver, second.driver])
+        stop(scripts, "crashing")
+
+    with beside(work):
+        run = scripts.dag("crashing").test()
+    assert ran(run)[0] == DagRunState.SUCCESS
+    assert len(set(drivers)) == 2
+
+
+def test_a_job_that_raises_at_start_is_given_up_with_its_reason(
+    scripts: Scripts, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scripts.says("hopeless", "fail")
+    run = scripts.dag("hopeless").test(run_conf={"max_restarts": 1})
+    assert run.state == DagRunState.FAILED
+    said = capsys.readouterr().out
+    assert "given up on hopeless: it failed 2 times in a row without a commit" in said
+    assert "RuntimeError: raised at start, as the test wants it" in said
+
+
+def test_a_job_that_fails_after_commits_is_started_again(scripts: Scripts) -> None:
+    """However often: each commit begins the counting anew."""
+    scripts.says("killed", "claim and fail")
+
+    def work() -> None:
+        first = scripts.commits("killed")
+        second = scripts.commits("killed", other_than=first.driver)
+        scripts.says("killed", "run")
+        scripts.commits("killed", other_than=second.driver)
+        stop(scripts, "killed")
+
+    with beside(work):
+        run = scripts.dag("killed").test(run_conf={"max_restarts": 1})
+    assert ran(run)[0] == DagRunState.SUCCESS
+
+
+def test_a_driver_that_is_taken_over_is_not_started_again(
+    scripts: Scripts, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scripts.says("rivals", "run")
+
+    def work() -> None:
+        first = scripts.commits("rivals")
+        scripts.launch("rivals")
+        scripts.commits("rivals", other_than=first.driver)
+
+    with beside(work):
+        run = scripts.dag("rivals").test()
+    assert run.state == DagRunState.FAILED
+    assert "rivals was taken over by another driver" in capsys.readouterr().out
+    left = scripts.sight("rivals", lambda s: len(s.drivers) == 1)
+    assert left.drivers == (left.driver,)
+
+
+def test_a_driver_that_runs_already_is_adopted(scripts: Scripts) -> None:
+    scripts.says("adopted", "run")
+    process = scripts.launch("adopted")
+    before = scripts.commits("adopted")
+
+    def work() -> None:
+        kept(scripts, "adopted", process.id)
+        stop(scripts, "adopted")
+
+    with beside(work):
+        run = scripts.dag("adopted").test()
+    assert ran(run)[0] == DagRunState.SUCCESS
+    after = scripts.sight("adopted", lambda s: not s.drivers)
+    assert (after.driver, after.epoch) == (process.id, before.epoch)
+
+
+def test_a_driver_on_its_way_out_is_followed_by_a_new_one(scripts: Scripts) -> None:
+    """As after a clear: the old try's driver finishes its batch, then the new try's starts."""
+    scripts.says("cleared", "run")
+    process = scripts.launch("cleared")
+    scripts.commits("cleared")
+    os.kill(process.pid, signal.SIGSTOP)  # a long batch
+    ask_to_stop(scripts.kafka, "cleared", why="a user cleared the task")
+
+    def work() -> None:
+        kept(scripts, "cleared", process.id)
+        os.kill(process.pid, signal.SIGCONT)
+        scripts.commits("cleared", other_than=process.id)
+        stop(scripts, "cleared")
+
+    with beside(work):
+        run = scripts.dag("cleared").test()
+    state, text = ran(run)
+    assert state == DagRunState.SUCCESS
+    assert text.endswith("the test has seen enough")
+
+
+def test_a_second_run_leaves_the_first_ones_driver_alone(
+    scripts: Scripts, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scripts.says("twice", "run")
+
+    def work() -> None:
+        scripts.commits("twice")
+        stop(scripts, "twice")
+
+    with beside(work):
+        first = scripts.dag("twice").test()
+    with create_session() as session:
+        one = select(TaskInstance).where(TaskInstance.run_id == first.run_id)
+        session.scalars(one).one().state = TaskInstanceState.DEFERRED
+    second = scripts.dag("twice").test()
+    assert second.state == DagRunState.FAILED
+    said = capsys.readouterr().out
+    assert f"supervised by task supervise of run {first.run_id} of DAG twice_stream" in said
+    assert scripts.sight("twice", lambda _: True).drivers == ()
+
+
+def kept(scripts: Scripts, app: str, driver: str) -> None:
+    """Wait until Airflow's asset state store names the driver."""
+
+    def stored(_: object) -> bool:
+        query = (
+            select(AssetStateStoreModel.value)
+            .join(AssetModel, AssetModel.id == AssetStateStoreModel.asset_id)
+            .where(AssetModel.uri == f"holdfast://app/{app}", AssetStateStoreModel.key == "driver")
+        )
+        with create_session() as session:
+            value = session.scalar(query)
+        return value is not None and driver in value
+
+    scripts.sight(app, stored)

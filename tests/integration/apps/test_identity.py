@@ -1,0 +1,78 @@
+"""Applications side by side: whose an id is."""
+
+from __future__ import annotations
+
+import getpass
+import socket
+import sys
+from dataclasses import replace
+
+import pytest
+from confluent_kafka.admin import NewTopic
+
+from state_lib import Application, Text
+from state_lib.changelog.claims import Claim, newest_claim, topology_of
+from state_lib.changelog.topics import topology_topic
+from state_lib.config import Settings
+from state_lib.errors import ConfigurationError, NotFound
+from state_lib.kafka import Kafka
+from state_lib.spark.claims import check_same_application
+from state_lib.spark.driver import Driver
+from tests.integration.conftest import MakeApp
+from tests.support.apps import KV, TS
+from tests.support.hosts import publish
+
+
+def create(kafka: Kafka, *topics: str) -> None:
+    new = [NewTopic(t, 1, 1) for t in topics]
+    for future in kafka.admin().create_topics(new, operation_timeout=30).values():
+        future.result()
+
+
+def test_messages_in_the_topology_topic_are_no_claims(make_app: MakeApp) -> None:
+    app = make_app()
+    assert newest_claim(app.kafka, app.name) is None
+    with pytest.raises(NotFound, match="never run"):
+        topology_of(app.kafka, app.name)
+    epoch = publish(app)
+    producer = app.kafka.producer()
+    for _ in range(70):  # more than one look at the tail
+        producer.produce(topology_topic(app.name), b"{}", key=f"{app.name}/stop".encode())
+    assert producer.flush(60) == 0
+    assert newest_claim(app.kafka, app.name) == Claim(epoch, topology_of(app.kafka, app.name))
+    assert topology_of(app.kafka, app.name).stores == app.topology.stores
+
+
+def test_a_job_may_grow_its_application(make_app: MakeApp) -> None:
+    app = make_app()
+    check_same_application(app.kafka, app.topology)
+    publish(app)
+    check_same_application(app.kafka, app.topology)
+    check_same_application(app.kafka, replace(app.topology, stores=(KV, TS)))
+    with pytest.raises(ConfigurationError, match="'kv'"):
+        check_same_application(app.kafka, replace(app.topology, stores=(TS,)))
+
+
+def test_an_id_that_another_team_uses_is_refused(make_app: MakeApp, name: str) -> None:
+    theirs = make_app()
+    epoch = publish(theirs)
+    create(theirs.kafka, f"{name}-orders")
+    before = set(theirs.kafka.admin().list_topics(timeout=15).topics)
+    job = Application(theirs.name, partitions=2)
+    job.stream(f"{name}-orders", Text()).group_by("value").count("counts")
+    servers = str(theirs.kafka.properties["bootstrap.servers"])
+    settings = Settings.load(bootstrap_servers=servers, replication_factor=1)
+    with pytest.raises(ConfigurationError) as refused:
+        Driver(job, settings).run()
+    message = refused.value.message
+    for seen in (theirs.name, "1 partitions", "'source'", "'kv'", "['counts']", sys.argv[0]):
+        assert seen in message
+    for next_step in ("another application id", f"holdfast app delete {theirs.name}"):
+        assert next_step in message
+    by = refused.value.details["claimed_by"]
+    assert by["driver"].startswith(socket.gethostname())
+    assert (by["user"], by["claimed_at"] > 0) == (getpass.getuser(), True)
+    assert set(theirs.kafka.admin().list_topics(timeout=15).topics) == before, "nothing was made"
+    claim = newest_claim(theirs.kafka, theirs.name)
+    assert claim is not None
+    assert claim.epoch == epoch, "nobody was superseded"

@@ -1,0 +1,291 @@
+"""Snapshots by hosts: beside commits, one at a time, killed at every point."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from state_lib.client.flight import FlightHostClient
+from state_lib.errors import (
+    InvalidRequest,
+    NotFound,
+    NotOwner,
+    Realign,
+    Unauthorized,
+    Unavailable,
+    from_wire,
+)
+from state_lib.host.placement import owner_of
+from state_lib.snapshots.fetch import fetch
+from state_lib.snapshots.inspect import inspect
+from state_lib.snapshots.listing import list_snapshots, verify
+from state_lib.snapshots.manifest import new_id
+from state_lib.snapshots.prune import Retention, prune
+from state_lib.specs import StoreSpec
+from state_lib.task.checkpoint import checkpoint
+from tests.integration.conftest import MakeApp
+from tests.support.apps import HOUR, KV, NOON, TS, WIN, batch, claimed, digests, kv, win
+from tests.support.host_process import TOKEN, Hosts
+from tests.support.hosts import address, claim, publish, served
+from tests.support.s3 import s3_server
+from tests.support.snapshots import SMALL, entries_of
+from tests.support.waiting import until
+
+MEMORY = StoreSpec("small", backend="memory", max_bytes=16 << 20)
+
+
+def ended(client: FlightHostClient, app: str, partition: int = 0) -> dict[str, Any]:
+    found: list[dict[str, Any]] = []
+
+    def done() -> bool:
+        found[:] = [client.snapshot_status(app, partition)]
+        return bool(found[0]["state"] != "running")
+
+    until(done, 90)
+    return found[0]
+
+
+def test_a_snapshot_is_the_task_as_it_stands(make_app: MakeApp, tmp_path: Path) -> None:
+    app = make_app([KV, TS, WIN, MEMORY])
+    at, epoch = address(), publish(app)
+    url = (app.root / "snapshots").as_uri()
+    with served(app, at, TOKEN) as manager, closing(FlightHostClient(at, TOKEN)) as client:
+        marker = claim(client, app, epoch)
+        task = manager.task(app.name, 0)
+        for n in range(3):
+            puts = {
+                "kv": kv(("same", f"{n}"), (f"k{n}", f"{n}"), (f"k{n - 1}", None)),
+                "ts": kv(("t", f"{n}")),
+                "win": win(("w", NOON + n * HOUR, f"{n}"), ("w", NOON - 9 * HOUR, "expired")),
+                "small": kv((f"m{n}", f"{n}")),
+            }
+            marker = task.commit(batch(marker, puts, clock=NOON + n * HOUR))
+        with pytest.raises(NotFound, match="no snapshot"):
+            client.snapshot_status(app.name, 0)
+        first = client.snapshot(app.name, 0)
+        assert first["state"] == "running"
+        job = ended(client, app.name)
+        assert (job["state"], job["error"], job["task"]) == ("done", None, f"{app.name}/0")
+        (manifest,) = list_snapshots(url, app.name, 0)
+        assert manifest.id == job["snapshot"]
+        assert manifest.marker == marker
+        assert manifest.digests == {s: str(d) for s, d in digests(task).items()}
+        assert manifest.topic_ids.keys() == {app.topic(s.name) for s in app.topology.stores}
+        assert not list(task.path.parent.glob("*.snapshot"))
+
+        marker = task.commit(batch(marker, {"kv": kv(("more", "1"))}, clock=NOON + 3 * HOUR))
+        client.snapshot(app.name, 0)
+        assert ended(client, app.name)["uploaded_bytes"] < job["size_bytes"]
+        newest = list_snapshots(url, app.name, 0)[0]
+        assert newest.marker == marker
+        fetch(newest, tmp_path / "back", [task.path], memory=True)
+        found = inspect(tmp_path / "back", app.topology, SMALL)
+        assert found.digests == {s: str(d) for s, d in digests(task).items()}
+        assert found.checkpoint.marker == marker
+
+
+def test_one_at_a_time_for_each_task(make_app: MakeApp, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOLDFAST_FAILPOINTS", "snapshot.checkpoint=sleep:1@1")
+    app = make_app()
+    at, epoch = address(), publish(app)
+    with served(app, at), closing(FlightHostClient(at, None)) as client:
+        claim(client, app, epoch)
+        started = {client.snapshot(app.name, 0)["started_at"] for _ in range(5)}
+        assert len(started) == 1
+        wanted = {"id": new_id(0), "epoch": epoch, "n": 0, "wait_s": 1}
+        with pytest.raises(Unavailable, match="under way"):
+            client.snapshot(app.name, 0, wanted)
+        assert ended(client, app.name)["state"] == "done"
+        assert len(list_snapshots((app.root / "snapshots").as_uri(), app.name, 0)) == 1
+
+
+def test_who_may_not_and_what_is_not_there(make_app: MakeApp) -> None:
+    app = make_app()
+    hosts, epoch = [address("host-1"), address("host-2")], publish(app)
+    at = owner_of(app.name, 0, hosts)
+    with (
+        served(app, at, TOKEN, hosts),
+        closing(FlightHostClient(at, TOKEN)) as client,
+        closing(FlightHostClient(at, "wrong")) as stranger,
+    ):
+        claim(client, app, epoch)
+        for call in (stranger.snapshot, stranger.snapshot_status):
+            with pytest.raises(Unauthorized):
+                call(app.name, 0)
+        for name, partition in (("unknown", 0), (app.name, 7), ("../x", 0)):
+            with pytest.raises(NotFound):
+                client.snapshot(name, partition)
+        for wrong in ({}, {"id": "../x", "epoch": 0, "n": 0, "wait_s": 1}, [1]):
+            with pytest.raises(InvalidRequest):
+                client.snapshot(app.name, 0, wrong)  # type: ignore[arg-type]
+        far = {"id": new_id(0), "epoch": epoch, "n": 0, "wait_s": 1e9}
+        with pytest.raises(InvalidRequest, match="wait_s"):
+            client.snapshot(app.name, 0, far)
+    other = next(h for h in hosts if h != at)
+    with served(app, other, TOKEN, hosts), closing(FlightHostClient(other, TOKEN)) as client:
+        with pytest.raises(NotOwner):
+            claim(client, app, epoch)
+        with pytest.raises(NotOwner):
+            client.snapshot(app.name, 0)
+    assert list_snapshots((app.root / "snapshots").as_uri(), app.name, 0) == []
+
+
+def test_errors_come_back_and_the_next_try_works(make_app: MakeApp) -> None:
+    app = make_app()
+    at, epoch = address(), publish(app)
+    blocking = app.root / "snapshots"
+    blocking.write_text("a file where storage should be")
+    with served(app, at), closing(FlightHostClient(at, None)) as client:
+        claim(client, app, epoch)
+        client.snapshot(app.name, 0)
+        job = ended(client, app.name)
+        assert job["state"] == "failed"
+        assert job["snapshot"] is None
+        error = from_wire(job["error"])
+        assert isinstance(error, Unavailable)
+        assert blocking.as_uri() in error.message
+        assert "ask again" in error.message
+        blocking.unlink()
+        client.snapshot(app.name, 0)
+        assert ended(client, app.name)["state"] == "done"
+
+
+def test_memory_and_disk_stand_at_one_commit(make_app: MakeApp, tmp_path: Path) -> None:
+    """Checkpoints while commits go on, each of which writes to both."""
+    app = make_app([KV, MEMORY])
+    task = app.opened()
+    marker = claimed(task)
+    stop = threading.Event()
+
+    def commit() -> None:
+        at = marker
+        for n in itertools.count(1):
+            if stop.is_set():
+                return
+            bulk = [(f"{i}", f"{n}") for i in range(200)]
+            at = task.commit(batch(at, {"kv": kv(*bulk), "small": kv(*bulk)}))
+
+    committer = threading.Thread(target=commit)
+    committer.start()
+    until(lambda: task.marker.n > 3)
+    for n in range(4):
+        checkpoint(task, tmp_path / str(n))
+        reached = task.marker.n
+        while task.marker.n == reached:
+            committer.join(0.01)
+    stop.set()
+    committer.join(60)
+    for n in range(4):
+        standing = inspect(tmp_path / str(n), app.topology, SMALL).checkpoint.marker.n
+        for store in ("kv", "small"):
+            values = set(entries_of(tmp_path / str(n), app.topology, store).values())
+            assert values == {b"%d" % standing}
+
+
+def test_a_checkpoint_at_a_named_commit(make_app: MakeApp) -> None:
+    app = make_app()
+    task = app.opened()
+    marker = claimed(task)
+    seen: list[int] = []
+
+    def fails() -> None:
+        raise OSError
+
+    task.at_commit(marker.epoch, 0, lambda: seen.append(task.marker.n))
+    assert seen == [0], "it stands there: now"
+    task.at_commit(marker.epoch, 2, lambda: seen.append(task.marker.n))
+    task.at_commit(marker.epoch, 2, fails)  # which is nobody else's concern
+    task.at_commit(marker.epoch, 3, lambda: seen.append(-1))()  # given up
+    for _ in range(4):
+        marker = task.commit(batch(marker, {"kv": kv(("a", "1"))}))
+    assert seen == [0, 2]
+    with pytest.raises(Realign, match="beyond"):
+        task.at_commit(marker.epoch, 3, lambda: seen.append(-1))
+
+
+def test_waiting_for_a_commit_that_never_comes_ends(make_app: MakeApp) -> None:
+    app = make_app()
+    at, epoch = address(), publish(app)
+    with served(app, at), closing(FlightHostClient(at, None)) as client:
+        claim(client, app, epoch)
+        client.snapshot(app.name, 0, {"id": new_id(0), "epoch": epoch, "n": 5, "wait_s": 0.5})
+        error = from_wire(ended(client, app.name)["error"])
+        assert "did not come to commit" in error.message
+        client.snapshot(app.name, 0)
+        assert ended(client, app.name)["state"] == "done"
+
+
+@pytest.fixture
+def hosts(make_app: MakeApp) -> Iterator[Hosts]:
+    running = Hosts(make_app())
+    yield running
+    running.stop()
+
+
+def test_a_host_on_s3(make_app: MakeApp, tmp_path: Path) -> None:
+    app = make_app()
+    with s3_server() as server:
+        hosts = Hosts(app, snapshots_url=server.bucket("of-hosts"))
+        try:
+            hosts.start(publish(app))
+            hosts.commit(1, {b"a": b"1"})
+            with hosts.client() as client:
+                client.snapshot(app.name, 0)
+                assert ended(client, app.name)["error"] is None
+            (manifest,) = list_snapshots(hosts.url, app.name, 0)
+            fetch(manifest, tmp_path / "back")
+            assert entries_of(tmp_path / "back", app.topology) == {b"a": b"1"}
+        finally:
+            hosts.stop()
+
+
+PHASES = (
+    "snapshot.checkpoint",
+    "snapshot.upload",
+    "snapshot.before_manifest",
+    "snapshot.after_manifest",
+)
+
+
+def test_a_host_killed_in_any_phase_lists_nothing_incomplete(hosts: Hosts) -> None:
+    app, epoch = hosts.app, publish(hosts.app)
+    hosts.start(epoch)
+    listed = 0
+    for n, phase in enumerate(PHASES, 1):
+        hosts.commit(n, {b"%d" % n: os.urandom(50_000), b"same": b"%d" % n})
+        hosts.armed.write_text(f"{phase}=kill")
+        with hosts.client() as client:
+            client.snapshot(app.name, 0)
+        assert hosts.processes["host-1"].wait(60) == -9
+        hosts.armed.write_text("")
+        listed += phase == "snapshot.after_manifest"
+        found = list_snapshots(hosts.url, app.name, 0)
+        assert len(found) == listed
+        assert all(verify(m, deep=True) == [] for m in found)
+        hosts.start(epoch)
+        assert [p.name for p in hosts.state().iterdir() if p.name.endswith(".snapshot")] == []
+        with hosts.client() as client:
+            client.snapshot(app.name, 0)
+            job = ended(client, app.name)
+        assert job["state"] == "done"
+        listed += 1
+        newest = list_snapshots(hosts.url, app.name, 0)[0]
+        assert newest.id == job["snapshot"]
+        assert newest.marker.n == n
+        assert verify(newest, deep=True) == []
+    storage = Path(hosts.url.removeprefix("file://"), app.name, "0")
+    (storage / "files" / ("0" * 64)).write_bytes(b"left")
+    long_ago = time.time() - 30 * 3600
+    for path in storage.rglob("*"):
+        os.utime(path, (long_ago, long_ago))
+    assert prune(hosts.url, app.name, 0, Retention(9)).deleted_files >= 1
+    needed = {f.sha256 for m in list_snapshots(hosts.url, app.name, 0) for f in m.files}
+    assert {p.name for p in (storage / "files").iterdir()} == needed

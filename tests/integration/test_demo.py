@@ -1,0 +1,89 @@
+"""`holdfast demo`, whole: with Airflow killed in its middle, and once more."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from state_lib.config import Settings
+from state_lib.stack import Stack
+from state_lib.stack.ports import free_port
+from state_lib.stack.record import Record
+from tests.support.waiting import until
+
+pytestmark = [pytest.mark.full, pytest.mark.timeout(1200)]
+
+ROOT = Path(__file__).parents[2]
+WITHIN_S = 540
+
+
+def test_airflow_is_killed_in_the_middle_and_the_demo_run_again(tmp_path: Path) -> None:
+    ports = ("kafka_port", "kafka_controller_port", "airflow_port", "spark_ui_port")
+    settings = Settings.load(
+        home=tmp_path / "home",
+        hosts=",".join(f"host-{i}=127.0.0.1:{free_port()}/{free_port()}" for i in (1, 2)),
+        jobs_dir=ROOT / "jobs",
+        dags_dir=ROOT / "dags",
+        driver_memory="768m",
+        driver_java_options="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        **{name: free_port() for name in ports},
+    )
+    stack = Stack(settings)
+    try:
+        first = Demo(settings, tmp_path / "first")
+        until(lambda: "3 of 5" in first.said(), WITHIN_S)
+        status = stack.status()
+        for name in ("airflow-api-server", "airflow-scheduler"):
+            os.kill(status[name].pid or 0, signal.SIGKILL)
+        assert first.wait() == 0, first.said()
+        assert "equal in every entry" in first.said()
+        assert "Airflow does not answer" in first.said()
+        assert "Airflow is back" in first.said()
+        drivers = claims(settings)
+
+        second = Demo(settings, tmp_path / "second")
+        assert second.wait() == 0, second.said()
+        assert "flights_stream: runs already" in second.said()
+        assert claims(settings) == drivers == 1
+        record = Record.read(stack.paths.record)
+    finally:
+        stack.down()
+    assert record is not None
+    assert record.processes() == []
+
+
+class Demo:
+    """The command in a process of its own."""
+
+    def __init__(self, settings: Settings, log: Path) -> None:
+        self._log = log
+        with log.open("w") as out:
+            self._process = subprocess.Popen(
+                [Path(sys.executable).with_name("holdfast"), "demo", "--limit", "20000"],
+                cwd=ROOT,
+                env={**os.environ, **settings.as_environment(), "PYTHONUNBUFFERED": "1"},
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+            )
+
+    def said(self) -> str:
+        return self._log.read_text()
+
+    def wait(self) -> int:
+        try:
+            return self._process.wait(WITHIN_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            return self._process.wait()
+
+
+def claims(settings: Settings) -> int:
+    """How often a driver was started, by its own word."""
+    log = Stack(settings).paths.log("flights").read_text()
+    return log.count('"event": "claimed"')

@@ -1,0 +1,240 @@
+"""Restores on a host: over Flight, by the command, in listings, metrics and `<app>-progress`."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import orjson
+import pytest
+from typer.testing import CliRunner
+
+from state_lib.addresses import HostAddress
+from state_lib.changelog.topics import progress_topic
+from state_lib.cli import app as command
+from state_lib.client.flight import FlightHostClient
+from state_lib.errors import Busy, InvalidRequest, NotFound, NotOwner, Quarantined
+from state_lib.host.flight import FlightHost
+from state_lib.host.http.listing import _task
+from state_lib.host.metrics import HostMetrics
+from state_lib.host.placement import owner_of
+from state_lib.host.restore_records import RestoreRecords
+from state_lib.host.snapshots import SnapshotJobs
+from state_lib.host.tasks import TaskManager
+from state_lib.restore.listener import Several
+from state_lib.restore.options import RestoreOptions
+from state_lib.restore.replay import Replay
+from state_lib.spark.progress import ProgressLog
+from tests.integration.conftest import MakeApp
+from tests.support.apps import KV, App, batch, digests, kv
+from tests.support.fold import committed
+from tests.support.hosts import address, claim, publish
+from tests.support.waiting import until
+
+PARTITIONS = 2
+
+
+class Host:
+    """One host with two claimed tasks; lost stores wait for a decision."""
+
+    def __init__(self, app: App, at: HostAddress) -> None:
+        self.app, self.at = app, at
+        self.metrics = HostMetrics()
+        self.manager: TaskManager
+        self.server: FlightHost
+
+    def start(self) -> None:
+        context = replace(
+            self.app.context(self.at.id),
+            listener=Several(self.metrics, RestoreRecords(self.app.kafka, self.at.id)),
+            restore=RestoreOptions(mode="orchestrated"),
+        )
+        self.manager = TaskManager(context, [self.at], 60.0)
+        self.manager.start()
+        self.jobs = SnapshotJobs(self.manager, (self.app.root / "snapshots").as_uri())
+        self.server = FlightHost(self.manager, self.at.flight_url, None, self.jobs)
+
+    def stop(self) -> None:
+        self.server.shutdown()
+        self.manager.stop()
+
+    def lose(self, partition: int) -> None:
+        """A task's directory, while the host is down."""
+        self.stop()
+        shutil.rmtree(self.manager.tasks[self.app.name, partition].path)
+        self.start()
+        until(lambda: f"{self.app.name}/{partition}" in self.manager.quarantined, 60)
+
+    def metric(self, name: str, task: str) -> float | None:
+        labels = {"app": self.app.name, "task": task, "store": "kv"}
+        return self.metrics.registry.get_sample_value(name, labels)
+
+
+@pytest.fixture
+def host(make_app: MakeApp) -> Iterator[Host]:
+    app = make_app([KV])
+    app.topology = replace(app.topology, app=f"{app.name}-p", partitions=PARTITIONS)
+    app.create()
+    found = Host(app, address())
+    found.start()
+    epoch = publish(app)
+    for partition in range(PARTITIONS):
+        claim(found.manager, app, epoch, partition)
+        task = found.manager.task(app.name, partition)
+        task.commit(batch(task.marker, {"kv": kv(("a", f"{partition}"), ("b", "2"))}))
+    yield found
+    found.stop()
+
+
+@pytest.fixture
+def shell(host: Host, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> CliRunner:
+    monkeypatch.chdir(tmp_path)
+    for name in list(os.environ):
+        if name.startswith("HOLDFAST_"):
+            monkeypatch.delenv(name)
+    at = host.at
+    servers = str(host.app.kafka.properties["bootstrap.servers"])
+    monkeypatch.setenv("HOLDFAST_BOOTSTRAP_SERVERS", servers)
+    monkeypatch.setenv("HOLDFAST_HOSTS", f"{at.id}={at.host}:{at.flight_port}/{at.http_port}")
+    monkeypatch.setenv("COLUMNS", "200")
+    return CliRunner()
+
+
+def test_a_lost_task_is_reported_and_restored_while_others_go_on(
+    host: Host, shell: CliRunner
+) -> None:
+    app = host.app
+    name = f"{app.name}/1"
+    before = digests(host.manager.task(app.name, 1))
+    host.lose(1)
+    until(lambda: list(host.manager.not_ready) == [name], 60)
+    assert "holdfast restore plan" in host.manager.not_ready[name]
+    with pytest.raises(Quarantined):
+        host.manager.task(app.name, 1)
+    with closing(FlightHostClient(host.at, None)) as client, pytest.raises(Quarantined):
+        client.marker(app.name, 1)
+    lost = host.manager.tasks[app.name, 1]
+    assert _task(host.manager, lost, "why")["state"] == "quarantined"
+    other = host.manager.task(app.name, 0)
+    assert other.commit(batch(other.marker, {"kv": kv(("c", "3"))})).n == 2
+
+    shown = shell.invoke(command, ["restore", "plan", app.name])
+    assert shown.exit_code == 0, shown.output
+    assert f"{name}: from changelog" in shown.stdout
+    assert "there is no directory" in shown.stdout
+    assert f"{app.name}/0: nothing to restore" in shown.stdout
+    plans = orjson.loads(shell.invoke(command, ["restore", "plan", app.name, "--json"]).stdout)
+    assert [p["source"] for p in plans] == ["local", "changelog"]
+
+    done = shell.invoke(command, ["restore", "run", app.name])
+    assert done.exit_code == 0, done.output
+    assert digests(host.manager.task(app.name, 1)) == before
+    assert host.manager.quarantined == {}
+    assert host.manager.not_ready == {}
+    again = shell.invoke(command, ["restore", "run", app.name])
+    assert "nothing to restore" in again.stdout
+
+    assert host.metric("holdfast_restore_total", name) == 2
+    assert host.metric("holdfast_restore_remaining_records_total", name) == 0
+    assert host.metric("holdfast_restore_rate", name) == 0
+    servers = str(app.kafka.properties["bootstrap.servers"])
+
+    def phases() -> list[str]:
+        records = [
+            orjson.loads(m.value() or b"") for m in committed(servers, progress_topic(app.name))
+        ]
+        kept = [r for r in records if r["task"] == name]
+        assert all(r["kind"] == "restore" and r["host"] == host.at.id for r in kept)
+        return [r["phase"] for r in kept]
+
+    until(lambda: phases()[-1:] == ["end"], 60)
+    assert "start" in phases()
+    assert ProgressLog(app.kafka, app.name).read() == [], "they are no batches"
+
+
+def test_what_is_replaced_is_asked_for(host: Host, shell: CliRunner) -> None:
+    app = host.app
+    task = host.manager.task(app.name, 0)
+    before, stores = digests(task), task._stores
+    arguments = ["restore", "run", app.name, "--task", "0", "--from", "changelog"]
+    refused = shell.invoke(command, arguments, input="n\n")
+    assert refused.exit_code == 1
+    assert task._stores is stores
+    done = shell.invoke(command, [*arguments, "--yes", "--json"])
+    assert done.exit_code == 0, done.output
+    events = [orjson.loads(line) for line in done.stdout.splitlines()]
+    assert [e["event"] for e in events] == ["start", "batch", "end", "done"]
+    assert events[-1]["marker"]["n"] == 1
+    assert task._stores is not stores
+    assert digests(task) == before
+
+
+def test_bad_requests(host: Host, shell: CliRunner) -> None:
+    app = host.app
+    for arguments, says in (
+        (["plan", "no-such-app"], "has never run"),
+        (["plan", app.name, "--task", "7"], "tasks 0 to 1"),
+        (["plan", app.name, "--from", "tape"], "no source 'tape'"),
+        (["run", app.name, "--from", "tape"], "no source 'tape'"),
+    ):
+        done = shell.invoke(command, ["restore", *arguments])
+        assert done.exit_code == 1, done.output
+        assert says in done.stderr
+    with closing(FlightHostClient(host.at, None)) as client:
+        with pytest.raises(NotFound):
+            client.restore_plan(app.name, 5)
+        plan = client.restore_plan(app.name, 0)
+        plan["source"] = "snapshot"
+        plan["snapshot"] = "gone"
+        with pytest.raises(InvalidRequest, match="no source 'gone'"):
+            list(client.restore_run(app.name, 0, plan))
+        assert host.manager.task(app.name, 0).is_open, "and the task is as it was"
+
+
+def test_only_the_owner_plans_and_restores(host: Host) -> None:
+    """Another host refuses and names the owner; it does not even look at a directory."""
+    app = host.app
+    both = [host.at, address("host-2")]
+    other = TaskManager(app.context("host-2"), both, 60.0)
+    theirs = next(p for p in range(PARTITIONS) if owner_of(app.name, p, both).id == host.at.id)
+    other.apps[app.name] = app.topology
+    with pytest.raises(NotOwner) as refused:
+        other.owned(app.name, theirs)
+    assert refused.value.details["owner"] == host.at.id
+
+
+def test_a_second_restore_is_busy_and_the_first_goes_on_without_its_caller(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = host.app
+    go, begun = threading.Event(), threading.Event()
+    full = Replay.full
+
+    def waits(self: Replay, *arguments: object) -> int:
+        begun.set()
+        assert go.wait(60)
+        return full(self, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Replay, "full", waits)
+    task = host.manager.task(app.name, 0)
+    with closing(FlightHostClient(host.at, None)) as client:
+        plan = client.restore_plan(app.name, 0, "changelog")
+        events = client.restore_run(app.name, 0, plan)
+        first = threading.Thread(target=lambda: next(events))
+        first.start()
+        assert begun.wait(60)
+        with closing(FlightHostClient(host.at, None)) as second:
+            with pytest.raises(Busy):
+                second.restore_plan(app.name, 0)
+            with pytest.raises(Busy):
+                list(second.restore_run(app.name, 0, plan))
+        assert not task.is_open
+        go.set()
+        first.join(60)
+        events.close()  # type: ignore[attr-defined] # the caller leaves
+    until(lambda: task.is_open, 60)

@@ -1,0 +1,330 @@
+"""Restores that somebody asks for, stores that are lost, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from state_lib.errors import Busy, InvalidRequest, NotFound, Quarantined, Unavailable
+from state_lib.restore.facts import free_bytes
+from state_lib.restore.lock import restore_lock
+from state_lib.restore.options import RestoreOptions
+from state_lib.restore.plan import CHANGELOG, LOCAL
+from state_lib.restore.replay import Replay
+from state_lib.specs import StoreSpec
+from state_lib.task import StateTask
+from tests.integration.conftest import MakeApp
+from tests.support.apps import KV, TS, WIN, App, batch, digests, kv
+from tests.support.counting import Counting
+from tests.support.filled import filled
+
+REPOSITORY = Path(__file__).parents[2]
+WAITS = RestoreOptions(mode="orchestrated")
+
+
+def beside(task: StateTask) -> list[str]:
+    return sorted(p.name for p in task.path.parent.iterdir())
+
+
+def test_an_open_task_needs_nothing(make_app: MakeApp) -> None:
+    app = make_app([KV, TS, WIN])
+    task = filled(app)
+    plan = task.plan()
+    assert (plan.source, plan.steps, plan.discards) == (LOCAL, (), ())
+    assert plan.is_nothing
+    assert (plan.epoch, plan.n) == (task.marker.epoch, task.marker.n)
+    stores = task._stores
+    assert task.restore(plan) == task.marker
+    assert task._stores is stores, "it was not even closed"
+
+
+def test_a_restore_from_the_changelog_on_request(make_app: MakeApp) -> None:
+    app = make_app([KV, TS, WIN])
+    listener = Counting()
+    task = filled(app)
+    before, marker = digests(task), task.marker
+    app.close()
+    task = app.opened(listener=listener)
+    plan = task.plan(CHANGELOG)
+    assert plan.source == CHANGELOG
+    assert plan.discards
+    assert plan.records >= 3 * 6
+    assert listener.records == {}
+    assert task.restore(plan).n == marker.n
+    assert digests(task) == before
+    assert set(listener.ended) == {"kv", "ts", "win"}
+    assert task.commit(batch(task.marker, {"kv": kv(("new", "1"))})).n == marker.n + 1
+    assert beside(task) == ["0"]
+
+
+def test_commits_between_plan_and_run_are_in_the_restored_state(make_app: MakeApp) -> None:
+    app = make_app([KV])
+    task = filled(app)
+    plan = task.plan(CHANGELOG)
+    task.commit(batch(task.marker, {"kv": kv(("late", "1"))}))
+    before = digests(task)
+    task.restore(plan)
+    assert digests(task) == before
+    assert task.get_many("kv", [b"late"])[1] == [b"1"]
+
+
+def test_a_source_that_is_not_valid_is_refused_and_nothing_changes(make_app: MakeApp) -> None:
+    app = make_app([KV])
+    task = filled(app)
+    task.close()
+    shutil.rmtree(task.path)
+    plan = task.plan()
+    assert plan.source == CHANGELOG
+    with pytest.raises(InvalidRequest, match="no directory"):
+        task.plan(LOCAL)
+    with pytest.raises(InvalidRequest, match="tape"):
+        task.plan("tape")
+    assert beside(task) == []
+    task.restore(plan)
+    assert task.is_open
+
+
+@contextmanager
+def stuck(app: App, monkeypatch: pytest.MonkeyPatch) -> Iterator[StateTask]:
+    """A task whose restore stands still until the block ends."""
+    task = filled(app)
+    go, begun = threading.Event(), threading.Event()
+    full = Replay.full
+
+    def waits(self: Replay, *arguments: object) -> int:
+        begun.set()
+        assert go.wait(60)
+        return full(self, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Replay, "full", waits)
+    plan = task.plan(CHANGELOG)
+    thread = threading.Thread(target=task.restore, args=[plan])
+    thread.start()
+    try:
+        assert begun.wait(60)
+        yield task
+    finally:
+        go.set()
+        thread.join(60)
+
+
+def test_one_restore_at_a_time(make_app: MakeApp, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = make_app([KV])
+    other = make_app([KV])
+    fellow = filled(other)
+    with stuck(app, monkeypatch) as task:
+        for refused in (task.plan, lambda: task.restore(fellow.plan(CHANGELOG))):
+            with pytest.raises(Busy, match="already"):
+                refused()
+        with pytest.raises(Unavailable, match="not open yet"):
+            task.get_many("kv", [b"k1"])
+        with pytest.raises(Unavailable, match="not open yet"):
+            task.commit(batch(task.marker))
+        assert fellow.commit(batch(fellow.marker)).n == 7, "others go on meanwhile"
+    assert task.is_open
+    assert task.plan().is_nothing
+
+
+def test_one_restore_at_a_time_across_processes(
+    make_app: MakeApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = make_app([KV])
+    with stuck(app, monkeypatch) as task:
+        servers = str(app.kafka.properties["bootstrap.servers"])
+        done = subprocess.run(
+            [
+                sys.executable, "-m", "tests.support.restorer", servers, str(app.root / "host-1"),
+                json.dumps(app.topology.to_json()),
+            ],
+            cwd=REPOSITORY, env=os.environ | {"PYTHONPATH": str(REPOSITORY)},
+            capture_output=True, text=True, timeout=120, check=False,
+        )  # fmt: skip
+        assert done.returncode == 1
+        assert f"Busy: a restore of {app.name}/0 is running already" in done.stderr
+        assert f"process {os.getpid()}" in done.stderr
+    assert task.commit(batch(task.marker)).n == 7, "the other one fenced nobody"
+
+
+def test_a_lock_ends_with_its_holder(tmp_path: Path) -> None:
+    path = tmp_path / "app" / "0"
+    with restore_lock(path):
+        with pytest.raises(Busy), restore_lock(path):
+            pass
+        assert [p.name for p in path.parent.iterdir()] == ["0.lock"]
+    assert list(path.parent.iterdir()) == []
+    (path.parent / "0.lock").write_text("12345")  # its process was killed
+    with restore_lock(path):
+        pass
+
+
+# ---------------------------------------------------------------- lost stores
+
+
+def test_a_lost_store_waits_for_a_decision(make_app: MakeApp) -> None:
+    app = make_app([KV, WIN])
+    task = filled(app)
+    before = digests(task)
+    app.close()
+    shutil.rmtree(task.path)
+    task = app.task(restore=WAITS)
+    written = task.plan().offsets
+    for _ in range(2):
+        with pytest.raises(Quarantined, match=f"holdfast restore plan {app.name} --task 0") as lost:
+            task.open()
+        assert "no directory" in lost.value.details["reason"]
+    assert task.plan().offsets == written, "nothing was written"
+    assert beside(task) == []
+    task.restore(task.plan())
+    assert digests(task) == before
+    app.close()
+    assert digests(app.opened(restore=WAITS)) == before, "it is settled again"
+
+
+def test_a_corrupt_store_waits_and_stays_where_it_is(make_app: MakeApp) -> None:
+    app = make_app([KV])
+    task = filled(app)
+    before = digests(task)
+    task.flush()
+    app.close()
+    (task.path / "CURRENT").write_text("MANIFEST-999999\n")
+    task = app.task(restore=WAITS)
+    with pytest.raises(Quarantined, match="MANIFEST"):
+        task.open()
+    assert beside(task) == ["0"]
+    plan = task.plan()
+    assert [c.verdict for c in plan.candidates] == ["not valid", "chosen"]
+    task.restore(plan)
+    assert digests(task) == before
+    assert beside(task) == ["0"]
+
+
+def test_a_bad_block_that_is_read_leads_to_quarantine(make_app: MakeApp) -> None:
+    app = make_app([KV])
+    task = filled(app)
+    before = digests(task)
+    task.flush()
+    app.close()
+    for sst in task.path.glob("*.sst"):
+        raw = bytearray(sst.read_bytes())
+        if b"__meta__" in raw:
+            continue
+        raw[5:40] = bytes(35)
+        sst.write_bytes(raw)
+    task = app.opened(restore=WAITS)
+    with pytest.raises(Unavailable, match="checksum"):
+        list(task.scan("kv")[1])
+    with pytest.raises(Quarantined, match="checksum"):
+        task.open()
+    task.restore(task.plan())
+    assert digests(task) == before
+
+
+def test_new_and_moved_tasks_build_themselves(make_app: MakeApp) -> None:
+    app = make_app([KV])
+    task = app.opened(restore=WAITS)
+    assert task.marker.settled is False
+    app.close()
+    shutil.rmtree(task.path)
+    app.opened(restore=WAITS)  # it never had anything to lose
+    app.close()
+    before = digests(filled(app))
+    app.close()
+    moved = app.opened(host="host-2", restore=WAITS)
+    assert digests(moved) == before
+    app.close()
+    assert app.opened(host="host-2", restore=WAITS).marker.n == 6
+
+
+def test_a_store_in_memory_is_never_lost(make_app: MakeApp) -> None:
+    memory = StoreSpec("kv", backend="memory")
+    app = make_app([memory])
+    task = filled(app)
+    before = digests(task)
+    app.close()
+    shutil.rmtree(task.path)
+    assert digests(app.opened(restore=WAITS)) == before
+
+
+# ---------------------------------------------------------------- disk and Kafka
+
+
+def test_a_disk_that_is_too_small_is_seen_before(
+    make_app: MakeApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = make_app([KV])
+    listener = Counting()
+    task = filled(app)
+    before = digests(task)
+    app.close()
+    (task.path / "CURRENT").unlink()
+    task = app.task(listener=listener)
+    with monkeypatch.context() as patched:
+        patched.setattr("state_lib.restore.facts.free_bytes", lambda _path: 1 << 20)
+        with pytest.raises(Unavailable, match=r"has 1 MiB free, .* needs about") as small:
+            task.open()
+    assert small.value.details["needed_bytes"] > small.value.details["free_bytes"]
+    assert listener.records == {}
+    assert "1 MiB free" in listener.errors[0]
+    assert beside(task) == ["0"], "nothing was set aside"
+    task.open()
+    assert digests(task) == before
+
+
+def test_free_space_is_that_of_the_nearest_folder(tmp_path: Path) -> None:
+    assert free_bytes(tmp_path / "not" / "there") == free_bytes(tmp_path)
+
+
+def test_a_failed_request_leaves_what_was_there(
+    make_app: MakeApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = make_app([KV])
+    task = filled(app)
+    before, plan = digests(task), task.plan(CHANGELOG)
+
+    def away(*_: object) -> int:
+        raise Unavailable("Kafka is away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Replay, "full", away)
+        with pytest.raises(Unavailable, match="away"):
+            task.restore(plan)
+    assert not task.is_open
+    counted = Counting()
+    task.close()
+    task = app.opened(listener=counted)
+    assert (digests(task), counted.records) == (before, {}), "the directory was not touched"
+    assert beside(task) == ["0"]
+
+
+def test_a_host_that_stops_ends_a_restore(make_app: MakeApp) -> None:
+    app = make_app([KV])
+    task = filled(app)
+    app.close()
+    shutil.rmtree(task.path)
+    task = app.task()
+    task._context.stopping.set()
+    with pytest.raises(Unavailable, match="its host stops"):
+        task.open()
+    task._context.stopping.clear()
+    task.open()
+
+
+def test_a_retired_task_leaves_no_trace(make_app: MakeApp) -> None:
+    app = make_app([KV])
+    task = filled(app)
+    plan = task.plan(CHANGELOG)
+    task.retire()
+    shutil.rmtree(task.path.parent)
+    for again in (task.open, task.plan, lambda: task.restore(plan)):
+        with pytest.raises(NotFound, match="was removed"):
+            again()
+    assert not task.path.parent.exists()

@@ -1,0 +1,220 @@
+"""Restores from snapshots: the same state as from the log, or another source, never a wrong one."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from state_lib.errors import InvalidRequest, NotFound, SnapshotInvalid, StorageUnavailable
+from state_lib.restore.options import RestoreOptions
+from state_lib.restore.plan import CHANGELOG, LOCAL
+from state_lib.snapshots.manifest import Manifest
+from state_lib.snapshots.write import SnapshotRequest, write_snapshot
+from state_lib.task import StateTask
+from tests.integration.conftest import MakeApp
+from tests.support.apps import KV, TS, WIN, App, batch, digests, kv
+from tests.support.counting import Counting
+from tests.support.filled import filled
+
+REPOSITORY = Path(__file__).parents[2]
+STORES = [KV, TS, WIN, replace(KV, name="mem", backend="memory")]
+
+
+def url(app: App) -> str:
+    return (app.root / "snapshots").as_uri()
+
+
+def snapshot(app: App, task: StateTask) -> Manifest:
+    """As a host takes one."""
+    checkpoint = app.root / "checkpoint"
+    with task.view() as (_, stores):
+        stores.rocks.checkpoint(checkpoint)
+    try:
+        request = SnapshotRequest(url(app), app.topology, 0, checkpoint, "host-1")
+        return write_snapshot(request).manifest
+    finally:
+        shutil.rmtree(checkpoint)
+
+
+def lost(app: App, task: StateTask, listener: Counting) -> StateTask:
+    """The task on its host, with its directory gone."""
+    app.close()
+    shutil.rmtree(task.path)
+    return app.task(listener=listener, restore=RestoreOptions("auto", url(app)))
+
+
+def a_tail(task: StateTask) -> None:
+    task.commit(batch(task.marker, {"kv": kv(("k1", None), ("k2", "tail"), ("new", "tail"))}))
+
+
+def test_a_lost_directory_comes_from_the_snapshot_and_its_tail(make_app: MakeApp) -> None:
+    app, seen = make_app(STORES), Counting()
+    task = filled(app)
+    task.commit(batch(task.marker, {"mem": kv(("m", "1"))}))
+    taken = snapshot(app, task)
+    a_tail(task)
+    before = digests(task)
+    task = lost(app, task, seen)
+    plan = task.plan()
+    assert (plan.source, plan.snapshot) == ("snapshot", taken.id)
+    task.open()
+    assert digests(task) == before
+    assert seen.records == {"kv": 3, "mem": 1}, "the tail, and what is in memory"
+    assert seen.fetched == (taken.size_bytes, taken.size_bytes)
+    assert [p.name for p in task.path.parent.iterdir()] == ["0"]
+    assert task.commit(batch(task.marker)).n == 9
+    task.close()
+    assert digests(app.opened(restore=RestoreOptions())) == before, "it is an ordinary directory"
+
+
+def test_the_same_digest_from_every_source(make_app: MakeApp) -> None:
+    app = make_app(STORES)
+    task = filled(app, 8)
+    taken = snapshot(app, task)
+    a_tail(task)
+    before = digests(task)
+    app.close()
+    task = app.opened(restore=RestoreOptions("auto", url(app)))
+    for source in (LOCAL, taken.id, CHANGELOG, taken.id):
+        task.restore(task.plan(source))
+        assert digests(task) == before, source
+
+
+def rot(folder: Path, _: Manifest) -> None:
+    for file in folder.glob("files/*"):
+        file.write_bytes(bytes(file.stat().st_size))
+
+
+def lose_one(folder: Path, _: Manifest) -> None:
+    next(iter(sorted(folder.glob("files/*")))).unlink()
+
+
+def tear(folder: Path, taken: Manifest) -> None:
+    path = folder / "manifests" / f"{taken.id}.json"
+    path.write_bytes(path.read_bytes()[:-40])
+
+
+@pytest.mark.parametrize("harm", [rot, lose_one, tear])
+def test_a_bad_snapshot_is_left_for_the_next_source(
+    make_app: MakeApp, harm: Callable[[Path, Manifest], None]
+) -> None:
+    app, seen = make_app([KV]), Counting()
+    task = filled(app)
+    taken = snapshot(app, task)
+    before = digests(task)
+    harm(app.root / "snapshots" / app.name / "0", taken)
+    task = lost(app, task, seen)
+    with pytest.raises((SnapshotInvalid, InvalidRequest, NotFound)):
+        task.restore(replace(task.plan(), source="snapshot", snapshot=taken.id))
+    task.open()
+    assert digests(task) == before
+    assert seen.records["kv"] > 100, "all of the changelog"
+    assert [p.name for p in task.path.parent.iterdir()] == ["0"]
+
+
+def test_an_older_snapshot_stands_in_for_a_rotten_one(make_app: MakeApp) -> None:
+    app, seen = make_app([KV]), Counting()
+    task = filled(app)
+    older = snapshot(app, task)
+    a_tail(task)
+    task.flush()
+    newer = snapshot(app, task)
+    before = digests(task)
+    only = {f.sha256 for f in newer.files} - {f.sha256 for f in older.files}
+    for name in only:
+        file = app.root / "snapshots" / app.name / "0" / "files" / name
+        file.write_bytes(bytes(file.stat().st_size))
+    task = lost(app, task, seen)
+    assert task.plan().snapshot == newer.id
+    task.open()
+    assert digests(task) == before
+    assert seen.records == {"kv": 3}
+
+
+def test_storage_that_is_away_keeps_nothing_closed(make_app: MakeApp) -> None:
+    app, seen = make_app([KV]), Counting()
+    task = filled(app)
+    snapshot(app, task)
+    before = digests(task)
+    task = lost(app, task, seen)
+    folder = app.root / "snapshots" / app.name / "0" / "manifests"
+    shutil.rmtree(folder)
+    folder.symlink_to(folder)  # listing it is an error
+    plan = task.plan()
+    assert plan.source == CHANGELOG
+    assert "snapshot storage" in plan.candidates[1].why
+    task.open()
+    assert digests(task) == before
+
+
+def test_storage_that_goes_half_way_leaves_no_trace(
+    make_app: MakeApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app, seen = make_app([KV]), Counting()
+    task = filled(app)
+    taken = snapshot(app, task)
+    a_tail(task)
+    before = digests(task)
+    task = lost(app, task, seen)
+
+    def gone(_name: str) -> None:
+        raise StorageUnavailable("storage is gone")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("state_lib.restore.run.failpoint", gone)
+        with pytest.raises(StorageUnavailable):
+            task.open()
+    assert not task.path.exists()
+    task.open()
+    assert digests(task) == before
+    assert task.plan().candidates[1].id == taken.id
+    assert [p.name for p in task.path.parent.iterdir()] == ["0"]
+
+
+@pytest.mark.parametrize(
+    "point",
+    [
+        "restore.after_fetch",
+        pytest.param("restore.during_fetch", marks=pytest.mark.full),
+        pytest.param("restore.after_store", marks=pytest.mark.full),
+        pytest.param("restore.before_checkpoint", marks=pytest.mark.full),
+        pytest.param("restore.after_checkpoint", marks=pytest.mark.full),
+        pytest.param("restore.during_swap", marks=pytest.mark.full),
+        pytest.param("restore.after_swap", marks=pytest.mark.full),
+    ],
+)
+def test_killed_while_a_snapshot_is_restored(make_app: MakeApp, point: str) -> None:
+    app, seen = make_app([KV, WIN]), Counting()
+    task = filled(app)
+    snapshot(app, task)
+    a_tail(task)
+    before = digests(task)
+    task = lost(app, task, seen)
+    killed = subprocess.run(
+        [
+            sys.executable, "-m", "tests.support.restorer",
+            str(app.kafka.properties["bootstrap.servers"]), str(app.root / "host-1"),
+            json.dumps(app.topology.to_json()), "", url(app),
+        ],
+        cwd=REPOSITORY,
+        env=os.environ | {"HOLDFAST_FAILPOINTS": f"{point}=kill", "PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )  # fmt: skip
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    task.open()
+    assert digests(task) == before
+    assert seen.records in ({"kv": 3}, {}), "never the whole log"
+    assert [p.name for p in task.path.parent.iterdir()] == ["0"]
+    assert task.commit(batch(task.marker)).n == 8

@@ -1,0 +1,63 @@
+"""Directories that stand for a task's checkpoint, and storage to put them into."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from state_lib.changelog.topics import changelog_topic
+from state_lib.marker import Marker
+from state_lib.snapshots.write import SnapshotRequest
+from state_lib.specs import StoreSpec, Topology
+from state_lib.stores.rocksdb.options import RocksDBOptions
+from state_lib.stores.task_stores import Checkpoint, TaskStores
+from tests.support.apps import KV, NOON, at
+
+SMALL = RocksDBOptions(write_buffer_bytes=1 << 20)
+
+
+class Source:
+    """Stores that are written and checkpointed, with no Kafka behind them."""
+
+    def __init__(self, root: Path, app: str = "app", stores: tuple[StoreSpec, ...] = (KV,)) -> None:
+        self.topology = Topology(app, 2, stores)
+        self.stores = TaskStores(self.topology, root / "live", SMALL)
+        self.root, self.n = root, 0
+
+    def write(
+        self, entries: Mapping[bytes, bytes | None], store: str = "kv", state: str = "running"
+    ) -> Marker:
+        """Commit ``n``."""
+        self.n += 1
+        now = time.time_ns() // 1_000_000
+        marker = Marker(
+            epoch=3, n=self.n, positions=at(self.n), clock=NOON, written_at=now, state=state
+        )
+        offsets = {
+            changelog_topic(self.topology.app, s.name): [f"id-of-{s.name}", self.n * 10]
+            for s in self.topology.stores
+        }
+        changes = {store: (list(entries), list(entries.values()))}
+        self.stores.write(changes, Checkpoint(marker, offsets, self.stores.layouts))
+        return marker
+
+    def request(self, url: str, partition: int = 0) -> SnapshotRequest:
+        """A checkpoint of now, to be uploaded."""
+        directory = self.root / "checkpoint"
+        shutil.rmtree(directory, ignore_errors=True)
+        self.stores.rocks.checkpoint(directory)
+        if self.stores.memory.families():
+            self.stores.memory.checkpoint(directory / "memory")
+        return SnapshotRequest(url, self.topology, partition, directory, host="host-1")
+
+
+def entries_of(directory: Path, topology: Topology, store: str = "kv") -> dict[bytes, bytes]:
+    """What a fetched directory holds."""
+    stores = TaskStores(topology, directory, SMALL, read_only=True)
+    try:
+        with stores.stores[store].scan() as found:
+            return dict(found)
+    finally:
+        stores.close()

@@ -1,0 +1,176 @@
+"""A driver's life, sight by sight."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from state_lib.drivers.events import Event
+from state_lib.drivers.sight import DriverFacts, Ended, Sight
+from state_lib.drivers.supervision import Supervision
+
+OURS = "ours"
+CLAIMED = Sight(
+    at=0,
+    drivers=(OURS,),
+    epoch=7,
+    driver=OURS,
+    facts=DriverFacts(OURS, "here", 42, "/log", 7, 0),
+    total=1000,
+)
+
+
+class Life:
+    """Feeds sights, one a second, through JSON each time."""
+
+    def __init__(self, max_restarts: int = 3) -> None:
+        self.now = 1000.0
+        self.supervision = Supervision("app", OURS, self.now, max_restarts)
+        self.said = ["last line"]
+
+    def see(self, sight: Sight, *, process: bool | None = True, seconds: float = 1) -> list[Event]:
+        self.now += seconds
+        stored = json.dumps(self.supervision.to_json())
+        self.supervision = Supervision.from_json(json.loads(stored))
+        return self.supervision.feed(sight, process=process, now=self.now, said=self.said)
+
+    def due(self) -> bool:
+        return self.supervision.due
+
+    def names(self, sight: Sight, *, process: bool | None = True, seconds: float = 1) -> list[str]:
+        return [e.name for e in self.see(sight, process=process, seconds=seconds)]
+
+
+def test_a_good_life() -> None:
+    life = Life()
+    assert life.names(Sight(at=0)) == []
+    assert life.names(CLAIMED) == ["started"]
+    assert life.names(replace(CLAIMED, n=1)) == [], "only positions"
+    assert life.names(replace(CLAIMED, n=1, done=1)) == ["committing"]
+    assert life.names(replace(CLAIMED, n=2, done=500), seconds=5) == []
+    (told,) = life.see(replace(CLAIMED, n=3, done=900), seconds=5)
+    assert told.name == "progress"
+    assert told.text.startswith("app: 900 of 1,000 records, 82/s, lag 100")
+    ended = Ended(OURS, "stopped", "asked to", retry=False)
+    assert life.names(replace(CLAIMED, n=3, ended=(ended,))) == []
+    (end,) = life.see(replace(CLAIMED, n=3, ended=(ended,)), process=False)
+    assert (end.name, end.text) == ("stopped", "the driver of app has stopped: asked to")
+    assert life.names(replace(CLAIMED, n=3), process=False) == []
+    assert life.supervision.over
+
+
+def test_a_crash_is_one_crash_and_one_restart() -> None:
+    life = Life()
+    life.see(CLAIMED)
+    (crash,) = life.see(CLAIMED, process=False)
+    assert crash.name == "crashed"
+    assert crash.details["restart_in_s"] == 1
+    assert "last line" in crash.text
+    assert life.names(CLAIMED, process=False) == ["restart"]
+    assert life.due()
+    assert life.names(CLAIMED, process=False, seconds=100) == []
+    life.supervision.launched("next", life.now)
+    assert not life.due()
+    assert life.names(CLAIMED) == []
+    next_one = replace(CLAIMED, driver="next", epoch=8, n=2)
+    assert life.names(next_one) == ["started", "committing"]
+
+
+def test_gives_up_after_failures_in_a_row_and_counts_anew_after_a_commit() -> None:
+    life = Life(max_restarts=3)
+    waits = []
+    sight = CLAIMED
+    for attempt in range(4):
+        life.see(sight)
+        (crash, *more) = life.see(sight, process=False)
+        if more:
+            assert [e.name for e in more] == ["gave_up"]
+            assert "last line" in more[0].text
+            break
+        waits.append(crash.details["restart_in_s"])
+        assert life.names(sight, process=False, seconds=60) == ["restart"]
+        life.supervision.launched(f"d{attempt}", life.now)
+        sight = replace(CLAIMED, driver=f"d{attempt}", epoch=8 + attempt)
+    assert waits == [1, 2, 4]
+    assert life.supervision.over
+
+    life = Life(max_restarts=1)
+    life.see(CLAIMED)
+    assert life.names(CLAIMED, process=False) == ["crashed"]
+    assert life.names(CLAIMED, process=False, seconds=5) == ["restart"]
+    life.supervision.launched("d", life.now)
+    assert life.names(replace(CLAIMED, driver="d", epoch=9, n=4)) == ["started", "committing"]
+    (crash,) = life.see(replace(CLAIMED, driver="d", epoch=9, n=4), process=False)
+    assert crash.details["restart_in_s"] == 1
+
+
+def test_what_cannot_be_mended_is_not_tried_again() -> None:
+    life = Life()
+    life.see(CLAIMED)
+    ended = Ended(OURS, "failed", "wrong token", retry=False)
+    crash, gave_up = life.see(replace(CLAIMED, ended=(ended,)), process=False)
+    assert (crash.name, gave_up.name) == ("crashed", "gave_up")
+    assert "wrong token" in gave_up.text
+
+
+def test_another_driver_ends_supervision() -> None:
+    life = Life()
+    life.see(CLAIMED)
+    (event,) = life.see(replace(CLAIMED, driver="theirs", epoch=9))
+    assert event.name == "superseded"
+
+    life = Life()
+    life.see(CLAIMED)
+    life.see(CLAIMED, process=False)
+    theirs = replace(CLAIMED, driver="theirs", epoch=9)
+    assert life.names(theirs, process=False) == ["superseded"], "while it waits to restart"
+
+    life = Life()
+    earlier = replace(CLAIMED, driver="earlier", epoch=3)
+    assert life.names(earlier) == [], "the claim before ours, while ours is starting"
+    assert life.names(replace(earlier, epoch=4, driver="rival")) == [], "ours will claim after it"
+    assert life.names(CLAIMED) == ["started"]
+
+
+def test_a_stop_is_no_crash() -> None:
+    life = Life()
+    life.see(CLAIMED)
+    asked = replace(CLAIMED, stop="a person", stop_offset=9)
+    assert life.names(asked) == []
+    assert life.names(asked, process=False) == ["stopped"]
+
+    life = Life()
+    life.see(CLAIMED)
+    life.see(CLAIMED, process=False)
+    assert life.names(asked, process=False) == ["stopped"], "while it waits to restart"
+
+    life = Life()
+    old = replace(CLAIMED, driver="earlier", epoch=3, stop="long ago", stop_offset=4)
+    assert life.names(old) == []
+    assert life.names(old, process=False) == ["crashed"], "that request was meant for another"
+
+
+def test_kafka_away_is_one_alarm_and_no_crash() -> None:
+    life = Life()
+    life.see(CLAIMED)
+    away = replace(CLAIMED, away="no brokers")
+    assert life.names(away) == ["kafka_away"]
+    assert [life.names(away) for _ in range(200)] == [[]] * 200
+    assert life.names(replace(CLAIMED, drivers=())) == ["kafka_back"]
+    assert life.names(CLAIMED) == []
+    assert life.names(replace(away, drivers=()), process=False) == ["kafka_away"]
+    assert life.names(CLAIMED, process=False) == ["kafka_back", "crashed"]
+
+
+def test_a_driver_elsewhere_is_judged_by_its_group() -> None:
+    life = Life()
+    absent = replace(CLAIMED, drivers=())
+    assert life.names(Sight(at=0), process=None, seconds=100) == []
+    assert life.names(CLAIMED, process=None) == ["started"]
+    assert life.names(absent, process=None) == []
+    assert life.names(CLAIMED, process=None) == [], "a rebalance"
+    assert life.names(absent, process=None) == []
+    assert life.names(absent, process=None, seconds=4) == ["crashed"]
+
+    life = Life()
+    assert life.names(Sight(at=0), process=None, seconds=200) == ["crashed"], "it never joined"
