@@ -102,7 +102,9 @@ def test_a_supervised_driver(
     assert supervisor.supervision.over
 
 
-@pytest.mark.long  # failed once at load 10: the driver was gone before it had said so
+@pytest.mark.quarantine(
+    reason="2026-11-22: at load 10 the driver was gone before it had said so; cause not known"
+)
 def test_a_driver_is_ended_at_an_edge(supervisor: Supervisor) -> None:
     """SIGTERM reaches the Python; the JVM above it is left alone."""
     supervisor.until("committing")

@@ -111,6 +111,15 @@ class EngineConformance(ABC):
             engine.drop("a")
             assert [k for k, _ in untouched] == [k for k in keys if k >= b"2"]
 
+    @pytest.mark.parametrize("reverse", [False, True])
+    def test_what_is_written_beyond_its_end_does_not_disturb_a_scan(
+        self, engine: Engine, *, reverse: bool
+    ) -> None:
+        engine.write({"a": ([b"k1", b"k2"], [b"", b""])})
+        with engine.scan("a", b"k", b"l", reverse=reverse) as entries:
+            engine.write({"a": ([b"k0", b"k3"], [b"", b""])})
+            assert sorted(k for k, _ in entries) == [b"k1", b"k2"]
+
     def test_open_iterators_are_counted_and_dead_afterwards(self, engine: Engine) -> None:
         engine.write({"a": ([b"1", b"2"], [b"", b""])})
         with engine.scan("a", None, None) as first, engine.scan("no", None, None):

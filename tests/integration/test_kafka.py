@@ -65,7 +65,9 @@ print("freed", flush=True)
 """
 
 
-@pytest.mark.long  # which error a client names first depends on how busy the machine is
+@pytest.mark.quarantine(
+    reason="2026-11-22: which error a client names first depends on how busy the machine is"
+)
 def test_a_client_that_lost_its_coordinator_holds_nobody_up(tmp_path: Path) -> None:
     """Freed in the foreground, it waits for ever (librdkafka 2.16)."""
     with LocalBroker(tmp_path / "broker") as broker:
