@@ -12,7 +12,6 @@ UV := $(BIN)/uv --quiet
 STAMPS := $(VENV)/.stamps
 has_python = $(if $(shell find $(1) -name '*.py' 2>/dev/null | head -n 1),$(1))
 CODE = $(foreach folder,state_lib plugins jobs dags benchmarks tests,$(call has_python,$(folder)))
-TESTS := $(wildcard tests/unit tests/conformance tests/integration)
 # An activated environment of somebody else must not leak into ours.
 unexport VIRTUAL_ENV PYTHONHOME PYTHONPATH
 # Without its caches every process would compile all that it imports: 3 s of CPU a host, 12 s Airflow.
@@ -21,7 +20,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .PHONY: help
 help: ## List these commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  \033[1m%-15s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  \033[1m%-16s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: setup
 setup: $(STAMPS)/runtime ## Everything that the others need: environment, JVM artifacts, Java
@@ -68,15 +67,24 @@ format: setup ## Let ruff format and fix what it can
 types: setup ## mypy, strict
 	@mypy $(CODE)
 
+# Each stage is a process of its own, in a place of its own: .ci/stages.toml and .ci/gate.py.
+STAGES := unit kafka spark airflow kafka-full airflow-full chaos install
+
 .PHONY: test
-# Airflow's tests have a process to themselves: it configures logging, and reads variables, once.
 test: lint types ## Lint, types and all tests but the slow proofs
-	@pytest -q $(TESTS)
-	@pytest -q tests/dags
+	@python .ci/gate.py --quick
 
 .PHONY: test-full
 test-full: setup ## The slow proofs: kills, outages, full disks
-	@pytest -q -m "full and not long and not quarantine" tests
+	@python .ci/gate.py --full
+
+.PHONY: $(STAGES:%=test-%)
+$(STAGES:%=test-%): test-%: setup ## (test-unit, test-kafka, …) One stage of the two above
+	@python .ci/gate.py $*
+
+.PHONY: ci
+ci: setup ## What CI runs: all of it, and what failed last of all
+	@$(MAKE) --no-print-directory lint types; red=$$?; python .ci/gate.py --quick --full && exit $$red
 
 .PHONY: test-long
 test-long: setup ## The soak of Airflow, benchmarks at a small scale, what needs a quiet machine

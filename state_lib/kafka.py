@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -30,7 +31,10 @@ if TYPE_CHECKING:
 
 ADMIN_TIMEOUT_S = 15.0
 _LOOK_S = 0.25
+_LEADER_S = 5.0
+"""How long leaders are looked for: a broker that starts has none for a moment."""
 _STALE_LEADER = (
+    "LEADER_NOT_AVAILABLE",
     "FENCED_LEADER_EPOCH",
     "UNKNOWN_LEADER_EPOCH",
     "_NOENT",
@@ -206,17 +210,20 @@ def offsets(
     for ever (FENCED_LEADER_EPOCH) [tried]; asking for the topics' metadata makes it look again.
     """
     wanted = list(partitions)
-    try:
-        return _offsets(admin, wanted, spec)
-    except Unavailable as error:
-        if error.details.get("kafka_error") not in _STALE_LEADER:
-            raise
-    for topic in {t for t, _ in wanted}:
-        with contextlib.suppress(KafkaException):
-            seen = admin.list_topics(topic, timeout=ADMIN_TIMEOUT_S).topics[topic].error
-            if seen is not None and seen.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-                raise unavailable(f"describe topic {topic!r}", seen, admin)
-    return _offsets(admin, wanted, spec)
+    deadline = time.monotonic() + _LEADER_S
+    while True:
+        try:
+            return _offsets(admin, wanted, spec)
+        except Unavailable as error:
+            stale = error.details.get("kafka_error") in _STALE_LEADER
+            if not stale or time.monotonic() > deadline:
+                raise
+        for topic in {t for t, _ in wanted}:
+            with contextlib.suppress(KafkaException):
+                seen = admin.list_topics(topic, timeout=ADMIN_TIMEOUT_S).topics[topic].error
+                if seen is not None and seen.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                    raise unavailable(f"describe topic {topic!r}", seen, admin)
+        time.sleep(_LOOK_S)
 
 
 def _offsets(

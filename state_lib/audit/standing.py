@@ -99,19 +99,17 @@ def _try(
     if not places[0]:
         raise Unavailable("its tasks have no positions yet: no batch was committed")
     written = sorted({o.topic for o in topology.outputs} | {dead_letters_topic(topology.app)})
-    end = ends(kafka.admin(), [(t, p) for t in written for p in tasks])
+    end = _settled_ends(kafka, [(t, p) for t in written for p in tasks])
     _check_still(kafka, topology, markers)
     return Standing(tuple(markers), scans, end)
 
 
-def _check_still(kafka: Kafka, topology: Topology, markers: list[Marker]) -> None:
-    """Raise Unavailable if a commit was under way or done since the markers were read.
+def _settled_ends(kafka: Kafka, places: list[Partition]) -> dict[Partition, int]:
+    """Their ends, none of them within a transaction; else Unavailable.
 
-    A marker is the last record of its transaction: with no open transaction in its partition and
-    the same marker last, nothing of a later commit can be visible anywhere.
+    Brokers mark the end of a transaction in one partition after the other: it may be over in the
+    one of markers while an output's records cannot be read yet.
     """
-    commits = commits_topic(topology.app)
-    places = [(commits, p) for p in range(topology.partitions)]
     consumer = kafka.reader(**{"isolation.level": "read_uncommitted"})
     try:
         written = {
@@ -122,6 +120,17 @@ def _check_still(kafka: Kafka, topology: Topology, markers: list[Marker]) -> Non
         consumer.close()
     if written != ends(kafka.admin(), places):
         raise Unavailable("a commit is under way")
+    return written
+
+
+def _check_still(kafka: Kafka, topology: Topology, markers: list[Marker]) -> None:
+    """Raise Unavailable if a commit was under way or done since the markers were read.
+
+    A marker is the last record of its transaction: with no open transaction in its partition and
+    the same marker last, nothing of a later commit can be visible anywhere.
+    """
+    commits = commits_topic(topology.app)
+    _settled_ends(kafka, [(commits, p) for p in range(topology.partitions)])
     for task, marker in enumerate(markers):
         last = read_last(kafka, commits, task)
         value = None if last is None else last.value()

@@ -201,13 +201,18 @@ def launch(
 
 
 def _stops_at_an_edge(process: psutil.Process) -> bool:
-    """Whether SIGTERM is heard by the job: not by a JVM, not by Spark's Python workers."""
+    """Whether it is the Python that runs the job: not the JVM, nor what that starts.
+
+    Those are Spark's Python workers, and for each file that Hadoop writes a ``chmod`` or the like:
+    to end one of them would fail the batch that is to be finished.
+    """
     try:
         command = process.cmdline()
     except psutil.Error:
         return False
     workers = {"pyspark.daemon", "pyspark.worker"}
-    return bool(command) and Path(command[0]).name != "java" and not workers & set(command)
+    program = Path(command[0]).name if command else ""
+    return program.startswith(("python", "pypy")) and not workers & set(command)
 
 
 def _signal(process: psutil.Process, how: signal.Signals) -> None:

@@ -3,18 +3,34 @@
 from __future__ import annotations
 
 import errno
+import random
 import socket
 
 import psutil
 
 from state_lib.errors import PortInUse
 
+_CHOSEN: set[int] = set()
+_CHOICE = range(20_000, 32_000)
+"""Below those that the kernel lends to connections: it would lend ours before we bind it."""
+
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """A port that was free a moment ago, as the kernel chooses it."""
-    with socket.socket() as sock:
-        sock.bind((host, 0))
-        return int(sock.getsockname()[1])
+    """A port that is free now, and that this process was never given before."""
+    for port in random.sample(_CHOICE, len(_CHOICE)):
+        if port in _CHOSEN:
+            continue
+        with socket.socket() as sock:
+            try:
+                sock.bind((host, port))
+            except OSError:
+                continue
+        _CHOSEN.add(port)
+        return port
+    raise PortInUse(
+        f"no port of {_CHOICE.start} to {_CHOICE.stop} on {host} is free: end what listens there",
+        host=host,
+    )
 
 
 def require_free(host: str, port: int, setting: str) -> None:

@@ -12,12 +12,14 @@ import time
 from collections import Counter, defaultdict
 from typing import Any
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from state_lib.client.flight import FlightHostClient
 from state_lib.config import Settings
 from state_lib.host.placement import owner_of
 from state_lib.serdes import serde_from
+from tests.support.fold import committed
+from tests.support.waiting import NotCaughtUp, deadline_in
 
 HOUR = 3_600_000
 GRACE = 1_800_000
@@ -27,49 +29,47 @@ Entries = dict[bytes, Any]
 
 def records(bootstrap: str, topic: str) -> list[tuple[int, int, int, bytes | None, bytes | None]]:
     """Committed records of a topic: partition, offset, timestamp, key, value; by partition."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": "check",
-            "isolation.level": "read_committed",
-            "enable.partition.eof": True,
-            "auto.offset.reset": "earliest",
-        }
-    )
-    partitions = list(consumer.list_topics(topic).topics[topic].partitions)
-    consumer.assign([TopicPartition(topic, p, 0) for p in partitions])
+    known = AdminClient({"bootstrap.servers": bootstrap}).list_topics(topic, timeout=30)
     out: list[Any] = []
-    ended: set[int | None] = set()
-    while len(ended) < len(partitions):
-        for message in consumer.consume(5000, 0.2):
-            if message.error():
-                ended.add(message.partition())
-            else:
-                stamp = message.timestamp()[1]
-                place = (message.partition(), message.offset(), stamp)
-                out.append((*place, message.key(), message.value()))
-    consumer.close()
-    return sorted(out, key=lambda r: r[:2])
+    for p in sorted(known.topics[topic].partitions):
+        for message in committed(bootstrap, topic, p):
+            stamp = message.timestamp()[1]
+            out.append((p, message.offset(), stamp, message.key(), message.value()))
+    return out
 
 
 def standing(settings: Settings, app: str, topic: str, timeout_s: float) -> list[Any]:
-    """Wait until every task stands at the source's end; returns the markers."""
+    """Wait until every task stands at the source's end; returns the markers.
+
+    Raises:
+        NotCaughtUp: the tasks stand below it, and did advance in the last third of the time.
+        AssertionError: they stand still, beyond the end, or nobody knows where.
+    """
     ends: dict[int, int] = defaultdict(int)
     for partition, offset, *_ in records(settings.bootstrap_servers, topic):
         ends[partition] = offset + 1
-    deadline = time.monotonic() + timeout_s
+    want = {str(p): e for p, e in ends.items()}
+    started, deadline = time.monotonic(), deadline_in(timeout_s)
     seen: list[Any] = []
+    places: list[dict[str, int]] = []
+    advanced = started
     while time.monotonic() < deadline:
         try:
             seen = [_client(settings, app, p).marker(app, p) for p in range(TASKS)]
         except Exception as error:  # noqa: BLE001 - hosts are being killed
             seen = [error]
         else:
-            want = {str(p): e for p, e in ends.items()}
-            if all(m.positions.get(topic) == want for m in seen):
+            if places != (places := [m.positions.get(topic, {}) for m in seen]):
+                advanced = time.monotonic()
+            if all(place == want for place in places):
                 return seen
+            beyond = [p for place in places for p in place if place[p] > want.get(p, 0)]
+            assert not beyond, f"beyond the source's end: wanted {want}, got {seen}"
         time.sleep(0.3)
-    raise AssertionError(f"not caught up in {timeout_s} s: wanted {dict(ends)}, got {seen}")
+    message = f"not caught up in {timeout_s} s: wanted {want}, got {seen}"
+    if places and deadline - advanced < (deadline - started) / 3:
+        raise NotCaughtUp(message)
+    raise AssertionError(message)
 
 
 def check(settings: Settings, app: str, topic: str, timeout_s: float = 120) -> Counter[str]:

@@ -18,6 +18,7 @@ from state_lib.stack import Stack
 from state_lib.stack.java import java_home
 from state_lib.stack.ports import free_port
 from state_lib.submit import submit_conf
+from tests.support.waiting import deadline_in
 
 JOB = Path(__file__).with_name("job.py")
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -47,11 +48,12 @@ class Cluster:
             "airflow": False,
         }
         self.settings = Settings.load(**{**given, **flags})
+        self.drivers: list[Driver] = []
         self.stack = Stack(self.settings)
 
     def pid(self, service: str) -> int:
         """Process id of a supervised service, waiting until it runs."""
-        deadline = time.monotonic() + 30
+        deadline = deadline_in(30)
         while time.monotonic() < deadline:
             if pid := self.stack.status()[service].pid:
                 return pid
@@ -74,7 +76,7 @@ class Cluster:
 
     def wait_fired(self, point: str, timeout_s: float = 90) -> None:
         """Wait until an armed point has acted."""
-        deadline = time.monotonic() + timeout_s
+        deadline = deadline_in(timeout_s)
         while not (self.fired / point).exists():
             if time.monotonic() > deadline:
                 raise AssertionError(f"failpoint {point} was not reached in {timeout_s} s")
@@ -83,7 +85,15 @@ class Cluster:
     def driver(self, app: str, topic: str, **flags: Any) -> Driver:
         """Start a driver of the chaos job."""
         environment = self._environment(app, topic, **flags)
-        return Driver(environment, self.settings.home / f"{app}-{time.time_ns()}.log")
+        self.drivers.append(Driver(environment, self.settings.home / f"{app}-{time.time_ns()}.log"))
+        return self.drivers[-1]
+
+    def end_drivers(self) -> None:
+        """Those that a failed test left: the next one must not share the machine with them."""
+        for driver in self.drivers:
+            if driver.process.poll() is None:
+                driver.kill()
+        self.drivers.clear()
 
     def submit(self, app: str, topic: str, **flags: Any) -> DriverProcess:
         """Launch the chaos job through spark-submit, as a supervisor does."""
@@ -123,7 +133,7 @@ class Driver:
 
     def wait_event(self, name: str, count: int = 1, timeout_s: float = 120) -> None:
         """Wait for a log line."""
-        deadline = time.monotonic() + timeout_s
+        deadline = deadline_in(timeout_s)
         while self.events(name) < count:
             if self.process.poll() is not None or time.monotonic() > deadline:
                 raise AssertionError(

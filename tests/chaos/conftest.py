@@ -50,6 +50,7 @@ def app(request: pytest.FixtureRequest) -> str:
 def events(cluster: Cluster, app: str) -> Iterator[Events]:
     yield Events(cluster, f"{app}-source")
     cluster.disarm()
+    cluster.end_drivers()
 
 
 __all__ = ["Events", "Path"]

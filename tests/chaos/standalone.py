@@ -14,6 +14,7 @@ import pyspark
 from state_lib.stack.java import java_home
 from state_lib.stack.ports import free_port
 from state_lib.stack.probes import listening
+from tests.support.waiting import deadline_in
 
 CLASS = "org.apache.spark.deploy"
 
@@ -43,7 +44,7 @@ def spark_cluster(home: Path) -> Iterator[str]:
 
     try:
         start("master", f"{CLASS}.master.Master", "--port", str(port))
-        deadline = time.monotonic() + 60
+        deadline = deadline_in(60)
         while not listening("127.0.0.1", port):
             if time.monotonic() > deadline:
                 raise AssertionError((home / "master.log").read_text()[-2000:])

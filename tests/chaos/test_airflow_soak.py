@@ -27,6 +27,7 @@ from tests.chaos.check import check, records
 from tests.chaos.cluster import JOB, Cluster
 from tests.chaos.conftest import Events
 from tests.support.drivers import Census
+from tests.support.waiting import deadline_in
 
 SOAK_S = float(os.environ.get("HOLDFAST_SOAK_S", "600"))
 pytestmark = [
@@ -176,7 +177,7 @@ def _another(soak: Soak, than: tuple[str, ...]) -> bool:
 
 
 def _start(airflow: Airflow) -> Run:
-    end = time.monotonic() + PATIENCE_S
+    end = deadline_in(PATIENCE_S)
     while f"{APP}_stream" not in airflow.dags():
         assert time.monotonic() < end, airflow.import_errors()
         time.sleep(0.5)
@@ -188,7 +189,7 @@ def _stop(cluster: Cluster, airflow: Airflow, run: Run) -> None:
     """The same run all the time, and it succeeds when its stream is stopped."""
     assert [one.id for one in airflow.active_runs(run.dag)] == [run.id]
     ask_to_stop(Kafka.of(cluster.settings), APP, why="the soak is over")
-    end = time.monotonic() + PATIENCE_S
+    end = deadline_in(PATIENCE_S)
     while (now := airflow.run(run.dag, run.id).state) not in FINAL:
         assert time.monotonic() < end, f"the run is {now}"
         time.sleep(0.5)

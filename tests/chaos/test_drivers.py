@@ -22,6 +22,7 @@ from state_lib.processes import marked
 from tests.chaos.check import check
 from tests.chaos.cluster import Cluster
 from tests.chaos.conftest import Events
+from tests.support.waiting import deadline_in
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(900)]
 
@@ -38,7 +39,7 @@ class Supervisor:
 
     def until(self, name: Name, timeout_s: float = 150) -> Event:
         """Look, judge and launch, until an event."""
-        deadline = time.monotonic() + timeout_s
+        deadline = deadline_in(timeout_s)
         while time.monotonic() < deadline:
             sight, alive = observe(self.looker, self.process)
             said = [] if alive else self.process.last_lines()
@@ -102,9 +103,6 @@ def test_a_supervised_driver(
     assert supervisor.supervision.over
 
 
-@pytest.mark.quarantine(
-    reason="2026-11-22: at load 10 the driver was gone before it had said so; cause not known"
-)
 def test_a_driver_is_ended_at_an_edge(supervisor: Supervisor) -> None:
     """SIGTERM reaches the Python; the JVM above it is left alone."""
     supervisor.until("committing")
@@ -148,7 +146,7 @@ def test_a_driver_that_is_taken_over_is_not_started_again(
 
 
 def gone(process: DriverProcess, timeout_s: float = 60) -> bool:
-    deadline = time.monotonic() + timeout_s
+    deadline = deadline_in(timeout_s)
     while process.alive():
         if time.monotonic() > deadline:
             return False

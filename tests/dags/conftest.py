@@ -35,6 +35,7 @@ from state_lib.stack import Stack
 from state_lib.stack.paths import Paths
 from state_lib.stack.ports import free_port
 from tests.support import airflow_home
+from tests.support.waiting import deadline_in
 
 Connect = Callable[..., None]
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -150,7 +151,7 @@ class Scripts:
         """Look until it is so."""
         looker = Looker(self.settings, app)
         try:
-            deadline = time.monotonic() + timeout_s
+            deadline = deadline_in(timeout_s)
             while not enough(sight := looker.look()):
                 assert time.monotonic() < deadline, sight
                 time.sleep(0.2)

@@ -20,6 +20,7 @@ from state_lib.kafka import Kafka
 from state_lib.stack.logs import last_lines
 from state_lib.stack.paths import Paths
 from tests.dags.conftest import Connect
+from tests.support.waiting import deadline_in
 
 PATIENCE_S = 200.0
 
@@ -31,7 +32,7 @@ def stopped_when_caught_up(settings: Settings, app: str) -> Iterator[list[Sight]
 
     def follow() -> None:
         looker = Looker(settings, app)
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = deadline_in(PATIENCE_S)
         while time.monotonic() < deadline:
             seen.append(looker.look())
             if seen[-1].n > 0 and seen[-1].total > 0 and seen[-1].lag == 0:

@@ -8,11 +8,15 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import NewTopic
 
+from state_lib.changelog.admin import _await
+from state_lib.changelog.topics import TopicPlan
 from state_lib.kafka import Kafka
 from state_lib.specs import StoreSpec
 from state_lib.stack.broker import LocalBroker
 from tests.support.apps import KV, App, app_of
+from tests.support.topic import MARKS, Log
 
 _numbers = itertools.count()
 MakeApp = Callable[..., App]
@@ -57,3 +61,17 @@ def make_app(kafka: Kafka, name: str, tmp_path: Path) -> Iterator[MakeApp]:
     yield make
     for app in made:
         app.close()
+
+
+@pytest.fixture
+def log(kafka: Kafka, name: str, request: pytest.FixtureRequest) -> Iterator[Log]:
+    config = getattr(request, "param", {"cleanup.policy": "compact"})
+    config = {"message.timestamp.after.max.ms": str(2**63 - 1), "retention.ms": "-1"} | config
+    new = [NewTopic(name, 1, 1, config=config), NewTopic(name + MARKS, 1, 1)]
+    for future in kafka.admin().create_topics(new).values():
+        future.result()
+    _await(kafka.admin(), [TopicPlan(t.topic, 1) for t in new])
+    made = Log(kafka, name)
+    yield made
+    for writer in made.writers:
+        writer.close()

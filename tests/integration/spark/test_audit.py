@@ -35,8 +35,9 @@ from state_lib.spark.driver import Driver
 from state_lib.spark.session import open_session
 from state_lib.stack import LocalBroker
 from state_lib.stack.ports import free_port
+from tests.support.waiting import deadline_in
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 FLIGHTS = 5000
 
 
@@ -70,8 +71,8 @@ def content(settings: Settings, topic: str) -> dict[int, list[Record]]:
 def test_a_killed_load_goes_on(settings: Settings) -> None:
     script = [sys.executable, str(ROOT / "jobs" / "flights_load.py"), "--limit", str(FLIGHTS)]
     environment = settings.as_environment() | {"PYTHONPATH": str(ROOT)}
-    with subprocess.Popen([*script, "--rate", "1500"], env=environment) as loader:
-        deadline = time.monotonic() + 60
+    with subprocess.Popen([*script, "--rate", "250"], env=environment) as loader:
+        deadline = deadline_in(60)
         seen = 0
         while seen < 500 and time.monotonic() < deadline:
             with contextlib.suppress(Unavailable, KeyError):  # not there, or without leaders, yet
@@ -143,7 +144,7 @@ def flown(settings: Settings) -> Iterator[Settings]:
     try:
         flights_load.load(settings, limit=FLIGHTS)
         end = ends(Kafka.of(settings).admin(), [("flights", p) for p in range(4)])
-        deadline = time.monotonic() + 150
+        deadline = deadline_in(150)
         while any(_positions(host, task) != end for task in range(4)):
             assert time.monotonic() < deadline, "the stream did not reach the end"
             assert thread.is_alive()

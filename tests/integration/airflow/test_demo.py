@@ -18,7 +18,7 @@ from tests.support.waiting import until
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(1200)]
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 WITHIN_S = 540
 
 

@@ -1,0 +1,190 @@
+"""Run stages of tests, each in a process and a place of its own, and say last of all what failed.
+
+    gate.py [--quick] [--full] [STAGE …]
+
+Stages are those of stages.toml. All of them run, even if an early one is red. The exit code is 1 if
+any was. What a stage says, test by test, is in a report of its own, so that a hang names itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import sys
+import tempfile
+import time
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import isolate
+import psutil
+import reports
+import slowness
+
+ROOT = Path(__file__).parents[1]
+FOREIGN = re.compile(r"(AIRFLOW|HOLDFAST|SPARK|PYSPARK|KAFKA|PYTEST)(_|$)")
+MARKER = "{}full and not long and not quarantine"
+NO_TESTS = 5
+RERUNS = 2
+"""Of tests that were not caught up in time, in one run of the gate."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One entry of stages.toml."""
+
+    name: str
+    tests: list[str]
+    limit_s: float
+    full: bool = False
+    network: bool = False
+
+
+@dataclass
+class Result:
+    """What became of a stage."""
+
+    stage: Stage
+    code: int
+    seconds: float
+    left: list[str]
+    report: reports.Report
+    flaky: list[str] = field(default_factory=list)
+
+    @property
+    def red(self) -> bool:
+        """Whether it failed."""
+        return self.code not in {0, NO_TESTS}
+
+
+def main() -> int:
+    """See the module."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="the stages of `make test`")
+    parser.add_argument("--full", action="store_true", help="the stages of `make test-full`")
+    parser.add_argument("stage", nargs="*", help="one of stages.toml")
+    args = parser.parse_args()
+    listed = tomllib.loads(Path(__file__).with_name("stages.toml").read_text())
+    stages = [Stage(name, **entry) for name, entry in listed.items()]
+    if unknown := set(args.stage) - set(listed):
+        parser.error(f"no stage {sorted(unknown)}; there are {', '.join(listed)}")
+    wanted = [s for s in stages if s.name in args.stage or (args.full if s.full else args.quick)]
+    slow = slowness.measure()
+    print(f"gate: {', '.join(s.name for s in wanted)}; slowness {slow:.1f}", flush=True)
+    results: list[Result] = []
+    for stage in wanted:
+        results.append(run(stage, slow, RERUNS - sum(len(r.flaky) for r in results)))
+    say(results)
+    return int(any(r.red for r in results))
+
+
+def run(stage: Stage, slow: float, reruns: int) -> Result:
+    """One stage, and once more each of its tests that was only too slow."""
+    print(f"\n=== {stage.name}: {_machine()}", flush=True)
+    started = time.monotonic()
+    with folder(stage.name) as place:
+        marker = MARKER.format("" if stage.full else "not ")
+        outcome, report = pytest(stage, place, slow, ["-m", marker, *stage.tests])
+        result = Result(stage, outcome.code, 0, outcome.left, report)
+        slow_ones = [f for f in report.failures if f.not_caught_up]
+        if outcome.code == 1 and slow_ones == report.failures and len(slow_ones) <= reruns:
+            for failure in slow_ones:
+                print(f"\n=== {stage.name}: once more: {failure.nodeid}", flush=True)
+                again, _ = pytest(stage, place, slow, ["-m", "", failure.nodeid])
+                if again.code == 0:
+                    result.flaky.append(failure.nodeid)
+            result.code = 0 if len(result.flaky) == len(slow_ones) else 1
+    result.seconds = time.monotonic() - started
+    took = f"{_verdict(result)} in {result.seconds:.0f} s"
+    print(f"=== {stage.name}: {took}; {_machine()}", flush=True)
+    return result
+
+
+def pytest(
+    stage: Stage, place: Path, slow: float, arguments: list[str]
+) -> tuple[isolate.Outcome, reports.Report]:
+    """Pytest in a place of its own."""
+    log = place / "report.jsonl"
+    log.unlink(missing_ok=True)
+    command = [sys.executable, "-m", "pytest", "-q", f"--report-log={log}", *arguments]
+    if os.environ.get("CI"):
+        command[3] = "-v"  # the name before the test: a hang names itself
+    outcome = isolate.run(
+        command,
+        environment(place, slow),
+        place,
+        network=stage.network,
+        limit_s=stage.limit_s * slow,
+    )
+    return outcome, reports.read(log)
+
+
+def environment(place: Path, slow: float) -> dict[str, str]:
+    """Nothing of ours, Airflow's or Spark's from outside; a temporary folder on disk."""
+    kept = {k: v for k, v in os.environ.items() if not FOREIGN.match(k)}
+    local = "127.0.0.1,localhost"
+    return kept | {
+        "TMPDIR": str(place / "t"),
+        "AIRFLOW_HOME": str(place / "t" / "airflow"),
+        "LANG": "C.UTF-8",
+        "NO_PROXY": local,
+        "no_proxy": local,
+        slowness.VARIABLE: f"{slow:.2f}",
+    }
+
+
+@contextmanager
+def folder(stage: str) -> Iterator[Path]:
+    """A short one (sockets live in it), removed at the end; says what else is new beside it."""
+    beside = [Path(tempfile.gettempdir()), Path("/dev/shm")]  # noqa: S108 - looked at, not written
+    before = {p for place in beside if place.is_dir() for p in place.iterdir()}
+    place = Path(tempfile.mkdtemp(prefix="hf-"))
+    (place / "t").mkdir()
+    try:
+        yield place
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+        new = {p for folder in beside if folder.is_dir() for p in folder.iterdir()} - before
+        for path in sorted(new):
+            print(f"=== {stage}: left behind: {path}", flush=True)
+
+
+def say(results: list[Result]) -> None:
+    """Why it is red, last of all."""
+    for result in results:
+        for failure in result.report.failures if result.red else ():
+            print(f"\n{'-' * 100}\n{failure.nodeid} ({failure.when})\n{failure.message}")
+            print(failure.logs)
+    print(f"\n{'=' * 100}")
+    for result in results:
+        print(f"{result.stage.name:13} {_verdict(result):22} {result.seconds:5.0f} s")
+        for line in result.left:
+            print(f"    LEFT RUNNING {line}")
+        for nodeid in result.flaky:
+            print(f"    FLAKY {nodeid}: not caught up in time, passed in a process of its own")
+        if result.red and result.report.running:
+            print(f"    RUNNING at its end: {result.report.running}")
+        for failure in result.report.failures:
+            print(f"    FAILED {failure.nodeid}: {failure.message.splitlines()[0][:200]}")
+    passed = sum(r.report.passed for r in results)
+    print(f"\n{passed} passed, {sum(len(r.report.failures) for r in results if r.red)} failed")
+
+
+def _verdict(result: Result) -> str:
+    if result.code == isolate.TOO_LONG:
+        return "RED: over its limit"
+    return f"RED (exit {result.code})" if result.red else f"green, {result.report.passed} passed"
+
+
+def _machine() -> str:
+    free = psutil.virtual_memory().available >> 20
+    return f"{time.strftime('%H:%M:%S')}, load {os.getloadavg()[0]:.1f}, {free} MiB free"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,64 @@
+"""What pytest-reportlog wrote of one run of pytest, also of one that was killed."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+LOGS = "logs"
+"""The section that tests/support/evidence.py adds to a failure."""
+_MOST = 3000
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A test that failed, in its set-up, its call or its end."""
+
+    nodeid: str
+    when: str
+    message: str
+    logs: str
+
+    @property
+    def not_caught_up(self) -> bool:
+        """Not in time, but on its way: the one failure that is worth a second try."""
+        return self.message.startswith("tests.support.waiting.NotCaughtUp:")
+
+
+@dataclass
+class Report:
+    """A run so far."""
+
+    passed: int = 0
+    failures: list[Failure] = field(default_factory=list)
+    running: str | None = None
+
+
+def read(path: Path) -> Report:
+    """Read it; a last line that is cut is left out."""
+    report = Report()
+    for line in path.read_text().splitlines() if path.exists() else ():
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            break
+        kind = entry.get("$report_type")
+        if kind not in {"TestReport", "CollectReport"}:
+            continue
+        if entry["outcome"] == "failed":
+            report.failures.append(_failure(entry))
+        elif kind == "TestReport" and entry["when"] == "call":
+            report.passed += entry["outcome"] == "passed"
+        if kind == "TestReport":
+            report.running = None if entry["when"] == "teardown" else entry["nodeid"]
+    return report
+
+
+def _failure(entry: dict[str, Any]) -> Failure:
+    why = entry["longrepr"]
+    crash = why.get("reprcrash") if isinstance(why, dict) else None
+    message = crash["message"] if crash else str(why)
+    logs = "\n".join(text for title, text in entry.get("sections", ()) if title == LOGS)
+    return Failure(entry["nodeid"], entry.get("when", "collection"), message[:_MOST], logs)

@@ -1,0 +1,42 @@
+"""What the logs of broker, hosts, drivers and Airflow said while a test failed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+SECTION = "logs"
+"""The title of a report's section; .ci/reports.py looks for it."""
+_FILES = 8
+_LINES = 100
+_WIDTH = 300
+_TAIL_BYTES = 64 << 10
+_DATA = re.compile(r"\d+\.log")
+"""Segments of topics, and RocksDB's."""
+
+
+def since(folder: Path, started: float) -> str:
+    """The last lines of each log below a folder that was written to since then, newest first."""
+    found = sorted(_written(folder, started), key=lambda pair: -pair[0])
+    return "\n".join(f"--- {path}\n{_end(path)}" for _, path in found[:_FILES])
+
+
+def _written(folder: Path, started: float) -> Iterator[tuple[float, Path]]:
+    for path in folder.rglob("*.log"):
+        try:
+            changed = path.stat().st_mtime
+        except OSError:
+            continue
+        if changed >= started and not _DATA.fullmatch(path.name) and path.is_file():
+            yield changed, path
+
+
+def _end(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
+            text = file.read().decode(errors="replace")
+    except OSError as error:
+        return f"(gone: {error})"
+    return "\n".join(line[:_WIDTH] for line in text.splitlines()[-_LINES:])
