@@ -68,7 +68,7 @@ types: setup ## mypy, strict
 	@mypy $(CODE)
 
 # Each stage is a process of its own, in a place of its own: .ci/stages.toml and .ci/gate.py.
-STAGES := unit kafka spark airflow kafka-full airflow-full chaos install
+STAGES := $(shell sed -n 's/^\[\(.*\)\]$$/\1/p' .ci/stages.toml)
 
 .PHONY: test
 test: lint types ## Lint, types and all tests but the slow proofs
@@ -93,6 +93,14 @@ test-long: setup ## The soak of Airflow, benchmarks at a small scale, what needs
 .PHONY: test-quarantine
 test-quarantine: setup ## The unstable tests that CI leaves out
 	@pytest -q -m quarantine tests
+
+MINUTES ?= 10
+SEED ?= $(shell date +%s)
+.PHONY: chaos
+chaos: setup ## Kills at random instants, audited: MINUTES=10 SEED=…
+	@echo "chaos: MINUTES=$(MINUTES) SEED=$(SEED)"
+	@CHAOS_SECONDS=$$((60 * $(MINUTES))) CHAOS_SEED=$(SEED) \
+	  pytest -q -m full tests/chaos/test_outages.py -k random
 
 .PHONY: bench
 bench: setup ## Beside Kafka Streams, an hour or two; ARGS="--only count-zipf --write" (--help: all)

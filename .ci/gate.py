@@ -18,7 +18,7 @@ import time
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import isolate
@@ -30,6 +30,8 @@ ROOT = Path(__file__).parents[1]
 FOREIGN = re.compile(r"(AIRFLOW|HOLDFAST|SPARK|PYSPARK|KAFKA|PYTEST)(_|$)")
 MARKER = "{}full and not long and not quarantine"
 NO_TESTS = 5
+ALL_S = 80 * 60.0
+"""What all stages may take together, however slow the machine is."""
 RERUNS = 2
 """Of tests that were not caught up in time, in one run of the gate."""
 
@@ -77,8 +79,11 @@ def main() -> int:
     slow = slowness.measure()
     print(f"gate: {', '.join(s.name for s in wanted)}; slowness {slow:.1f}", flush=True)
     results: list[Result] = []
+    end = time.monotonic() + ALL_S
     for stage in wanted:
-        results.append(run(stage, slow, RERUNS - sum(len(r.flaky) for r in results)))
+        limit_s = min(stage.limit_s * slow, end - time.monotonic())
+        given = replace(stage, limit_s=max(1.0, limit_s))
+        results.append(run(given, slow, RERUNS - sum(len(r.flaky) for r in results)))
     say(results)
     return int(any(r.red for r in results))
 
@@ -119,7 +124,7 @@ def pytest(
         environment(place, slow),
         place,
         network=stage.network,
-        limit_s=stage.limit_s * slow,
+        limit_s=stage.limit_s,
     )
     return outcome, reports.read(log)
 
@@ -169,7 +174,7 @@ def say(results: list[Result]) -> None:
             print(f"    FLAKY {nodeid}: not caught up in time, passed in a process of its own")
         if result.red and result.report.running:
             print(f"    RUNNING at its end: {result.report.running}")
-        for failure in result.report.failures:
+        for failure in result.report.failures if result.red else ():
             print(f"    FAILED {failure.nodeid}: {failure.message.splitlines()[0][:200]}")
     passed = sum(r.report.passed for r in results)
     print(f"\n{passed} passed, {sum(len(r.report.failures) for r in results if r.red)} failed")
@@ -187,4 +192,7 @@ def _machine() -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)

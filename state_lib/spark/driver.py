@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -53,6 +54,7 @@ from state_lib.spark.session import kafka_options, open_session, read_range
 
 log = structlog.get_logger(__name__)
 POLL_S = 1.0
+LOOK_S = 0.1
 _EXITS: dict[How, int] = {
     "stopped": EXIT_STOPPED,
     "superseded": EXIT_SUPERSEDED,
@@ -189,14 +191,7 @@ class Driver:
 
         def on_batch(frame: DataFrame, batch_id: int) -> None:
             started.wait(60)  # the first batch may begin before `start` has returned the query
-            with self._lock:
-                if self._stopping.is_set():
-                    return
-                try:
-                    self._on_batch(batches, frame, batch_id)
-                except BaseException as error:
-                    self._failure = error
-                    raise
+            self._unless_stopping(lambda: self._on_batch(batches, frame, batch_id))
 
         try:
             self._query = (
@@ -210,6 +205,24 @@ class Driver:
             self._watch(self._query, batches)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
+
+    def _unless_stopping(self, batch: Callable[[], None]) -> None:
+        """Do a batch, alone; none once we stop.
+
+        Never waits for the lock without looking: whoever stops the query holds it, and Spark waits
+        for this very call before its query has stopped.
+        """
+        while not self._lock.acquire(timeout=LOOK_S):
+            if self._stopping.is_set():
+                return
+        try:
+            if not self._stopping.is_set():
+                batch()
+        except BaseException as error:
+            self._failure = error
+            raise
+        finally:
+            self._lock.release()
 
     def _on_batch(self, batches: Batches, frame: DataFrame, batch_id: int) -> None:
         started = time.monotonic()

@@ -17,6 +17,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+import stamina
+
 from state_lib.errors import ConfigurationError, Unavailable
 
 SETS = ("kafka", "spark", "streams")
@@ -164,6 +166,7 @@ def _local_copy(jar: Jar) -> Path | None:
     return path if sha256(path) == jar.sha256 else None
 
 
+@stamina.retry(on=Unavailable, attempts=3, wait_initial=1.0, timeout=None)
 def _download(jar: Jar, staging: Path) -> Path:
     from jgo.maven import MavenContext  # noqa: PLC0415 - 0.2 s that a warm start does not need
 

@@ -19,7 +19,7 @@ from state_lib.config import Settings
 from state_lib.host.placement import owner_of
 from state_lib.serdes import serde_from
 from tests.support.fold import committed
-from tests.support.waiting import NotCaughtUp, deadline_in
+from tests.support.waiting import NotCaughtUp, StandsStill, deadline_in
 
 HOUR = 3_600_000
 GRACE = 1_800_000
@@ -43,7 +43,8 @@ def standing(settings: Settings, app: str, topic: str, timeout_s: float) -> list
 
     Raises:
         NotCaughtUp: the tasks stand below it, and did advance in the last third of the time.
-        AssertionError: they stand still, beyond the end, or nobody knows where.
+        StandsStill: they did not, or nobody knows where they are.
+        AssertionError: they stand beyond it.
     """
     ends: dict[int, int] = defaultdict(int)
     for partition, offset, *_ in records(settings.bootstrap_servers, topic):
@@ -69,7 +70,7 @@ def standing(settings: Settings, app: str, topic: str, timeout_s: float) -> list
     message = f"not caught up in {timeout_s} s: wanted {want}, got {seen}"
     if places and deadline - advanced < (deadline - started) / 3:
         raise NotCaughtUp(message)
-    raise AssertionError(message)
+    raise StandsStill(message)
 
 
 def check(settings: Settings, app: str, topic: str, timeout_s: float = 120) -> Counter[str]:

@@ -10,6 +10,7 @@ import pytest
 from tests.chaos.check import check
 from tests.chaos.cluster import Cluster
 from tests.chaos.conftest import Events
+from tests.support.waiting import NotCaughtUp, StandsStill
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(900)]
 COMMIT_POINTS = ["commit.before_transaction", "commit.after_kafka", "commit.after_rocksdb"]
@@ -113,9 +114,7 @@ def _survive(cluster: Cluster, events: Events, app: str) -> None:
     """Either the driver goes on, or it ends and the next one does: the data is right."""
     try:
         check(cluster.settings, app, events.topic, timeout_s=30)
-    except AssertionError as error:
-        if "not caught up" not in str(error):
-            raise
+    except (NotCaughtUp, StandsStill):
         successor = cluster.driver(app, events.topic)
         check(cluster.settings, app, events.topic)
         successor.stop()

@@ -16,6 +16,7 @@ from state_lib.kafka import Kafka
 from state_lib.specs import StoreSpec
 from state_lib.stack.broker import LocalBroker
 from tests.support.apps import KV, App, app_of
+from tests.support.brokers import running_broker
 from tests.support.topic import MARKS, Log
 
 _numbers = itertools.count()
@@ -31,7 +32,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalBroker]:
         "log.initial.task.delay.ms": "500",
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
     }
-    with LocalBroker(tmp_path_factory.mktemp("broker"), extra=extra) as running:
+    with running_broker(tmp_path_factory.mktemp("broker"), extra=extra) as running:
         yield running
 
 

@@ -194,7 +194,8 @@ def read_all(kafka: Kafka, topics: Sequence[str]) -> None:
         list(read(kafka, *place, first[place], end[place]))
 
 
-SLOW = ("driver", "admin")  # with half a minute and more of refusals
+SLOW = ("driver", "admin", "host", "operator")
+"""With a quarter of a minute and more of refusals."""
 USES: dict[Role, Use] = {
     "driver": drive,
     "host": host,

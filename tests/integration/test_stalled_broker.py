@@ -11,13 +11,14 @@ from state_lib.changelog.writer import OutcomeUnknown
 from state_lib.errors import HoldfastError, Unavailable
 from state_lib.kafka import Kafka
 from state_lib.stack.broker import LocalBroker
+from tests.support.brokers import running_broker
 from tests.support.topic import Log
 from tests.support.waiting import SLOWNESS
 
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalBroker]:
-    with LocalBroker(tmp_path_factory.mktemp("stalled")) as running:
+    with running_broker(tmp_path_factory.mktemp("stalled")) as running:
         yield running
 
 

@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from functools import cache
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, Message, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from tests.support.waiting import deadline_in
@@ -20,16 +28,23 @@ def _settle(bootstrap: str, topic: str, partition: int) -> None:
     """A commit is acknowledged before the brokers have marked its records as committed."""
     admin = _admin(bootstrap)
     where = {TopicPartition(topic, partition): OffsetSpec.latest()}  # type: ignore[no-untyped-call]
-    deadline = deadline_in(30)
+    deadline = deadline_in(60)
+    why: object = "a transaction stays open"
     while time.monotonic() < deadline:
-        stable, last = (
-            next(iter(admin.list_offsets(where, isolation_level=level).values())).result().offset
-            for level in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
-        )
-        if stable == last:
-            return
+        try:
+            stable, last = (
+                next(iter(admin.list_offsets(where, isolation_level=level).values())).result()
+                for level in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
+            )
+        except KafkaException as error:  # after a broker's start the leader is another one, or none
+            why = error
+            with suppress(KafkaException):
+                admin.list_topics(topic, timeout=10)  # only this makes it look anew
+        else:
+            if stable.offset == last.offset:
+                return
         time.sleep(0.02)
-    raise TimeoutError(topic)
+    raise TimeoutError(f"{topic}: {why}")
 
 
 def committed(bootstrap: str, topic: str, partition: int = 0) -> list[Message]:

@@ -20,6 +20,10 @@ class NotCaughtUp(AssertionError):
     """
 
 
+class StandsStill(AssertionError):
+    """Right so far, but nothing moved for long, or nobody could be asked; no second try helps."""
+
+
 def until(true: Callable[[], bool], timeout_s: float = 60) -> None:
     """Wait until it is so."""
     deadline = deadline_in(timeout_s)

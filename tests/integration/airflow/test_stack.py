@@ -23,8 +23,9 @@ from state_lib.stack.airflow import API_SERVER, AirflowHome, prepare
 from state_lib.stack.airflow.programs import COMPONENTS
 from state_lib.stack.ports import free_port
 from state_lib.stack.record import Record
-from tests.support.waiting import until
+from tests.support.waiting import SLOWNESS, until
 
+pytestmark = pytest.mark.full
 SERVICES = (API_SERVER, *COMPONENTS)
 WITHIN_S = 120
 DRIVER = """
@@ -64,7 +65,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     (home / "dags" / "look_around.py").write_text(DAG)
     made = Stack(settings_in(home))
     try:
-        made.up(only=SERVICES, timeout_s=WITHIN_S)
+        made.up(only=SERVICES, timeout_s=WITHIN_S * SLOWNESS)
         yield made
     finally:
         made.down()

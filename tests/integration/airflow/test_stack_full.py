@@ -17,7 +17,7 @@ from tests.integration.airflow.test_stack import (
     client_of,
     settings_in,
 )
-from tests.support.waiting import until
+from tests.support.waiting import SLOWNESS, until
 
 pytestmark = pytest.mark.full
 
@@ -29,7 +29,7 @@ def test_on_postgresql(tmp_path: Path) -> None:
     try:
         stack = Stack(settings_in(tmp_path, airflow_db=server.get_uri()))
         try:
-            stack.up(only=SERVICES, timeout_s=WITHIN_S)
+            stack.up(only=SERVICES, timeout_s=WITHIN_S * SLOWNESS)
             with client_of(stack.settings) as airflow:
                 until(lambda: "look_around" in airflow.dags(), WITHIN_S)
                 airflow.unpause("look_around")
@@ -47,7 +47,7 @@ def test_on_postgresql(tmp_path: Path) -> None:
 def test_open_to_everyone_on_this_machine_when_asked_for(tmp_path: Path) -> None:
     stack = Stack(settings_in(tmp_path, airflow_open_admin=True))
     try:
-        status = stack.up(only=[API_SERVER], timeout_s=WITHIN_S)
+        status = stack.up(only=[API_SERVER], timeout_s=WITHIN_S * SLOWNESS)
         assert status.airflow is not None
         assert status.airflow.password_file is None
         with Airflow(status.airflow.url, "nobody", None) as airflow:

@@ -33,8 +33,8 @@ from state_lib.loading import Record, publish
 from state_lib.marker import flat
 from state_lib.spark.driver import Driver
 from state_lib.spark.session import open_session
-from state_lib.stack import LocalBroker
 from state_lib.stack.ports import free_port
+from tests.support.brokers import running_broker
 from tests.support.waiting import deadline_in
 
 ROOT = Path(__file__).parents[3]
@@ -44,7 +44,7 @@ FLIGHTS = 5000
 @pytest.fixture(scope="module")
 def settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
     home = tmp_path_factory.mktemp("audit")
-    with LocalBroker(home / "kafka") as broker:
+    with running_broker(home / "kafka") as broker:
         yield Settings.load(
             home=home,
             bootstrap_servers=broker.bootstrap,
