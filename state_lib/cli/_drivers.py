@@ -32,9 +32,10 @@ def look_twice(settings: Settings, app: str | None, seconds: float) -> list[Json
     lookers = {one.app: Looker(settings, one.app) for one in known if one.claim is not None}
     try:
         first = {name: looker.look() for name, looker in lookers.items()}
-        if any(sight.drivers for sight in first.values()):
+        run = [name for name, sight in first.items() if sight.drivers]
+        if run:
             time.sleep(seconds)
-        second = {name: looker.look() for name, looker in lookers.items()}
+        second = first | {name: lookers[name].look() for name in run}
     finally:
         for looker in lookers.values():
             looker.close()
