@@ -26,7 +26,6 @@ import psutil
 import reports
 import slowness
 
-ROOT = Path(__file__).parents[1]
 FOREIGN = re.compile(r"(AIRFLOW|HOLDFAST|SPARK|PYSPARK|KAFKA|PYTEST)(_|$)")
 MARKER = "{}full and not long and not quarantine"
 NO_TESTS = 5
@@ -172,10 +171,14 @@ def say(results: list[Result]) -> None:
             print(f"    LEFT RUNNING {line}")
         for nodeid in result.flaky:
             print(f"    FLAKY {nodeid}: not caught up in time, passed in a process of its own")
+        for message in result.report.flaky:
+            print(f"    FLAKY {message}")
         if result.red and result.report.running:
             print(f"    RUNNING at its end: {result.report.running}")
         for failure in result.report.failures if result.red else ():
             print(f"    FAILED {failure.nodeid}: {failure.message.splitlines()[0][:200]}")
+            for line in failure.errors:
+                print(f"        {line[:250]}")
     passed = sum(r.report.passed for r in results)
     print(f"\n{passed} passed, {sum(len(r.report.failures) for r in results if r.red)} failed")
 

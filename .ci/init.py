@@ -21,10 +21,10 @@ from pathlib import Path
 from types import FrameType
 
 import psutil
+from isolate import MARK
 
 from state_lib import processes
 
-MARK = "STAGE_MARK"
 GRACE_S = 20.0
 _PR_SET_CHILD_SUBREAPER = 36
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1

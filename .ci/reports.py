@@ -8,8 +8,11 @@ from pathlib import Path
 from typing import Any
 
 LOGS = "logs"
-"""The section that tests/support/evidence.py adds to a failure."""
+"""What tests/conftest.py calls the logs that it adds to a failure."""
+FLAKY = "FlakyStart"
+"""The warning of tests/support/brokers.py."""
 _MOST = 3000
+_ERRORS = 5
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,13 @@ class Failure:
         """Not in time, but on its way: the one failure that is worth a second try."""
         return self.message.startswith("tests.support.waiting.NotCaughtUp:")
 
+    @property
+    def errors(self) -> list[str]:
+        """The last different errors that our own processes logged meanwhile."""
+        said = (line for line in self.logs.splitlines() if '"level": "error"' in line)
+        what = (line.split('"level": "error"')[0].rstrip(", ") for line in said)
+        return list(dict.fromkeys(what))[-_ERRORS:]
+
 
 @dataclass
 class Report:
@@ -34,6 +44,8 @@ class Report:
     passed: int = 0
     failures: list[Failure] = field(default_factory=list)
     running: str | None = None
+    flaky: list[str] = field(default_factory=list)
+    """What did not start at once."""
 
 
 def read(path: Path) -> Report:
@@ -45,6 +57,8 @@ def read(path: Path) -> Report:
         except ValueError:
             break
         kind = entry.get("$report_type")
+        if kind == "WarningMessage" and entry["category"] == FLAKY:
+            report.flaky.append(entry["message"][:_MOST])
         if kind not in {"TestReport", "CollectReport"}:
             continue
         if entry["outcome"] == "failed":
@@ -60,5 +74,5 @@ def _failure(entry: dict[str, Any]) -> Failure:
     why = entry["longrepr"]
     crash = why.get("reprcrash") if isinstance(why, dict) else None
     message = crash["message"] if crash else str(why)
-    logs = "\n".join(text for title, text in entry.get("sections", ()) if title == LOGS)
+    logs = "\n".join(text for title, text in entry.get("user_properties", ()) if title == LOGS)
     return Failure(entry["nodeid"], entry.get("when", "collection"), message[:_MOST], logs)

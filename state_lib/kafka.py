@@ -43,6 +43,8 @@ _STALE_LEADER = (
 _QUIET = {"log_level": 2}  # librdkafka's own lines repeat every second while a broker is away
 NO_ANSWER = KafkaError(KafkaError._TIMED_OUT, "no answer")  # noqa: SLF001 - the public code
 """Of a producer that was flushed for long enough."""
+_NO_OFFSET = KafkaError(KafkaError.LEADER_NOT_AVAILABLE, "the answer has no offset in it")
+"""librdkafka 2.16 says -1001 and no error when the broker went away while it was asked [tried]."""
 NO_GROUP = KafkaError.GROUP_AUTHORIZATION_FAILED
 """Of a reader: librdkafka looks for the coordinator of its group, which it does not use."""
 Partition = tuple[str, int]
@@ -244,6 +246,8 @@ def _offsets(
         except KafkaException as error:
             what = f"list offsets of {tp.topic}/{tp.partition}"
             raise unavailable(what, error, admin) from error
+        if info.offset < 0:
+            raise unavailable(f"list offsets of {tp.topic}/{tp.partition}", _NO_OFFSET, admin)
         out[tp.topic, tp.partition] = info.offset
     return out
 

@@ -55,5 +55,7 @@ def pytest_runtest_makereport(
     started = item.stash.setdefault(_STARTED, call.start)
     if report.failed:
         folder = item.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
-        report.sections.append((evidence.SECTION, evidence.since(folder, started)))
+        gate = item.config.getoption("report_log")  # it says so itself, last of all
+        kept = report.user_properties if gate else report.sections
+        kept.append((evidence.SECTION, evidence.since(folder, started)))
     return report

@@ -203,16 +203,16 @@ def launch(
 def _stops_at_an_edge(process: psutil.Process) -> bool:
     """Whether it is the Python that runs the job: not the JVM, nor what that starts.
 
-    Those are Spark's Python workers, and for each file that Hadoop writes a ``chmod`` or the like:
-    to end one of them would fail the batch that is to be finished.
+    Those are Spark's Python workers, and small programs that Hadoop starts for each file of a
+    checkpoint, such as ``readlink``: they are part of the batch that is to be finished.
     """
     try:
-        command = process.cmdline()
+        command, names = process.cmdline(), {Path(process.exe()).name}
     except psutil.Error:
         return False
-    workers = {"pyspark.daemon", "pyspark.worker"}
-    program = Path(command[0]).name if command else ""
-    return program.startswith(("python", "pypy")) and not workers & set(command)
+    names |= {Path(command[0]).name} if command else set()  # a link may have any name
+    others = {"pyspark.daemon", "pyspark.worker"} & set(command) | {"java"} & names
+    return not others and any(name.startswith(("python", "pypy")) for name in names)
 
 
 def _signal(process: psutil.Process, how: signal.Signals) -> None:

@@ -117,13 +117,15 @@ def test_what_does_not_stop_is_killed(started: Started) -> None:
     assert started.said("stopped at an edge"), "it was asked first"
 
 
+@pytest.mark.parametrize("interpreter", ["python", "jobs-own"])
 def test_the_job_is_signalled_and_neither_the_jvm_above_it_nor_its_helpers(
-    started: Started,
+    started: Started, interpreter: str
 ) -> None:
-    java = started.folder / "java"
-    java.symlink_to(sys.executable)
+    java, python = started.folder / "java", started.folder / interpreter
+    for link in (java, python):
+        link.symlink_to(sys.executable)
     submit, job = started.file("submit.py", SUBMIT), started.file("job.py", JOB)
-    process = started.start(str(java), submit, sys.executable, job)
+    process = started.start(str(java), submit, str(python), job)
     until(lambda: started.said("running"), 60)
     process.end(60)
     assert process.alive() is False

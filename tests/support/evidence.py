@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 SECTION = "logs"
-"""The title of a report's section; .ci/reports.py looks for it."""
+"""What a failed report calls them; .ci/reports.py looks for it."""
 _FILES = 8
 _LINES = 100
 _WIDTH = 300

@@ -41,7 +41,7 @@ def _settle(bootstrap: str, topic: str, partition: int) -> None:
             with suppress(KafkaException):
                 admin.list_topics(topic, timeout=10)  # only this makes it look anew
         else:
-            if stable.offset == last.offset:
+            if stable.offset == last.offset >= 0:  # -1001: the broker went away meanwhile
                 return
         time.sleep(0.02)
     raise TimeoutError(f"{topic}: {why}")
