@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -97,6 +98,11 @@ class BrokerConfig:
             **self.extra,
         }
 
+    @property
+    def scratch(self) -> Path:
+        """Where its JVM puts the native libraries that it unpacks."""
+        return self.directory / "tmp"
+
     def prepare(self, classpath: Sequence[Path]) -> None:
         """Write the configuration, and format the data directory if it never was (2 s).
 
@@ -106,6 +112,8 @@ class BrokerConfig:
         self.directory.mkdir(parents=True, exist_ok=True)
         lines = [f"{key}={value}\n" for key, value in self.properties().items()]
         self.properties_path.write_text("".join(lines))
+        shutil.rmtree(self.scratch, ignore_errors=True)  # of one that was killed
+        self.scratch.mkdir()
         data = Path(self.properties()["log.dirs"])
         if (data / "meta.properties").exists():
             return
@@ -131,6 +139,7 @@ class BrokerConfig:
             "-XX:+UseG1GC",
             "-XX:+ExitOnOutOfMemoryError",  # half a broker is worse than one started again
             "-Djava.awt.headless=true",
+            f"-Djava.io.tmpdir={self.scratch}",
             f"-Dlog4j2.configurationFile={LOG4J}",
             "-cp",
             os.pathsep.join(map(str, classpath)),

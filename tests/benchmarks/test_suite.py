@@ -16,12 +16,12 @@ from benchmarks.runner import run
 from benchmarks.suite import SUITE
 from benchmarks.summary import summarize
 from benchmarks.world import World
+from tests.support import jvm
 
 pytestmark = pytest.mark.long
 
 
 FEW = {"count-distinct": (HOLDFAST, PEER)}  # the others do the same as in count-zipf
-QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 SHORT_SESSION = {"session.timeout.ms": "6000", "heartbeat.interval.ms": "1000"}
 
 
@@ -35,7 +35,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 def test_a_benchmark_runs(
     world: World, benchmark: Benchmark, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("HOLDFAST_DRIVER_JAVA_OPTIONS", QUICK_JVM)
+    monkeypatch.setenv("HOLDFAST_DRIVER_JAVA_OPTIONS", jvm.options(jvm.QUICK))
     rounds = run(benchmark, world, 1, FEW.get(benchmark.name, ()))
     rows = summarize(rounds, more_is_better=benchmark.more_is_better)
     assert rows[0].contender == HOLDFAST

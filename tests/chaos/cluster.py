@@ -18,10 +18,10 @@ from state_lib.stack import Stack
 from state_lib.stack.java import java_home
 from state_lib.stack.ports import free_port
 from state_lib.submit import submit_conf
+from tests.support import jvm
 from tests.support.waiting import deadline_in
 
 JOB = Path(__file__).with_name("job.py")
-QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 class Cluster:
@@ -41,7 +41,7 @@ class Cluster:
             "kafka_controller_port": free_port(),
             "kafka_heap": "512m",
             "spark_ui_port": free_port(),
-            "driver_java_options": QUICK_JVM,
+            "driver_java_options": jvm.options(jvm.QUICK),
             "max_offsets_per_trigger": 2000,
             "flush_interval_s": 5.0,
             "token": "chaos",

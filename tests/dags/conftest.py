@@ -34,11 +34,10 @@ from state_lib.kafka import Kafka
 from state_lib.stack import Stack
 from state_lib.stack.paths import Paths
 from state_lib.stack.ports import free_port
-from tests.support import airflow_home
+from tests.support import airflow_home, jvm
 from tests.support.waiting import deadline_in
 
 Connect = Callable[..., None]
-QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 @pytest.fixture(scope="session")
@@ -96,7 +95,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
         kafka_heap="384m",
         spark_ui_port=free_port(),
         driver_memory="512m",
-        driver_java_options=QUICK_JVM,
+        driver_java_options=jvm.options(jvm.QUICK),
         token="of-the-tests",
         airflow=False,
         jobs_dir=airflow_home.ROOT / "jobs",

@@ -13,12 +13,13 @@ from pyspark.sql import SparkSession
 
 from state_lib.config import Settings
 from state_lib.spark.session import open_session
+from tests.support import jvm
 
 
 @contextmanager
 def spark_session(name: str, **conf: str) -> Iterator[SparkSession]:
     """A local session, stopped at the end; ``conf`` as `open_session` takes it."""
-    settings = Settings.load(driver_java_options="-XX:TieredStopAtLevel=1")
+    settings = Settings.load(driver_java_options=jvm.options("-XX:TieredStopAtLevel=1"))
     given = {"spark_ui_enabled": "false", "spark_sql_shuffle_partitions": "4", **conf}
     session = open_session(name, settings, **given)
     try:

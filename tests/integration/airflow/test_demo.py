@@ -14,6 +14,7 @@ from state_lib.config import Settings
 from state_lib.stack import Stack
 from state_lib.stack.ports import free_port
 from state_lib.stack.record import Record
+from tests.support import jvm
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(1200)]
@@ -30,7 +31,7 @@ def test_airflow_is_killed_in_the_middle_and_the_demo_run_again(tmp_path: Path) 
         jobs_dir=ROOT / "jobs",
         dags_dir=ROOT / "dags",
         driver_memory="768m",
-        driver_java_options="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        driver_java_options=jvm.options(jvm.QUICK),
         **{name: free_port() for name in ports},
     )
     stack = Stack(settings)
