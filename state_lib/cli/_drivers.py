@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from rich.table import Table
@@ -18,6 +19,7 @@ from state_lib.kafka import Kafka
 from state_lib.times import iso
 
 Json = dict[str, Any]
+_AT_ONCE = 8
 
 
 def look_twice(settings: Settings, app: str | None, seconds: float) -> list[Json]:
@@ -30,12 +32,20 @@ def look_twice(settings: Settings, app: str | None, seconds: float) -> list[Json
     kafka = Kafka.of(settings)
     known = catalogue(kafka) if app is None else [find(kafka, app)]
     lookers = {one.app: Looker(settings, one.app) for one in known if one.claim is not None}
+
+    def look(app: str) -> Sight:
+        sight = lookers[app].look()
+        if not sight.drivers:
+            lookers[app].close()
+        return sight
+
     try:
-        first = {name: looker.look() for name, looker in lookers.items()}
-        run = [name for name, sight in first.items() if sight.drivers]
-        if run:
-            time.sleep(seconds)
-        second = first | {name: lookers[name].look() for name in run}
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            first = dict(zip(lookers, pool.map(look, lookers), strict=True))
+            run = [name for name, sight in first.items() if sight.drivers]
+            if run:
+                time.sleep(seconds)
+            second = first | dict(zip(run, pool.map(look, run), strict=True))
     finally:
         for looker in lookers.values():
             looker.close()

@@ -19,7 +19,7 @@ from state_lib.stack.java import java_home
 from state_lib.stack.ports import free_port
 from state_lib.submit import submit_conf
 from tests.support import jvm
-from tests.support.waiting import deadline_in
+from tests.support.waiting import SLOWNESS, deadline_in, until
 
 JOB = Path(__file__).with_name("job.py")
 
@@ -53,12 +53,14 @@ class Cluster:
 
     def pid(self, service: str) -> int:
         """Process id of a supervised service, waiting until it runs."""
-        deadline = deadline_in(30)
-        while time.monotonic() < deadline:
-            if pid := self.stack.status()[service].pid:
-                return pid
-            time.sleep(0.1)
-        raise AssertionError(f"{service} does not run")
+        seen: list[int] = []
+
+        def runs() -> bool:
+            seen.extend(filter(None, [self.stack.status()[service].pid]))
+            return bool(seen)
+
+        until(runs, 30)
+        return seen[0]
 
     def kill(self, service: str) -> None:
         """SIGKILL a supervised service; the supervisor starts it again."""
@@ -76,11 +78,7 @@ class Cluster:
 
     def wait_fired(self, point: str, timeout_s: float = 90) -> None:
         """Wait until an armed point has acted."""
-        deadline = deadline_in(timeout_s)
-        while not (self.fired / point).exists():
-            if time.monotonic() > deadline:
-                raise AssertionError(f"failpoint {point} was not reached in {timeout_s} s")
-            time.sleep(0.05)
+        until((self.fired / point).exists, timeout_s)
 
     def driver(self, app: str, topic: str, **flags: Any) -> Driver:
         """Start a driver of the chaos job."""
@@ -146,7 +144,7 @@ class Driver:
         children = psutil.Process(self.process.pid).children(recursive=True)
         self.process.kill()
         self.process.wait()
-        _, alive = psutil.wait_procs(children, timeout=20)
+        _, alive = psutil.wait_procs(children, timeout=20 * SLOWNESS)
         assert not alive, f"left behind by a killed driver: {alive}"
 
     def stop(self, timeout_s: float = 90) -> int:
@@ -158,7 +156,7 @@ class Driver:
     def wait(self, timeout_s: float = 90) -> int:
         """Wait for its end; kills it, JVM and workers included, if it takes longer."""
         try:
-            return self.process.wait(timeout_s)
+            return self.process.wait(timeout_s * SLOWNESS)
         except subprocess.TimeoutExpired:
             for child in psutil.Process(self.process.pid).children(recursive=True):
                 child.kill()

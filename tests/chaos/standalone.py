@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +13,7 @@ import pyspark
 from state_lib.stack.java import java_home
 from state_lib.stack.ports import free_port
 from state_lib.stack.probes import listening
-from tests.support.waiting import deadline_in
+from tests.support.waiting import SLOWNESS, until
 
 CLASS = "org.apache.spark.deploy"
 
@@ -44,11 +43,7 @@ def spark_cluster(home: Path) -> Iterator[str]:
 
     try:
         start("master", f"{CLASS}.master.Master", "--port", str(port))
-        deadline = deadline_in(60)
-        while not listening("127.0.0.1", port):
-            if time.monotonic() > deadline:
-                raise AssertionError((home / "master.log").read_text()[-2000:])
-            time.sleep(0.2)
+        until(lambda: listening("127.0.0.1", port), 60)
         for i in (1, 2):
             start(f"worker-{i}", f"{CLASS}.worker.Worker", "-c", "2", "-m", "1g", master)
         yield master
@@ -56,4 +51,4 @@ def spark_cluster(home: Path) -> Iterator[str]:
         for process in reversed(started):
             process.terminate()
         for process in started:
-            process.wait(30)
+            process.wait(30 * SLOWNESS)

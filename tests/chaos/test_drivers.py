@@ -22,7 +22,7 @@ from state_lib.processes import marked
 from tests.chaos.check import check
 from tests.chaos.cluster import Cluster
 from tests.chaos.conftest import Events
-from tests.support.waiting import deadline_in
+from tests.support.waiting import deadline_in, until
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(900)]
 
@@ -146,9 +146,5 @@ def test_a_driver_that_is_taken_over_is_not_started_again(
 
 
 def gone(process: DriverProcess, timeout_s: float = 60) -> bool:
-    deadline = deadline_in(timeout_s)
-    while process.alive():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.1)
+    until(lambda: not process.alive(), timeout_s)
     return True

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import NewTopic
 
 from state_lib.changelog.admin import _await
@@ -62,6 +64,17 @@ def make_app(kafka: Kafka, name: str, tmp_path: Path) -> Iterator[MakeApp]:
     yield make
     for app in made:
         app.close()
+    _forget(kafka, name)
+
+
+def _forget(kafka: Kafka, name: str) -> None:
+    """Delete a test's topics: the broker, and whoever lists applications, look at all there are."""
+    admin = kafka.admin()
+    topics = admin.list_topics(timeout=30).topics
+    mine = [t for t in topics if t == name or t.startswith(f"{name}-")]
+    for future in admin.delete_topics(mine).values() if mine else ():
+        with contextlib.suppress(KafkaException):  # the next test does not depend on it
+            future.result()
 
 
 @pytest.fixture
@@ -76,3 +89,4 @@ def log(kafka: Kafka, name: str, request: pytest.FixtureRequest) -> Iterator[Log
     yield made
     for writer in made.writers:
         writer.close()
+    _forget(kafka, name)

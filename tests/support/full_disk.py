@@ -20,6 +20,7 @@ from state_lib.marker import Marker
 from state_lib.specs import Topology
 from state_lib.task import StateTask, TaskContext, state_task
 from tests.support.apps import batch, claimed, kv
+from tests.support.waiting import deadline_in
 
 VALUE = "v" * 20_000
 
@@ -80,7 +81,7 @@ def main(bootstrap: str, folder: str, topology: str) -> None:
             refused += bool(refusal(lambda: commit(task.marker)))
     seen["refused"] = refused
     (state / "ballast").unlink()
-    deadline = time.monotonic() + 40
+    deadline = deadline_in(40)
     while time.monotonic() < deadline:
         if not refusal(task.open) and not refusal(lambda: commit(task.marker)):
             break

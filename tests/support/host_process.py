@@ -18,6 +18,7 @@ from state_lib.host.placement import owner_of
 from state_lib.marker import Marker
 from tests.support.apps import App, batch
 from tests.support.hosts import address, claim
+from tests.support.waiting import SLOWNESS
 
 TOKEN = "only-for-tests"
 
@@ -68,7 +69,7 @@ class Hosts:
         for process in self.processes.values():
             process.terminate()
         for process in self.processes.values():
-            process.wait(60)
+            process.wait(60 * SLOWNESS)
 
     @contextmanager
     def client(self, partition: int = 0) -> Iterator[FlightHostClient]:

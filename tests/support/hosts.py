@@ -16,6 +16,7 @@ from state_lib.marker import Marker
 from state_lib.spark.claims import write_claim
 from state_lib.stack.ports import free_port
 from tests.support.apps import App
+from tests.support.waiting import deadline_in
 
 
 def address(host: str = "host-1") -> HostAddress:
@@ -59,7 +60,7 @@ def claim(
     client: FlightHostClient | TaskManager, app: App, epoch: int, partition: int = 0
 ) -> Marker:
     """As drivers do: again while the task is opening."""
-    deadline = time.monotonic() + 30
+    deadline = deadline_in(30)
     while True:
         try:
             return client.claim(app.name, partition, epoch)
