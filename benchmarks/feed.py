@@ -25,7 +25,7 @@ class Feed:
         sources.create(kafka, topic, partitions)
         sources.load(kafka, topic, "distinct", keys)
         self._producer = kafka.producer(
-            **{"linger.ms": 5, "compression.type": "lz4", "partitioner": "murmur2_random"}
+            topic, **{"linger.ms": 5, "compression.type": "lz4", "partitioner": "murmur2_random"}
         )
         self.sent = keys
         self._stop = threading.Event()

@@ -42,12 +42,13 @@ def load(kafka: Kafka, topic: str, kind: str, records: int) -> None:
     Kafka Streams counts per partition: only if equal keys share one are its counts Holdfast's.
     """
     producer = kafka.producer(
+        topic,
         **{
             "linger.ms": 50,
             "queue.buffering.max.messages": 2 * CHUNK,
             "compression.type": "lz4",
             "partitioner": "murmur2_random",
-        }
+        },
     )
     numbers = ids(kind, records)
     stamps = now_ms() - SPREAD_MS + np.arange(records) * SPREAD_MS // records

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 ADMIN_TIMEOUT_S = 15.0
 _LOOK_S = 0.25
+_CONNECT_S = 1.0
 _LEADER_S = 5.0
 """How long leaders are looked for: a broker that starts has none for a moment."""
 _STALE_LEADER = (
@@ -82,9 +83,17 @@ class Kafka:
     def _admin(self) -> Admin:
         return Admin(self.properties, self.door)
 
-    def producer(self, **extra: Any) -> Producer:
-        """A producer; ``extra`` are librdkafka properties with dots."""
-        return Producer(
+    def producer(self, topic: str | None = None, **extra: Any) -> Producer:
+        """A producer, idempotent.
+
+        One that is used before it is connected asks for its id again only half a second later
+        [tried]: with a topic to write to it is connected first, if the brokers are there.
+
+        Args:
+            topic: one that it will write to; None for one that need not be quick.
+            extra: librdkafka properties with dots.
+        """
+        made = Producer(
             {
                 "acks": "all",
                 "enable.idempotence": True,
@@ -93,6 +102,10 @@ class Kafka:
                 **extra,
             }
         )
+        if topic is not None:
+            with contextlib.suppress(KafkaException):
+                made.list_topics(topic, timeout=_CONNECT_S)
+        return made
 
     def reader(self, **extra: Any) -> Consumer:
         """A consumer that is assigned by hand, never commits, and sees committed records only."""

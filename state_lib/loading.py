@@ -118,7 +118,7 @@ class _Sender:
         if self._producer is None:
             # No time-out per record: one that is given up while others go on would be a gap.
             options = {"linger.ms": 20, "compression.type": "lz4", "message.timeout.ms": 0}
-            self._producer = self._kafka.producer(**options)
+            self._producer = self._kafka.producer(self._topic, **options)
             self._started = time.monotonic()
         while True:
             try:

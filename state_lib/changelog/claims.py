@@ -122,7 +122,7 @@ def tell(
     """
     outcome: list[tuple[KafkaError | None, Message]] = []
     limits = {"linger.ms": 0, "message.timeout.ms": int(timeout_s * 1000)}
-    producer = kafka.producer(**limits)
+    producer = kafka.producer(topology_topic(app), **limits)
     producer.produce(
         topology_topic(app),
         orjson.dumps(body),

@@ -66,16 +66,23 @@ class TransactionalWriter:
         transactional_id: fences every earlier writer of the same id when opened.
         partition: the task's partition.
         timeout_s: for opening, flushing and committing one transaction.
+        topic: one that it will write to; known, it opens faster.
     """
 
     def __init__(
-        self, kafka: Kafka, transactional_id: str, partition: int, timeout_s: float = 30.0
+        self,
+        kafka: Kafka,
+        transactional_id: str,
+        partition: int,
+        timeout_s: float = 30.0,
+        topic: str | None = None,
     ) -> None:
         self._kafka = kafka
         self._id = transactional_id
         self._partition = partition
         self._timeout_s = timeout_s
         self._producer: Producer = kafka.producer(
+            topic,
             **{
                 "transactional.id": transactional_id,
                 "transaction.timeout.ms": 60_000,
@@ -84,7 +91,7 @@ class TransactionalWriter:
                 "compression.type": "lz4",
                 "queue.buffering.max.messages": 500_000,
                 "queue.buffering.max.kbytes": 128 << 10,
-            }
+            },
         )
 
     def open(self) -> None:

@@ -60,7 +60,7 @@ class ProgressLog:
     def __init__(self, kafka: Kafka, app: str) -> None:
         self._kafka = kafka
         self._topic = progress_topic(app)
-        self._producer = kafka.producer(**{"linger.ms": 0})
+        self._producer = kafka.producer(self._topic, **{"linger.ms": 0})
 
     def append(self, record: Mapping[str, object]) -> None:
         """Write one record and wait until the brokers have it.

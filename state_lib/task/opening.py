@@ -73,7 +73,9 @@ class Opening:
         require(context.kafka.admin(), [*changelogs, commits_topic(app)])
         local = self._judged()
         writer_id = transactional_id(app, self.partition)
-        writer = TransactionalWriter(context.kafka, writer_id, self.partition)
+        writer = TransactionalWriter(
+            context.kafka, writer_id, self.partition, topic=commits_topic(app)
+        )
         try:
             writer.open()
             marker = self.newest_marker().owned_by(context.host_id)

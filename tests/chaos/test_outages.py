@@ -15,7 +15,7 @@ from tests.chaos.cluster import Cluster
 from tests.chaos.conftest import Events
 from tests.chaos.feed import create, feed
 
-RANDOM_SECONDS = float(os.environ.get("CHAOS_SECONDS", "60"))
+RANDOM_SECONDS = float(os.environ.get("CHAOS_SECONDS", "100"))
 SEED = int(os.environ.get("CHAOS_SEED", "20131121"))
 pytestmark = [pytest.mark.full, pytest.mark.timeout(RANDOM_SECONDS + 840)]
 AWAY_SECONDS = 120

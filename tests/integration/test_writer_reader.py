@@ -204,7 +204,9 @@ def test_a_transaction_that_timed_out_fences_its_writer(
     """The coordinator aborts what stays open for too long, under a new producer epoch."""
     made = log.kafka.producer
     monkeypatch.setattr(
-        Kafka, "producer", lambda _, **extra: made(**extra | {"transaction.timeout.ms": 1500})
+        Kafka,
+        "producer",
+        lambda _, topic, **extra: made(topic, **extra | {"transaction.timeout.ms": 1500}),
     )
     writer = log.writer()
     log.put(writer, "a")

@@ -23,7 +23,7 @@ class Log:
         self.writers: list[TransactionalWriter] = []
 
     def writer(self, timeout_s: float = 30.0) -> TransactionalWriter:
-        made = TransactionalWriter(self.kafka, self.topic, 0, timeout_s)
+        made = TransactionalWriter(self.kafka, self.topic, 0, timeout_s, self.topic)
         made.open()
         self.writers.append(made)
         return made
