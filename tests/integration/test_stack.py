@@ -128,7 +128,7 @@ def test_a_service_that_cannot_start_shows_its_log(stack: Stack) -> None:
 
 
 def test_other_ports_under_a_running_stack_are_refused(stack: Stack) -> None:
-    stack.up(only=["kafka"], wait=False)
+    stack.up(only=["kafka"])  # a broker that has just begun to start takes 20 s to stop
     other = Stack(stack.settings.model_copy(update={"kafka_controller_port": free_port()}))
     with pytest.raises(ConfigurationError, match="holdfast down"):
         other.up(only=["kafka"])
