@@ -4,6 +4,9 @@
 
 Stages are those of stages.toml. All of them run, even if an early one is red. The exit code is 1 if
 any was. What a stage says, test by test, is in a report of its own, so that a hang names itself.
+
+The quick ones run two at a time, where they can have namespaces of their own, and speak at their
+ends; the full ones run alone.
 """
 
 from __future__ import annotations
@@ -14,9 +17,11 @@ import re
 import shutil
 import sys
 import tempfile
+import threading
 import time
 import tomllib
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -31,6 +36,10 @@ MARKER = "{}full and not long and not quarantine"
 NO_TESTS = 5
 ALL_S = 80 * 60.0
 """What all stages may take together, however slow the machine is."""
+LANES = 2
+"""Stages at a time, of the quick ones: Kafka's wait most of their time."""
+OURS = "hf-"
+TALKING = threading.Lock()
 RERUNS = 2
 """Of tests that were not caught up in time, in one run of the gate."""
 
@@ -79,30 +88,55 @@ def main() -> int:
     print(f"gate: {', '.join(s.name for s in wanted)}; slowness {slow:.1f}", flush=True)
     results: list[Result] = []
     end = time.monotonic() + ALL_S
-    for stage in wanted:
-        limit_s = min(stage.limit_s * slow, end - time.monotonic())
+    quick = [s for s in wanted if not s.full]
+    lanes = LANES if len(quick) > 1 and isolate.namespaces(network=False) else 1
+
+    def one(stage: Stage) -> None:
+        beside = lanes > 1 and not stage.full
+        given_slow = min(slowness.MOST, slow * LANES) if beside else slow
+        limit_s = min(stage.limit_s * given_slow, end - time.monotonic())
         given = replace(stage, limit_s=max(1.0, limit_s))
-        results.append(run(given, slow, RERUNS - sum(len(r.flaky) for r in results)))
-    say(results)
+        reruns = RERUNS - sum(len(r.flaky) for r in results)
+        results.append(run(given, given_slow, reruns, beside=beside))
+
+    for together, stages in ((lanes, quick), (1, [s for s in wanted if s.full])):
+        with ThreadPoolExecutor(together) as pool:
+            try:
+                list(pool.map(one, stages))
+            except KeyboardInterrupt:
+                pool.shutdown(cancel_futures=True)
+                raise
+    say(sorted(results, key=lambda r: [s.name for s in wanted].index(r.stage.name)))
     return int(any(r.red for r in results))
 
 
-def run(stage: Stage, slow: float, reruns: int) -> Result:
-    """One stage, and once more each of its tests that was only too slow."""
+def run(stage: Stage, slow: float, reruns: int, *, beside: bool) -> Result:
+    """One stage, and once more each of its tests that was only too slow.
+
+    Args:
+        stage: which.
+        slow: how much slower than an idle machine this one is, for it.
+        reruns: how many tests may be run again.
+        beside: whether another one runs: it speaks at its end then.
+    """
     print(f"\n=== {stage.name}: {_machine()}", flush=True)
     started = time.monotonic()
     with folder(stage.name) as place:
+        output = place / "output" if beside else None
         marker = MARKER.format("" if stage.full else "not ")
-        outcome, report = pytest(stage, place, slow, ["-m", marker, *stage.tests])
+        outcome, report = pytest(stage, place, slow, ["-m", marker, *stage.tests], output)
         result = Result(stage, outcome.code, 0, outcome.left, report)
         slow_ones = [f for f in report.failures if f.not_caught_up]
         if outcome.code == 1 and slow_ones == report.failures and len(slow_ones) <= reruns:
             for failure in slow_ones:
                 print(f"\n=== {stage.name}: once more: {failure.nodeid}", flush=True)
-                again, _ = pytest(stage, place, slow, ["-m", "", failure.nodeid])
+                again, _ = pytest(stage, place, slow, ["-m", "", failure.nodeid], output)
                 if again.code == 0:
                     result.flaky.append(failure.nodeid)
             result.code = 0 if len(result.flaky) == len(slow_ones) else 1
+        with TALKING:
+            if output is not None:
+                sys.stdout.write(output.read_text(errors="replace"))
     result.seconds = time.monotonic() - started
     took = f"{_verdict(result)} in {result.seconds:.0f} s"
     print(f"=== {stage.name}: {took}; {_machine()}", flush=True)
@@ -110,7 +144,7 @@ def run(stage: Stage, slow: float, reruns: int) -> Result:
 
 
 def pytest(
-    stage: Stage, place: Path, slow: float, arguments: list[str]
+    stage: Stage, place: Path, slow: float, arguments: list[str], output: Path | None
 ) -> tuple[isolate.Outcome, reports.Report]:
     """Pytest in a place of its own."""
     log = place / "report.jsonl"
@@ -124,6 +158,7 @@ def pytest(
         place,
         network=stage.network,
         limit_s=stage.limit_s,
+        output=output,
     )
     return outcome, reports.read(log)
 
@@ -147,14 +182,14 @@ def folder(stage: str) -> Iterator[Path]:
     """A short one (sockets live in it), removed at the end; says what else is new beside it."""
     beside = [Path(tempfile.gettempdir()), Path("/dev/shm")]  # noqa: S108 - looked at, not written
     before = {p for place in beside if place.is_dir() for p in place.iterdir()}
-    place = Path(tempfile.mkdtemp(prefix="hf-"))
+    place = Path(tempfile.mkdtemp(prefix=OURS))
     (place / "t").mkdir()
     try:
         yield place
     finally:
         shutil.rmtree(place, ignore_errors=True)
         new = {p for folder in beside if folder.is_dir() for p in folder.iterdir()} - before
-        for path in sorted(new):
+        for path in sorted(p for p in new if not p.name.startswith(OURS)):
             print(f"=== {stage}: left behind: {path}", flush=True)
 
 

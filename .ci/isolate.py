@@ -6,6 +6,7 @@ and with it the kernel ends all others. CI_ISOLATION=off forces the mark.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -52,13 +53,38 @@ def namespaces(*, network: bool) -> list[str]:
 
 
 def run(
-    command: Sequence[str], env: Mapping[str, str], folder: Path, *, network: bool, limit_s: float
+    command: Sequence[str],
+    env: Mapping[str, str],
+    folder: Path,
+    *,
+    network: bool,
+    limit_s: float,
+    output: Path | None = None,
 ) -> Outcome:
-    """Run it to its end, or interrupt it after ``limit_s``; ``folder`` takes init.py's word."""
+    """Run it to its end, or interrupt it after ``limit_s``.
+
+    Args:
+        command: program and arguments.
+        env: its environment.
+        folder: takes init.py's word.
+        network: whether it has more than loopback.
+        limit_s: what it may take.
+        output: takes what it says; None: that goes where ours goes.
+    """
     left = folder / "left"
     full = [*namespaces(network=network), sys.executable, str(INIT), str(left), *command]
     mark = uuid.uuid4().hex
-    with subprocess.Popen(full, env={**env, MARK: mark}, stdin=subprocess.DEVNULL) as process:
+    with contextlib.ExitStack() as open_:
+        out = None if output is None else open_.enter_context(output.open("ab"))
+        process = open_.enter_context(
+            subprocess.Popen(
+                full,
+                env={**env, MARK: mark},
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=None if out is None else subprocess.STDOUT,
+            )
+        )
         try:
             code = process.wait(limit_s)
         except subprocess.TimeoutExpired:

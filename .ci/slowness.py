@@ -7,6 +7,7 @@ import os
 import time
 from concurrent.futures import ProcessPoolExecutor
 
+MOST = 4.0
 VARIABLE = "TESTS_SLOWNESS"
 IDLE_S = 0.45
 """What `_work` takes in two processes on an idle machine of two cores."""
@@ -25,4 +26,4 @@ def measure() -> float:
     cores = min(2, os.cpu_count() or 1)
     with ProcessPoolExecutor(cores) as pool:
         slowest = max(pool.map(_work, range(cores)))
-    return min(4.0, max(1.0, slowest / IDLE_S))
+    return min(MOST, max(1.0, slowest / IDLE_S))

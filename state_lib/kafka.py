@@ -225,7 +225,7 @@ def offsets(
     for ever (FENCED_LEADER_EPOCH) [tried]; asking for the topics' metadata makes it look again.
     """
     wanted = list(partitions)
-    deadline = time.monotonic() + _LEADER_S
+    deadline, wait = time.monotonic() + _LEADER_S, 0.02
     while True:
         try:
             return _offsets(admin, wanted, spec)
@@ -238,7 +238,8 @@ def offsets(
                 seen = admin.list_topics(topic, timeout=ADMIN_TIMEOUT_S).topics[topic].error
                 if seen is not None and seen.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                     raise unavailable(f"describe topic {topic!r}", seen, admin)
-        time.sleep(_LOOK_S)
+        time.sleep(wait)
+        wait = min(wait * 2, _LOOK_S)
 
 
 def _offsets(
