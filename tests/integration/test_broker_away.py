@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 
 import pytest
+from confluent_kafka.admin import NewTopic
 
 from state_lib.changelog.writer import OutcomeUnknown
+from state_lib.drivers.identity import Identity
+from state_lib.drivers.members import living_drivers
+from state_lib.drivers.presence import Presence
 from state_lib.errors import HoldfastError, Unavailable
 from state_lib.kafka import Kafka, ends
 from state_lib.stack.broker import LocalBroker
@@ -85,7 +91,61 @@ def test_no_end_is_made_up_while_a_broker_restarts(log: Log, broker: LocalBroker
         broker.kill()
         broker.start()
         seen.update(answers)
+    answers.clear()
+    until(lambda: bool(answers), 60)  # not refused for ever, with FENCED_LEADER_EPOCH
     over.set()
     for thread in threads:
         thread.join(60 * SLOWNESS)
     assert seen | set(answers) == {want}
+
+
+LOOKS = """
+import sys, threading, time
+from state_lib.drivers.members import living_drivers
+from state_lib.errors import Unavailable
+from state_lib.kafka import Kafka
+kafka = Kafka({"bootstrap.servers": sys.argv[1], "log_level": 0})
+answers = []
+def look():
+    while True:
+        try:
+            answers.append(living_drivers(kafka, "app", 4))
+        except Unavailable:
+            pass
+for _ in range(4):
+    threading.Thread(target=look, daemon=True).start()
+for _ in sys.stdin:
+    enough = len(answers) + 50
+    while len(answers) < enough:
+        time.sleep(0.05)
+    print(set(answers), flush=True)
+"""
+
+
+def test_who_looks_at_drivers_survives_it(broker: LocalBroker, kafka: Kafka) -> None:
+    """One that describes groups is ended by an assertion of librdkafka 2.16 (its issue 4605)."""
+    kafka.admin().create_topics([NewTopic("app-topology", 1, 1)])["app-topology"].result()
+    presence = Presence(kafka, "app", Identity("one", "here", 1, "/log"))
+    presence.join()
+    until(lambda: _drivers(kafka) == ("one",), 60)
+    command = [sys.executable, "-c", LOOKS, broker.bootstrap]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as one:
+        assert one.stdin is not None
+        assert one.stdout is not None
+        for _ in range(2):
+            one.stdin.write("look\n")
+            one.stdin.flush()
+            assert "('one',)" in one.stdout.readline()
+            broker.kill()
+            broker.start()
+        one.communicate("look\n", timeout=120 * SLOWNESS)
+    assert one.returncode == 0
+    until(lambda: _drivers(kafka) == ("one",), 60)
+    presence.leave("stopped", "")
+
+
+def _drivers(kafka: Kafka) -> tuple[str, ...]:
+    try:
+        return living_drivers(kafka, "app")
+    except Unavailable:
+        return ()

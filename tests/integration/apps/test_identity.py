@@ -6,6 +6,7 @@ import getpass
 import socket
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import NewTopic
@@ -16,10 +17,11 @@ from state_lib.changelog.topics import topology_topic
 from state_lib.config import Settings
 from state_lib.errors import ConfigurationError, NotFound
 from state_lib.kafka import Kafka
-from state_lib.spark.claims import check_same_application
+from state_lib.spark.claims import check_no_collision, check_same_application, write_claim
 from state_lib.spark.driver import Driver
+from state_lib.specs import StoreSpec, Topology
 from tests.integration.conftest import MakeApp
-from tests.support.apps import KV, TS
+from tests.support.apps import KV, TS, app_of
 from tests.support.hosts import publish
 
 
@@ -76,3 +78,15 @@ def test_an_id_that_another_team_uses_is_refused(make_app: MakeApp, name: str) -
     claim = newest_claim(theirs.kafka, theirs.name)
     assert claim is not None
     assert claim.epoch == epoch, "nobody was superseded"
+
+
+def test_applications_that_would_share_a_changelog_are_refused(
+    kafka: Kafka, name: str, tmp_path: Path
+) -> None:
+    first = app_of(kafka, name, tmp_path, [StoreSpec("b-c")], [])
+    first.create()
+    write_claim(kafka, first.topology)
+    check_no_collision(kafka, first.topology)
+    check_no_collision(kafka, Topology(f"{name}-b", 1, (StoreSpec("other"),)))
+    with pytest.raises(ConfigurationError, match=f"{name}-b-c-changelog.*{name!r}"):
+        check_no_collision(kafka, Topology(f"{name}-b", 1, (StoreSpec("c"),)))
