@@ -28,13 +28,13 @@ from state_lib.host.snapshots import SnapshotJobs
 from state_lib.host.tasks import TaskManager
 from state_lib.restore.listener import Several
 from state_lib.restore.options import RestoreOptions
-from state_lib.restore.replay import Replay
 from state_lib.spark.progress import ProgressLog
 from tests.integration.conftest import MakeApp
 from tests.support.apps import KV, App, batch, digests, kv
 from tests.support.fold import committed
+from tests.support.held import HeldReplay
 from tests.support.hosts import address, claim, publish
-from tests.support.waiting import until
+from tests.support.waiting import SLOWNESS, until
 
 PARTITIONS = 2
 
@@ -212,29 +212,21 @@ def test_a_second_restore_is_busy_and_the_first_goes_on_without_its_caller(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app = host.app
-    go, begun = threading.Event(), threading.Event()
-    full = Replay.full
-
-    def waits(self: Replay, *arguments: object) -> int:
-        begun.set()
-        assert go.wait(60)
-        return full(self, *arguments)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(Replay, "full", waits)
+    held = HeldReplay(monkeypatch)
     task = host.manager.task(app.name, 0)
     with closing(FlightHostClient(host.at, None)) as client:
         plan = client.restore_plan(app.name, 0, "changelog")
         events = client.restore_run(app.name, 0, plan)
         first = threading.Thread(target=lambda: next(events))
         first.start()
-        assert begun.wait(60)
+        held.wait()
         with closing(FlightHostClient(host.at, None)) as second:
             with pytest.raises(Busy):
                 second.restore_plan(app.name, 0)
             with pytest.raises(Busy):
                 list(second.restore_run(app.name, 0, plan))
         assert not task.is_open
-        go.set()
-        first.join(60)
+        held.go.set()
+        first.join(60 * SLOWNESS)
         events.close()  # type: ignore[attr-defined] # the caller leaves
     until(lambda: task.is_open, 60)

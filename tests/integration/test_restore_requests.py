@@ -26,6 +26,8 @@ from tests.integration.conftest import MakeApp
 from tests.support.apps import KV, TS, WIN, App, batch, digests, kv
 from tests.support.counting import Counting
 from tests.support.filled import filled
+from tests.support.held import HeldReplay
+from tests.support.waiting import SLOWNESS
 
 REPOSITORY = Path(__file__).parents[2]
 WAITS = RestoreOptions(mode="orchestrated")
@@ -97,24 +99,16 @@ def test_a_source_that_is_not_valid_is_refused_and_nothing_changes(make_app: Mak
 def stuck(app: App, monkeypatch: pytest.MonkeyPatch) -> Iterator[StateTask]:
     """A task whose restore stands still until the block ends."""
     task = filled(app)
-    go, begun = threading.Event(), threading.Event()
-    full = Replay.full
-
-    def waits(self: Replay, *arguments: object) -> int:
-        begun.set()
-        assert go.wait(60)
-        return full(self, *arguments)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(Replay, "full", waits)
+    held = HeldReplay(monkeypatch)
     plan = task.plan(CHANGELOG)
     thread = threading.Thread(target=task.restore, args=[plan])
     thread.start()
     try:
-        assert begun.wait(60)
+        held.wait()
         yield task
     finally:
-        go.set()
-        thread.join(60)
+        held.go.set()
+        thread.join(60 * SLOWNESS)
 
 
 def test_one_restore_at_a_time(make_app: MakeApp, monkeypatch: pytest.MonkeyPatch) -> None:
