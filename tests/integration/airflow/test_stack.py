@@ -15,60 +15,28 @@ import psutil
 import pytest
 
 from state_lib.cli._demo_run import ready
-from state_lib.client.airflow import FINAL, Airflow
-from state_lib.config import Settings
+from state_lib.client.airflow import Airflow
 from state_lib.errors import ConfigurationError, NotFound, PortInUse, Unauthorized
 from state_lib.stack import Stack
 from state_lib.stack.airflow import API_SERVER, AirflowHome, prepare
-from state_lib.stack.airflow.programs import COMPONENTS
-from state_lib.stack.ports import free_port
 from state_lib.stack.record import Record
-from tests.support.waiting import SLOWNESS, until
+from tests.support.airflow_stack import (
+    SERVICES,
+    WITHIN_S,
+    client_of,
+    look_around,
+    running,
+    settings_in,
+)
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.full
-SERVICES = (API_SERVER, *COMPONENTS)
-WITHIN_S = 120
-DRIVER = """
-import pathlib, signal, sys, time
-signal.signal(signal.SIGTERM, lambda *_: (pathlib.Path(sys.argv[1], "edge").touch(), sys.exit()))
-pathlib.Path(sys.argv[1], "ready").touch()
-while True:
-    time.sleep(1)
-"""
-DAG = f"""
-import os, sys
-from pathlib import Path
-from airflow.sdk import dag, task
-
-@dag(schedule=None)
-def look_around():
-    @task
-    def look(params=None):
-        from state_lib.drivers.process import launch
-
-        folder = Path(params["folder"])
-        (folder / "port").write_text(os.environ["HOLDFAST_KAFKA_PORT"])
-        command = [sys.executable, "-c", {DRIVER!r}, str(folder)]
-        process = launch("test", command, env=os.environ, log=folder / "log")
-        (folder / "pid").write_text(str(process.pid))
-
-    look()
-
-look_around()
-"""
 
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    home = tmp_path_factory.mktemp("airflow")
-    (home / "dags").mkdir()
-    (home / "dags" / "look_around.py").write_text(DAG)
-    made = Stack(settings_in(home))
-    try:
-        made.up(only=SERVICES, timeout_s=WITHIN_S * SLOWNESS)
+    with running(tmp_path_factory.mktemp("airflow")) as made:
         yield made
-    finally:
-        made.down()
 
 
 @pytest.fixture(scope="module")
@@ -81,18 +49,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def airflow(stack: Stack) -> Iterator[Airflow]:
     with client_of(stack.settings) as made:
         yield made
-
-
-def settings_in(home: Path, **flags: object) -> Settings:
-    ports = {name: free_port() for name in ("kafka_port", "kafka_controller_port", "airflow_port")}
-    hosts = f"host-1=127.0.0.1:{free_port()}/{free_port()}"
-    given = {"home": home / "home", "dags_dir": home / "dags", "hosts": hosts, **ports, **flags}
-    return Settings.load(**given)
-
-
-def client_of(settings: Settings) -> Airflow:
-    password = AirflowHome(settings.airflow_home).password()
-    return Airflow(f"http://127.0.0.1:{settings.airflow_port}", "admin", password)
 
 
 def pids(stack: Stack) -> dict[str, int | None]:
@@ -124,11 +80,8 @@ def healthy(stack: Stack) -> bool:
 def test_a_task_runs_with_the_settings_of_the_stack(
     stack: Stack, airflow: Airflow, folder: Path
 ) -> None:
-    until(lambda: "look_around" in airflow.dags(), WITHIN_S)
+    run = look_around(airflow, folder)
     assert airflow.import_errors() == {}
-    airflow.unpause("look_around")
-    run = airflow.trigger("look_around", {"folder": str(folder)})
-    until(lambda: airflow.run(run.dag, run.id).state in FINAL, WITHIN_S)
     assert [(task.id, task.state) for task in airflow.tasks(run)] == [("look", "success")]
     assert (folder / "port").read_text() == str(stack.settings.kafka_port)
     until((folder / "ready").exists)
