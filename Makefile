@@ -94,11 +94,11 @@ test-long: setup ## The soak of Airflow, benchmarks at a small scale, what needs
 test-quarantine: setup ## The unstable tests that CI leaves out
 	@pytest -q -m quarantine tests || [ $$? = 5 ]  # 5: there are none
 
+MINUTES ?= 10
 .PHONY: soak
 soak: setup ## Airflow's processes and the driver killed in turn, audited: MINUTES=10
 	@HOLDFAST_SOAK_S=$$((60 * $(MINUTES))) pytest -q -s -m long tests/chaos/test_airflow_soak.py
 
-MINUTES ?= 10
 SEED ?= $(shell date +%s)
 .PHONY: chaos
 chaos: setup ## Kills at random instants, audited: MINUTES=10 SEED=…

@@ -255,13 +255,13 @@ def _offsets(
     )
     out: dict[Partition, int] = {}
     for tp, future in futures.items():
+        what = f"list offsets of {tp.topic}/{tp.partition}"
         try:
             info: ListOffsetsResultInfo = answer(admin, future)
         except KafkaException as error:
-            what = f"list offsets of {tp.topic}/{tp.partition}"
             raise unavailable(what, error, admin) from error
         if info.offset < 0:
-            raise unavailable(f"list offsets of {tp.topic}/{tp.partition}", _NO_OFFSET, admin)
+            raise unavailable(what, _NO_OFFSET, admin)
         out[tp.topic, tp.partition] = info.offset
     return out
 

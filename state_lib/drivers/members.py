@@ -30,6 +30,5 @@ def living_drivers(kafka: Kafka, app: str, timeout_s: float = ADMIN_TIMEOUT_S) -
             raise unavailable(f"describe group {group!r}", error, admin) from error
         found = []
     admin.visible.add(group)
-    return tuple(
-        sorted(set(found))
-    )  # one that came again after a broker is there twice for a while
+    # One that came again after a broker's restart is in there twice for a while.
+    return tuple(sorted(set(found)))

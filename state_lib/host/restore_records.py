@@ -61,7 +61,7 @@ class RestoreRecords:
         with self._lock:
             self._written[task, str(more.get("store", phase))] = time.monotonic()
             try:
-                self._producer = self._producer or self._kafka.producer(topic, **{"linger.ms": 50})
+                self._producer = self._producer or self._kafka.producer(None, **{"linger.ms": 50})
                 value = orjson.dumps({**record, **more, "at": now_ms()})
                 self._producer.produce(topic, value, partition=0)
                 self._producer.poll(0)

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import orjson
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, Producer
 
 from state_lib.changelog.reader import read
 from state_lib.changelog.topics import progress_topic
@@ -60,7 +61,11 @@ class ProgressLog:
     def __init__(self, kafka: Kafka, app: str) -> None:
         self._kafka = kafka
         self._topic = progress_topic(app)
-        self._producer = kafka.producer(self._topic, **{"linger.ms": 0})
+
+    @cached_property
+    def _producer(self) -> Producer:
+        """Made by the first `append`: who only reads needs none."""
+        return self._kafka.producer(self._topic, **{"linger.ms": 0})
 
     def append(self, record: Mapping[str, object]) -> None:
         """Write one record and wait until the brokers have it.

@@ -53,14 +53,7 @@ class Cluster:
 
     def pid(self, service: str) -> int:
         """Process id of a supervised service, waiting until it runs."""
-        seen: list[int] = []
-
-        def runs() -> bool:
-            seen.extend(filter(None, [self.stack.status()[service].pid]))
-            return bool(seen)
-
-        until(runs, 30)
-        return seen[0]
+        return until(lambda: self.stack.status()[service].pid, 30, f"{service} running")
 
     def kill(self, service: str) -> None:
         """SIGKILL a supervised service; the supervisor starts it again."""
@@ -78,7 +71,7 @@ class Cluster:
 
     def wait_fired(self, point: str, timeout_s: float = 90) -> None:
         """Wait until an armed point has acted."""
-        until((self.fired / point).exists, timeout_s)
+        until((self.fired / point).exists, timeout_s, f"failpoint {point} reached")
 
     def driver(self, app: str, topic: str, **flags: Any) -> Driver:
         """Start a driver of the chaos job."""

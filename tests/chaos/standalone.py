@@ -43,7 +43,7 @@ def spark_cluster(home: Path) -> Iterator[str]:
 
     try:
         start("master", f"{CLASS}.master.Master", "--port", str(port))
-        until(lambda: listening("127.0.0.1", port), 60)
+        until(lambda: listening("127.0.0.1", port), 60, "the master of Spark listening")
         for i in (1, 2):
             start(f"worker-{i}", f"{CLASS}.worker.Worker", "-c", "2", "-m", "1g", master)
         yield master

@@ -89,7 +89,7 @@ def test_a_supervised_driver(
         first = supervisor.process
         supervisor.half(victim).send_signal(signal.SIGKILL)
         crash = supervisor.until("crashed")
-        assert gone(first), f"the other half did not end with {victim}"
+        await_end(first, f"the other half ended with {victim}")
         assert crash.details["restart_in_s"] == 1
         events.more(1000)
         supervisor.until("committing")
@@ -99,7 +99,7 @@ def test_a_supervised_driver(
     ask_to_stop(Kafka.of(cluster.settings), app, why="this test")
     stopped = supervisor.until("stopped")
     assert "this test" in stopped.text
-    assert gone(supervisor.process)
+    await_end(supervisor.process)
     assert supervisor.supervision.over
 
 
@@ -136,7 +136,7 @@ def test_a_driver_that_is_taken_over_is_not_started_again(
     rival = cluster.driver(app, events.topic)
     try:
         assert "another driver" in supervisor.until("superseded").text
-        assert gone(supervisor.process)
+        await_end(supervisor.process)
         rival.wait_event("streaming")
         end = supervisor.looker.look().end_of(supervisor.process.id)
         assert end is not None
@@ -145,6 +145,5 @@ def test_a_driver_that_is_taken_over_is_not_started_again(
         rival.stop()
 
 
-def gone(process: DriverProcess, timeout_s: float = 60) -> bool:
-    until(lambda: not process.alive(), timeout_s)
-    return True
+def await_end(process: DriverProcess, what: str = "the driver ended") -> None:
+    until(lambda: not process.alive(), 60, what)

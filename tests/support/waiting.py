@@ -9,7 +9,9 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from typing import TypeVar
 
+T = TypeVar("T")
 SLOWNESS = float(os.environ.get("TESTS_SLOWNESS", "1"))
 
 
@@ -24,12 +26,13 @@ class StandsStill(AssertionError):
     """Right so far, but nothing moved for long, or nobody could be asked; no second try helps."""
 
 
-def until(true: Callable[[], bool], timeout_s: float = 60) -> None:
-    """Wait until it is so."""
+def until(true: Callable[[], T | None], timeout_s: float = 60, what: str = "") -> T:
+    """Wait until it is so, or something is there; returns that."""
     deadline = deadline_in(timeout_s)
-    while not true():
-        assert time.monotonic() < deadline, f"not within {timeout_s * SLOWNESS:.0f} s"
+    while not (found := true()):
+        assert time.monotonic() < deadline, f"not {what} within {timeout_s * SLOWNESS:.0f} s"
         time.sleep(0.05)
+    return found
 
 
 def deadline_in(seconds: float) -> float:

@@ -18,7 +18,6 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import repeat
 from pathlib import Path
-from typing import Any
 
 import rocksdict
 
@@ -26,6 +25,7 @@ from state_lib.errors import ConfigurationError, StateCorrupt
 from state_lib.stores.interfaces import Changes, check_lengths
 from state_lib.stores.rocksdb.failures import closed, translated
 from state_lib.stores.rocksdb.options import RocksDBOptions
+from state_lib.stores.rocksdb.scans import check_end, one_view
 from state_lib.stores.segments import META_FAMILY
 
 _log = logging.getLogger(__name__)
@@ -216,7 +216,7 @@ class RocksDBEngine:
             yield b"", b""
             return
         with translated(self._path, "scan"):
-            items, probe = _one_view(source, bounds, None if reverse else lower, reverse=reverse)
+            items, probe = one_view(source, bounds, None if reverse else lower, reverse=reverse)
             yield b"", b""
             entry: tuple[bytes, bytes] | None = None
             for entry in items:
@@ -224,7 +224,7 @@ class RocksDBEngine:
                     return
                 yield entry
             last = entry[0] if entry else None
-            _check_end(self._path, probe, last, lower, reverse=reverse)
+            check_end(self._path, probe, last, lower, reverse=reverse)
 
     def write(self, changes: Mapping[str, Changes]) -> None:
         """One WriteBatch over all families: see the class on full disks."""
@@ -326,55 +326,6 @@ class RocksDBEngine:
     def _check_open(self) -> None:
         if not self._closer.alive:
             raise closed(self._path)
-
-
-def _one_view(
-    source: rocksdict.Rdict, bounds: rocksdict.ReadOptions, start: bytes | None, *, reverse: bool
-) -> tuple[Iterator[tuple[bytes, bytes]], rocksdict.RdictIter]:
-    """The entries and a probe for `_check_end`, both of the same instant, whatever is written.
-
-    Not by ``Rdict.snapshot``: what iterates over that sees later writes [tried: rocksdict 0.3.29].
-    An iterator keeps the sequence number of its making; if it has not moved, both have the same.
-    """
-    while True:
-        number = source.latest_sequence_number()
-        items: Any = source.items(reverse, start, bounds)
-        probe = source.iter(bounds)
-        if source.latest_sequence_number() == number:
-            return items, probe
-
-
-def _check_end(
-    path: Path,
-    probe: rocksdict.RdictIter,
-    last: bytes | None,
-    lower: bytes | None,
-    *,
-    reverse: bool,
-) -> None:
-    """Raise if entries follow the last one seen: rocksdict ends a scan in silence at a bad block.
-
-    [tried] ``RdictItems`` stops at an unreadable block as if there were no more; only
-    ``RdictIter.status`` tells.
-    """
-    if reverse:
-        if last is None:
-            probe.seek_to_last()
-        else:
-            probe.seek_for_prev(last)
-            probe.prev()
-    elif last is None:
-        probe.seek(lower or b"")
-    else:
-        probe.seek(last)
-        probe.next()
-    probe.status()
-    if probe.valid() and not (reverse and lower and probe.key() < lower):
-        raise StateCorrupt(
-            f"a scan of {path} stopped early, after {last!r}; set the directory aside and restore",
-            path=str(path),
-            reason="scan stopped early",
-        )
 
 
 def _fill(
