@@ -146,10 +146,17 @@ class TaskManager:
         return task
 
     def owned(self, app: str, partition: int, *, learn: bool = False) -> StateTask:
-        """A task that this host owns, open or not; raises as `task`, but never Unavailable."""
+        """A task that this host owns, open or not; raises as `task`.
+
+        Unavailable: the application was dropped or deleted at this moment.
+        """
         topology = self.app(app, learn=learn)
         self._require_ours(topology, partition)
-        return self.tasks[app, partition]
+        task = self.tasks.get((app, partition))
+        if task is None:
+            name = f"{app}/{partition}"
+            raise Unavailable(f"task {name} is being given up; try again", task=name)
+        return task
 
     def restore(self, task: StateTask, plan: RestorePlan) -> Marker:
         """Run a plan for a task of this host; see `StateTask.restore`."""
@@ -172,7 +179,7 @@ class TaskManager:
         if topology is None or topology.extra.get("epoch") != epoch:
             topology = self._learn(app, epoch)
             self._adopt(topology)
-        return self.task(app, partition).claim(self.apps[app], epoch)
+        return self.task(app, partition).claim(self.app(app), epoch)
 
     def drop(self, app: str, topic_id: str, epoch: int) -> None:
         """Close an application's tasks for good and remove its directory. Again: nothing.
@@ -268,7 +275,6 @@ class TaskManager:
             dropped_id, notice = self._dropped.get(topology.app, ("", -1))
             if dropped_id == topic_id and epoch < notice:
                 return
-            self.apps[topology.app] = topology
             folder = self.context.state_dir / topology.app
             folder.mkdir(parents=True, exist_ok=True)
             _replace(folder / _REMEMBERED, orjson.dumps(topology.to_json()))
@@ -279,6 +285,8 @@ class TaskManager:
                 if key not in self.tasks:
                     self.tasks[key] = StateTask(self.context, topology, partition)
                     self._open_soon(self.tasks[key])
+            # Last: who does not take the lock must never find an application without its tasks.
+            self.apps[topology.app] = topology
 
     def _open_soon(self, task: StateTask) -> None:
         with self._lock:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import NewTopic
@@ -79,6 +80,36 @@ def test_a_host_that_starts_again_opens_what_it_remembers(make_app: MakeApp) -> 
         again = manager.task(app.name, 0)
         assert (again.marker.epoch, again.marker.n) == (epoch, first.n)
         assert again.get_many("kv", [b"a"])[1] == [b"1"]
+
+
+def test_who_asks_while_it_is_remembered_is_told_to_wait(
+    make_app: MakeApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Flight answers before the manager has started."""
+    app, where = make_app(), address()
+    epoch = publish(app)
+    answers: list[Exception] = []
+    manager = TaskManager(app.context(where.id), [where], 60.0)
+    remember = host_tasks._replace
+
+    def asked_meanwhile(path: Path, content: bytes) -> None:
+        for ask in (manager.task, manager.owned):
+            with pytest.raises(NotFound) as unknown:
+                ask(app.name, 0)
+            answers.append(unknown.value)
+        remember(path, content)
+
+    monkeypatch.setattr(host_tasks, "_replace", asked_meanwhile)
+    manager.start()
+    try:
+        claim(manager, app, epoch)
+        assert len(answers) == 2
+        manager.drop(app.name, "", epoch)
+        manager.apps[app.name] = app.topology  # as while it is made anew: its tasks are gone
+        with pytest.raises(Unavailable, match="given up"):
+            manager.task(app.name, 0)
+    finally:
+        manager.stop()
 
 
 def test_hosts_split_the_tasks_and_name_each_other(make_app: MakeApp) -> None:
