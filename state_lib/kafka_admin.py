@@ -1,11 +1,7 @@
-"""An admin client that names whom it speaks for, and whose end holds up nobody."""
+"""An admin client that names whom it speaks for."""
 
 from __future__ import annotations
 
-import ctypes
-import sys
-import threading
-import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,16 +10,9 @@ from confluent_kafka.admin import AdminClient
 
 from state_lib.kafka_door import Door
 
-_ONLY_THE_LIST = 2  # and the argument of getrefcount
-
 
 class Admin(AdminClient):
-    """Freed by a thread of its own.
-
-    After `describe_consumer_groups` has timed out and the broker came back, librdkafka never gets
-    to the end of freeing a client (2.16) [tried]: a supervisor would stand still for ever, and a
-    command would not end.
-    """
+    """Knows the door that it knocks at, and which groups it was let see."""
 
     def __init__(self, properties: Mapping[str, Any], door: Door) -> None:
         own: dict[str, Any] = {"error_cb": door.hear}
@@ -43,16 +32,3 @@ class Admin(AdminClient):
             if one.error is not None:
                 raise KafkaException(one.error)
         return [str(member.client_id) for one in found for member in one.members]
-
-    def __del__(self) -> None:
-        """Come to life again in a thread that then drops the last reference."""
-        if sys.is_finalizing():  # the end of the process frees it
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
-            return
-        threading.Thread(target=_bury, args=([self],), name="bury", daemon=True).start()
-
-
-def _bury(last: list[Admin]) -> None:
-    while sys.getrefcount(last[0]) > _ONLY_THE_LIST:
-        time.sleep(0.01)  # whoever dropped it is still about to
-    last.clear()

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from confluent_kafka import KafkaException
+import time
+from contextlib import closing
 
-from state_lib.changelog.topics import driver_group
-from state_lib.kafka import ADMIN_TIMEOUT_S, Kafka, answer, unavailable
+from confluent_kafka import KafkaException, TopicPartition
+
+from state_lib.changelog.topics import driver_group, topology_topic
+from state_lib.kafka import ADMIN_TIMEOUT_S, NO_GROUP, Kafka, unavailable
+
+_STEP_S = 0.25
 
 
 def living_drivers(kafka: Kafka, app: str, timeout_s: float = ADMIN_TIMEOUT_S) -> tuple[str, ...]:
     """Ids of the drivers that live; one that was killed counts for its session's rest.
 
-    Asked by the old way, `Admin.members`: the new one may end this process with an assertion if the
-    coordinator goes away meanwhile (librdkafka 2.16, issue 4605) [tried]. But the old one calls a
-    group empty that this principal must not see, so the new one is asked about that, once.
+    Not asked by ``describe_consumer_groups``, which may end this process with an assertion if the
+    coordinator goes away meanwhile (librdkafka 2.16, issue 4605) [tried].
 
     Raises:
         Unavailable: Kafka cannot be asked. With a broker just gone a new `Kafka` may be answered.
@@ -23,12 +27,32 @@ def living_drivers(kafka: Kafka, app: str, timeout_s: float = ADMIN_TIMEOUT_S) -
     try:
         found = admin.members(group, timeout_s)
         if not found and group not in admin.visible:
-            asked = admin.describe_consumer_groups([group], request_timeout=timeout_s)
-            found = [str(member.client_id) for member in answer(admin, asked[group]).members]
+            _require_visible(kafka, app, timeout_s)
     except KafkaException as error:
-        if error.args[0].name() != "GROUP_ID_NOT_FOUND":
-            raise unavailable(f"describe group {group!r}", error, admin) from error
-        found = []
+        raise unavailable(f"describe group {group!r}", error, admin) from error
     admin.visible.add(group)
     # One that came again after a broker's restart is in there twice for a while.
     return tuple(sorted(set(found)))
+
+
+def _require_visible(kafka: Kafka, app: str, timeout_s: float) -> None:
+    """A group that one must not see looks empty: ask for its offsets, as a member would.
+
+    Raises:
+        KafkaException: it is hidden from this principal, or Kafka did not answer.
+    """
+    group, place = driver_group(app), TopicPartition(topology_topic(app), 0)
+    deadline = time.monotonic() + timeout_s
+    with closing(kafka.reader(**{"group.id": group})) as asker:
+        while True:
+            try:
+                asker.committed([place], timeout=_STEP_S)
+            except KafkaException:
+                # Who may not see it is told so aside, and the coordinator looked for for ever.
+                told = asker.poll(0)
+                if told is not None and (error := told.error()) and error.code() == NO_GROUP:
+                    raise KafkaException(error) from None
+                if time.monotonic() > deadline:
+                    raise
+            else:
+                return

@@ -13,6 +13,7 @@ import pyspark
 from state_lib.stack.java import java_home
 from state_lib.stack.ports import free_port
 from state_lib.stack.probes import listening
+from tests.support import jvm
 from tests.support.waiting import SLOWNESS, until
 
 CLASS = "org.apache.spark.deploy"
@@ -29,6 +30,7 @@ def spark_cluster(home: Path) -> Iterator[str]:
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_WORKER_DIR": str(home / "work"),
         "SPARK_DAEMON_MEMORY": "256m",
+        "JDK_JAVA_OPTIONS": jvm.options(),  # which executors inherit
     }
     port = free_port()
     master = f"spark://127.0.0.1:{port}"
