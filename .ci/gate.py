@@ -68,8 +68,8 @@ class Result:
 
     @property
     def red(self) -> bool:
-        """Whether it failed."""
-        return self.code not in {0, NO_TESTS}
+        """Whether it failed, or left processes running."""
+        return self.code not in {0, NO_TESTS} or bool(self.left)
 
 
 def main() -> int:
@@ -221,6 +221,8 @@ def say(results: list[Result]) -> None:
 def _verdict(result: Result) -> str:
     if result.code == isolate.TOO_LONG:
         return "RED: over its limit"
+    if result.left and result.code == 0:
+        return "RED: left running"
     return f"RED (exit {result.code})" if result.red else f"green, {result.report.passed} passed"
 
 

@@ -4,9 +4,13 @@
 such text, which may be written while processes run. Actions:
 
 - ``kill``: SIGKILL this process.
-- ``kill-jvm``: SIGKILL the JVM above this Python worker (the executor; the driver in local mode).
+- ``kill-worker``: SIGKILL this Python worker of Spark.
+- ``kill-jvm``: SIGKILL the JVM above it (the executor; the driver in local mode).
 - ``kill-pid:PID``: SIGKILL that process.
 - ``raise``, ``sleep:SECONDS``.
+
+Other processes pass the points of workers and leave them armed: a driver, which commits a tick of
+the clock itself, and a worker whose JVM has gone.
 
 ``name=action@K`` acts at the K-th passing only (1 is the first). With ``HOLDFAST_FAILPOINTS_DIR`` a
 point acts once, whatever restarts: it leaves a file of its name there. Without the variable a
@@ -52,6 +56,9 @@ NAMES = (
 )
 """Every point that code passes; a test that names another one fails at once."""
 
+OF_WORKERS = ("kill-worker", "kill-jvm")
+"""Actions in Python workers of Spark only."""
+
 _passed: Counter[str] = Counter()
 
 
@@ -69,7 +76,11 @@ def failpoint(name: str) -> None:
         action, _, nth = action.partition("@")
         if point not in NAMES:
             raise ValueError(f"unknown failpoint {point!r}; known: {', '.join(NAMES)}")
-        if point == name and (not nth or _passed[name] == int(nth)) and _first_time(name):
+        if point != name or (nth and _passed[name] != int(nth)):
+            continue
+        if action in OF_WORKERS and _jvm_above() is None:
+            continue
+        if _first_time(name):
             _act(name, action)
 
 
@@ -87,12 +98,13 @@ def _first_time(name: str) -> bool:
 def _act(name: str, action: str) -> None:
     kind, _, argument = action.partition(":")
     match kind:
-        case "kill":
+        case "kill" | "kill-worker":
             os.kill(os.getpid(), signal.SIGKILL)
         case "kill-pid":
             os.kill(int(argument), signal.SIGKILL)
         case "kill-jvm":
-            os.kill(_jvm_above(), signal.SIGKILL)
+            if (jvm := _jvm_above()) is not None:
+                os.kill(jvm, signal.SIGKILL)
         case "raise":
             raise RuntimeError(f"failpoint {name}")
         case "sleep":
@@ -101,10 +113,10 @@ def _act(name: str, action: str) -> None:
             raise ValueError(f"unknown failpoint action {action!r} at {name}")
 
 
-def _jvm_above() -> int:
+def _jvm_above() -> int | None:
     import psutil  # noqa: PLC0415 - for tests only
 
     for parent in psutil.Process().parents():
         if parent.name() == "java":
             return int(parent.pid)
-    raise ValueError("kill-jvm: no JVM above this process")
+    return None

@@ -40,7 +40,7 @@ def test_executors_killed_and_tasks_run_twice(
     for armed in (
         "exchange.before_commit=kill-jvm",
         "exchange.after_commit=kill-jvm",
-        "exchange.before_commit=kill",
+        "exchange.before_commit=kill-worker",
         "exchange.before_commit=sleep:6",
         "commit.after_rocksdb=sleep:6",
     ):

@@ -61,6 +61,17 @@ def test_typos_are_loud(monkeypatch: pytest.MonkeyPatch, armed: str) -> None:
         failpoint("commit.after_kafka")
 
 
+@pytest.mark.parametrize("action", failpoints.OF_WORKERS)
+def test_what_is_meant_for_workers_stays_armed_elsewhere(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, action: str
+) -> None:
+    """A driver commits ticks of the clock itself; it once took the point away from an executor."""
+    monkeypatch.setenv("HOLDFAST_FAILPOINTS", f"exchange.after_commit={action}")
+    monkeypatch.setenv("HOLDFAST_FAILPOINTS_DIR", str(tmp_path))
+    failpoint("exchange.after_commit")
+    assert not list(tmp_path.iterdir())
+
+
 def test_kill_is_sigkill() -> None:
     code = "from state_lib.failpoints import failpoint; failpoint('driver.after_batch')"
     done = subprocess.run(
