@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from state_lib.changelog.claims import newest_claim
@@ -11,6 +10,7 @@ from state_lib.errors import InvalidRequest, Unavailable
 from state_lib.host.tasks import TaskManager
 from state_lib.kafka import describe
 from state_lib.names import check_name
+from state_lib.restore.facts import size_of
 from state_lib.task import StateTask
 
 
@@ -29,7 +29,7 @@ def holdings(manager: TaskManager, app: str | None = None) -> dict[str, Any]:
             "epoch": topology.extra.get("epoch"),
             "partitions": topology.partitions,
             "directory": str(folder),
-            "bytes": _size(folder),
+            "bytes": size_of([folder]),
             "tasks": [_task(manager, task) for task in tasks],
         }
     return {"host": manager.context.host_id, "apps": found}
@@ -72,13 +72,3 @@ def _task(manager: TaskManager, task: StateTask) -> dict[str, Any]:
     except Unavailable as error:
         waits = manager.failures.get(task.name, error.message)
         return {"partition": task.partition, "waits": waits, "marker": None}
-
-
-def _size(folder: Path) -> int:
-    total = 0
-    for path in folder.rglob("*"):
-        try:
-            total += path.stat().st_size if path.is_file() else 0
-        except OSError:
-            continue  # compaction removes files at any moment
-    return total

@@ -61,19 +61,23 @@ class StateHost:
         context.state_dir.mkdir(parents=True, exist_ok=True)
         self.tasks = TaskManager(context, settings.host_addresses, settings.flush_interval_s)
         self._snapshots = SnapshotJobs(self.tasks, settings.snapshots_url)
-        self._flight = FlightHost(self.tasks, self.address.flight_url, token, self._snapshots)
+        self._token = token
+        self._flight: FlightHost | None = None
         self._http = HttpServer(self.tasks, self.address, token, metrics)
 
     def start(self) -> None:
         """Open remembered tasks in the background and answer requests."""
-        self.tasks.start()
-        self._http.start()
         at = self.address
+        self.tasks.start()  # first: who asks for a task must not hear that it does not exist
+        self._flight = FlightHost(self.tasks, at.flight_url, self._token, self._snapshots)
+        self._http.start()
         log.info("host is up", host=at.id, flight=at.flight_url, http=at.http_url)
 
     def stop(self) -> None:
-        """Answer no more, then flush and close every task."""
+        """Answer no more, then flush and close every task. Restores that run are given up."""
+        self.tasks.context.stopping.set()
         self._http.stop()
-        self._flight.shutdown()
+        if self._flight is not None:
+            self._flight.shutdown()
         self._snapshots.stop()
         self.tasks.stop()

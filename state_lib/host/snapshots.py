@@ -5,7 +5,8 @@ from __future__ import annotations
 import shutil
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -117,7 +118,8 @@ class SnapshotJobs:
         self._lock = threading.Lock()
         self._jobs: dict[str, Job] = {}
         self._stopping = threading.Event()
-        self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="snapshot")
+        self._slots = threading.BoundedSemaphore(_AT_ONCE)
+        self._threads: set[threading.Thread] = set()
         for left in tasks.context.state_dir.glob(f"*/*{_SUFFIX}"):
             shutil.rmtree(left, ignore_errors=True)  # of a process that was killed
 
@@ -141,7 +143,9 @@ class SnapshotJobs:
             if self._stopping.is_set():
                 raise Unavailable("this host is stopping; ask again")
             job = self._jobs[task.name] = Job(task, at)
-            self._pool.submit(self._run, job)
+            thread = threading.Thread(target=self._run, args=[job], name=f"snapshot {task.name}")
+            self._threads = {t for t in self._threads if t.is_alive()} | {thread}
+            thread.start()
             return job.to_json()
 
     def status(self, app: str, partition: int) -> dict[str, Any]:
@@ -161,24 +165,31 @@ class SnapshotJobs:
     def stop(self) -> None:
         """End what runs; nothing of it is listed."""
         self._stopping.set()
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        with self._lock:
+            running = set(self._threads)
+        for thread in running:
+            thread.join()
 
     # ------------------------------------------------------------------ inside
 
     def _run(self, job: Job) -> None:
         task = job.task
         try:
-            self._checkpoint(job)
-            failpoint("snapshot.checkpoint")
-            request = SnapshotRequest(
-                url=self._url,
-                topology=task.topology,
-                partition=task.partition,
-                directory=job.directory,
-                host=self._tasks.context.host_id,
-                savepoint=job.savepoint,
-            )
-            job.written = write_snapshot(request, partial(self._progress, job))
+            if job.at is not None:  # before it has a slot: every task waits for the same commit
+                self._checkpoint(job)
+            with self._slot(job):
+                if job.at is None:
+                    self._checkpoint(job)
+                failpoint("snapshot.checkpoint")
+                request = SnapshotRequest(
+                    url=self._url,
+                    topology=task.topology,
+                    partition=task.partition,
+                    directory=job.directory,
+                    host=self._tasks.context.host_id,
+                    savepoint=job.savepoint,
+                )
+                job.written = write_snapshot(request, partial(self._progress, job))
         except HoldfastError as error:
             job.error = error
             log.warning("no snapshot", task=task.name, why=error.message)
@@ -191,6 +202,16 @@ class SnapshotJobs:
         if job.written is not None:
             about = {"uploaded_bytes": job.written.uploaded_bytes}
             log.info("snapshot", task=task.name, snapshot=job.written.manifest.id, **about)
+
+    @contextmanager
+    def _slot(self, job: Job) -> Iterator[None]:
+        """One of `_AT_ONCE`: more uploads than that would take each other's time."""
+        while not self._slots.acquire(timeout=_LOOK_S):
+            self._progress(job, "queued", 0, 0)
+        try:
+            yield
+        finally:
+            self._slots.release()
 
     def _progress(self, job: Job, phase: str, done: int, total: int) -> None:
         if self._stopping.is_set():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import threading
 import time
@@ -75,7 +76,11 @@ class TaskManager:
         for left in self.context.state_dir.glob(".*.gone-*"):
             shutil.rmtree(left, ignore_errors=True)
         for remembered in sorted(self.context.state_dir.glob(f"*/{_REMEMBERED}")):
-            self._adopt(Topology.from_json(orjson.loads(remembered.read_bytes())))
+            try:
+                self._adopt(Topology.from_json(orjson.loads(remembered.read_bytes())))
+            except (HoldfastError, OSError, ValueError, LookupError, TypeError) as error:
+                # The other applications live. This one comes back with its driver's next claim.
+                log.exception("cannot be read: ignored", file=str(remembered), why=repr(error))
         self._flusher.start()
 
     def stop(self) -> None:
@@ -123,10 +128,11 @@ class TaskManager:
         """
         if app not in self.apps and learn:
             self._adopt(self._learn(app, None))  # without the lock: Kafka may take its time
-        if app not in self.apps:
+        topology = self.apps.get(app)
+        if topology is None:
             known = sorted(self.apps)
             raise NotFound(f"no application {app!r} here; known: {known}", app=app, known=known)
-        return self.apps[app]
+        return topology
 
     def task(self, app: str, partition: int, *, learn: bool = False) -> StateTask:
         """A task that this host owns, opened or being opened; ``learn`` as in `app`.
@@ -139,8 +145,9 @@ class TaskManager:
         task = self.owned(app, partition, learn=learn)
         if not task.is_open:
             self._open_soon(task)
-            if task.name in self.quarantined:
-                raise from_wire(self.quarantined[task.name].to_wire())
+            quarantined = self.quarantined.get(task.name)
+            if quarantined is not None:
+                raise from_wire(quarantined.to_wire())
             why = self.failures.get(task.name, "it is opening or restoring")
             raise Unavailable(f"task {task.name} is not ready: {why}; try again", task=task.name)
         return task
@@ -275,9 +282,7 @@ class TaskManager:
             dropped_id, notice = self._dropped.get(topology.app, ("", -1))
             if dropped_id == topic_id and epoch < notice:
                 return
-            folder = self.context.state_dir / topology.app
-            folder.mkdir(parents=True, exist_ok=True)
-            _replace(folder / _REMEMBERED, orjson.dumps(topology.to_json()))
+            _remember(self.context.state_dir / topology.app, topology)
             for partition in range(topology.partitions):
                 if owner_of(topology.app, partition, self.hosts).id != self.context.host_id:
                     continue
@@ -340,18 +345,42 @@ class TaskManager:
     def _flush_forever(self) -> None:
         while not self._stop.wait(min(_LOOK_S, self._flush_interval_s)):
             for task in list(self.tasks.values()):
-                due = time.monotonic() - task.flushed_at > self._flush_interval_s
-                if not task.is_open:
-                    self._open_soon(task)
-                elif due:
-                    try:
-                        task.flush()
-                    except HoldfastError as error:
-                        log.warning("flush failed", task=task.name, why=error.message)
-                        self._open_soon(task)
+                try:
+                    self._keep(task)
+                except HoldfastError as error:
+                    log.warning("flush failed", task=task.name, why=error.message)
+                except Exception:  # the other tasks need this thread
+                    log.exception("flush failed", task=task.name)
+
+    def _keep(self, task: StateTask) -> None:
+        """Flush a task if it is due; open it if it is closed."""
+        if not task.is_open:
+            self._open_soon(task)
+        elif time.monotonic() - task.flushed_at > self._flush_interval_s:
+            task.flush()
 
 
-def _replace(path: Path, content: bytes) -> None:
+def _remember(folder: Path, topology: Topology) -> None:
+    """Write ``topology.json``, unless it says so already: a full disk must not keep a host down.
+
+    Raises:
+        Unavailable: it cannot be written.
+    """
+    path, content = folder / _REMEMBERED, orjson.dumps(topology.to_json())
     beside = path.with_suffix(".tmp")
-    beside.write_bytes(content)
-    beside.replace(path)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if path.exists() and path.read_bytes() == content:
+            return
+        with beside.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    except OSError as error:
+        raise Unavailable(
+            f"application {topology.app!r} cannot be remembered in {folder}: {error}; free space "
+            "there or make it writable, then it goes on by itself",
+            app=topology.app,
+            path=str(path),
+        ) from error

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -159,9 +161,8 @@ def size_of(paths: Sequence[Path]) -> int:
     """Bytes of all files below some directories; what vanishes meanwhile counts as nothing."""
     total = 0
     for path in paths:
-        for file in path.rglob("*"):
-            try:
-                total += file.stat().st_size
-            except FileNotFoundError:
-                continue
+        for folder, _, files in os.walk(path):  # unlike rglob, it survives what is removed
+            for file in files:
+                with contextlib.suppress(FileNotFoundError):
+                    total += Path(folder, file).stat().st_size
     return total

@@ -21,7 +21,7 @@ from state_lib.errors import HoldfastError, Superseded, Unavailable, from_wire
 from state_lib.failpoints import failpoint
 from state_lib.host.placement import owner_of
 from state_lib.kafka import Kafka, Partition, ends
-from state_lib.marker import Marker, flat, nested, now_ms
+from state_lib.marker import NO_CLOCK, Marker, flat, nested, now_ms
 from state_lib.spark.clock import next_clock
 from state_lib.spark.exchange import RESULT_DDL, exchange, exchange_partition
 from state_lib.spark.frames import combine
@@ -42,11 +42,18 @@ class Standing:
     topic_ids: Mapping[str, str]
     n: int = 0
     positions: Positions = field(default_factory=dict)
+    told: int = NO_CLOCK
+    """The greatest clock that was recorded: a task may stand at it though its answer was lost."""
 
     @property
     def clock(self) -> int:
-        """The greatest clock of any task."""
-        return max(m.clock for m in self.markers)
+        """The greatest clock of any task. Never less than before."""
+        return max(self.told, *(m.clock for m in self.markers))
+
+    @property
+    def is_level(self) -> bool:
+        """Whether every task is known to stand at `clock`."""
+        return all(m.clock == self.clock for m in self.markers)
 
     @property
     def maxima(self) -> Positions:
@@ -116,13 +123,16 @@ class Batches:
         self._without_rows(at, positions, self.standing.clock)
 
     def tick(self) -> bool:
-        """With nothing unread, move the clock to the greatest event time; False if it is there."""
+        """With nothing unread, move the clock to the greatest event time; False if it is there.
+
+        A tick that only some tasks took is repeated for all.
+        """
         standing = self.standing
         end = ends(self._admin, standing.positions)
         if any(end[p] > start for p, start in standing.positions.items()):
             return False
         clock = next_clock(standing.clock, standing.maxima, [])
-        if clock <= standing.clock:
+        if clock <= standing.clock and standing.is_level:
             return False
         here = [standing.positions] * self._app.partitions
         self._without_rows(here, here, clock)
@@ -134,6 +144,7 @@ class Batches:
         """A commit of every task with no rows. It is recorded, but covers no offsets."""
         plan = self._plan(to[0], to[0], clock)
         self._progress.append(plan.record())
+        self.standing.told = clock
 
         def commit(task: int) -> Marker:
             own = replace(plan, from_=nested(from_[task]), to=nested(to[task]))

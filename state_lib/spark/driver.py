@@ -83,17 +83,23 @@ class Driver:
         app: what the job declares.
         settings: of this process.
         watched: how this process is seen and heard; of its own where none is given.
+        stopping: set by whoever wants it to stop at a batch's edge, also by this driver when it is
+            asked to: a stop must outlive a stream that fails meanwhile.
     """
 
     def __init__(
-        self, app: Application, settings: Settings, watched: Watched | None = None
+        self,
+        app: Application,
+        settings: Settings,
+        watched: Watched | None = None,
+        stopping: threading.Event | None = None,
     ) -> None:
         self._app, self._settings = app, settings
         self._kafka = Kafka.of(settings)
         self._watched = watched or Watched.of(app.id, settings)
         self._token = settings.read_token()
         self._lock = threading.Lock()
-        self._stopping = threading.Event()
+        self._stopping = stopping or threading.Event()
         self._failure: BaseException | None = None
         self._query: StreamingQuery | None = None
         self.committed = False
@@ -345,20 +351,12 @@ def main(app: Application, settings: Settings) -> None:
 
 def _run(app: Application, settings: Settings, watched: Watched) -> tuple[How, str, bool]:
     """Run the stream, and again where that may help; returns how and why it ended."""
-    stopped = threading.Event()
-    current: list[Driver] = []
-
-    def on_signal(_number: int, _frame: object) -> None:
-        stopped.set()
-        for driver in current:
-            driver.stop()
-
-    signal.signal(signal.SIGTERM, on_signal)
-    signal.signal(signal.SIGINT, on_signal)
+    stopping = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopping.set())
     failures = 0
-    while not stopped.is_set():
-        driver = Driver(app, settings, watched)
-        current[:] = [driver]
+    while not stopping.is_set():
+        driver = Driver(app, settings, watched, stopping)
         try:
             driver.run()
         except Superseded as error:
@@ -370,9 +368,9 @@ def _run(app: Application, settings: Settings, watched: Watched) -> tuple[How, s
         except (HoldfastError, KafkaException, PySparkException) as error:
             failures = 1 if driver.committed else failures + 1
             log.error("the stream failed", why=_first_lines(error), failures=failures)
-            if failures > settings.max_restarts:
+            if failures > settings.max_restarts and not stopping.is_set():
                 return "failed", _first_lines(error), True
-            stopped.wait(min(2.0**failures, 30.0) * 0.5)
+            stopping.wait(min(2.0**failures, 30.0) * 0.5)
         except (Py4JError, ConnectionError) as error:
             log.error("the JVM is gone", why=_first_lines(error))
             return "failed", f"the JVM is gone: {_first_lines(error)}", True

@@ -83,6 +83,10 @@ class TaskStores:
             s.name: bytes_store(s, self.engine(s.name)) for s in topology.stores
         }
 
+    def are_of(self, topology: Topology) -> bool:
+        """Whether these are the stores that an application declares."""
+        return tuple(self.specs.values()) == tuple(topology.stores)
+
     def engine(self, store: str) -> Engine:
         """The engine that holds a store."""
         return self.memory if self.specs[store].backend == "memory" else self.rocks

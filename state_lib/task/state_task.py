@@ -221,8 +221,11 @@ class StateTask:
         """
         self._take_topology(topology, epoch)
         with self._commit_lock, self.guarded():
-            self._opened()
+            stores = self._opened()
             self._check_epoch(epoch)
+            if not stores.are_of(topology):
+                why = f"task {self.name} was opened with other stores meanwhile; try again"
+                raise Unavailable(why, task=self.name)
             self.topology = topology
             if epoch > self._marker.epoch:
                 marker = self._marker.claimed_by(epoch, self._context.host_id)
@@ -233,12 +236,12 @@ class StateTask:
     def _take_topology(self, topology: Topology, epoch: int) -> None:
         """Open again with other stores, if the driver's differ."""
         with self._commit_lock:
-            self._opened()
+            stores = self._opened()
             self._check_epoch(epoch)
-            if topology.stores == self.topology.stores:
+            if stores.are_of(topology):
                 return
+            self.topology = topology  # first: once it is closed, anybody may open it again
             self.close()
-            self.topology = topology
         self.open()  # without the commit lock: it may take its time
 
     def _check_epoch(self, epoch: int) -> None:
@@ -419,6 +422,9 @@ class StateTask:
         except KafkaRefused:
             self.close()  # its writer may be of no use any more
             raise
+        except OSError as error:  # of the disk; a commit that stands has closed the task
+            why = f"{self.name}: {error}; look at the disk under {self.path}"
+            raise Unavailable(why, task=self.name) from error
         except NotOwner as error:
             self.close()
             if self._is_still_ours():

@@ -12,6 +12,7 @@ from state_lib.errors import InvalidName, NotFound, NotOwner, Superseded, Unavai
 from state_lib.host import tasks as host_tasks
 from state_lib.host.placement import assign
 from state_lib.host.tasks import TaskManager
+from state_lib.specs import Topology
 from tests.integration.conftest import MakeApp
 from tests.support.apps import KV, TS, app_of, batch, kv
 from tests.support.hosts import address, claim, managed, publish
@@ -85,21 +86,21 @@ def test_a_host_that_starts_again_opens_what_it_remembers(make_app: MakeApp) -> 
 def test_who_asks_while_it_is_remembered_is_told_to_wait(
     make_app: MakeApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Flight answers before the manager has started."""
+    """Whoever asks takes no lock, and the application is being written down."""
     app, where = make_app(), address()
     epoch = publish(app)
     answers: list[Exception] = []
     manager = TaskManager(app.context(where.id), [where], 60.0)
-    remember = host_tasks._replace
+    remember = host_tasks._remember
 
-    def asked_meanwhile(path: Path, content: bytes) -> None:
+    def asked_meanwhile(folder: Path, topology: Topology) -> None:
         for ask in (manager.task, manager.owned):
             with pytest.raises(NotFound) as unknown:
                 ask(app.name, 0)
             answers.append(unknown.value)
-        remember(path, content)
+        remember(folder, topology)
 
-    monkeypatch.setattr(host_tasks, "_replace", asked_meanwhile)
+    monkeypatch.setattr(host_tasks, "_remember", asked_meanwhile)
     manager.start()
     try:
         claim(manager, app, epoch)
@@ -176,3 +177,49 @@ def test_broken_tasks_do_not_keep_others_closed(
         for future in broken.kafka.admin().create_topics([new]).values():
             future.result()
         until(lambda: not manager.not_ready)
+
+
+def test_a_task_that_cannot_be_flushed_does_not_end_the_flushes_of_others(
+    make_app: MakeApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good = make_app()
+    bad = app_of(good.kafka, good.name + "-bad", good.root, [KV])
+    bad.create()
+    epochs = publish(bad), publish(good)
+    with managed(good, address(), flush_s=0.2) as manager:
+        for app, epoch in zip((bad, good), epochs, strict=True):
+            claim(manager, app, epoch)
+        asked = []
+
+        def broken() -> None:
+            asked.append(1)
+            raise OSError(30, "Read-only file system")
+
+        monkeypatch.setattr(manager.task(bad.name, 0), "flush", broken)
+        until(lambda: len(asked) > 1)
+        task = manager.task(good.name, 0)
+        marker = task.commit(batch(task.marker, {"kv": kv(("a", "1"))}))
+        until(lambda: task._flushed is marker)
+        monkeypatch.undo()
+
+
+def test_an_application_that_cannot_be_remembered_keeps_no_other_down(make_app: MakeApp) -> None:
+    """As on a full disk: what is remembered already needs no write."""
+    app, at = make_app(), address()
+    epoch = publish(app)
+    folder = app.root / at.id
+    with managed(app, at) as manager:
+        claim(manager, app, epoch)
+    (folder / app.name / "topology.tmp").mkdir()  # whoever writes the file fails
+    half = folder / "half" / "topology.json"
+    half.parent.mkdir()
+    half.write_text('{"app": "ha')
+    with managed(app, at) as manager:
+        assert set(manager.apps) == {app.name}
+        until(lambda: not manager.not_ready)
+        newer = publish(app)
+        with pytest.raises(Unavailable, match="cannot be remembered in"):
+            manager.claim(app.name, 0, newer)
+        assert manager.app(app.name).extra["epoch"] == epoch
+        (folder / app.name / "topology.tmp").rmdir()
+        assert claim(manager, app, newer).epoch == newer

@@ -8,13 +8,15 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from state_lib.errors import Busy, InvalidRequest, NotFound, Quarantined, Unavailable
+from state_lib.host.http.reads import read_page
+from state_lib.host.http.selection import KeyRange
 from state_lib.restore.facts import free_bytes
 from state_lib.restore.lock import restore_lock
 from state_lib.restore.options import RestoreOptions
@@ -201,7 +203,18 @@ def test_a_corrupt_store_waits_and_stays_where_it_is(make_app: MakeApp) -> None:
     assert beside(task) == ["0"]
 
 
-def test_a_bad_block_that_is_read_leads_to_quarantine(make_app: MakeApp) -> None:
+def scanned(task: StateTask) -> None:
+    list(task.scan("kv")[1])
+
+
+def paged(task: StateTask) -> None:
+    read_page([task], "kv", KeyRange(), 10)
+
+
+@pytest.mark.parametrize("read", [scanned, paged])
+def test_a_bad_block_that_is_read_leads_to_quarantine(
+    make_app: MakeApp, read: Callable[[StateTask], None]
+) -> None:
     app = make_app([KV])
     task = filled(app)
     before = digests(task)
@@ -215,7 +228,7 @@ def test_a_bad_block_that_is_read_leads_to_quarantine(make_app: MakeApp) -> None
         sst.write_bytes(raw)
     task = app.opened(restore=WAITS)
     with pytest.raises(Unavailable, match="checksum"):
-        list(task.scan("kv")[1])
+        read(task)
     with pytest.raises(Quarantined, match="checksum"):
         task.open()
     task.restore(task.plan())

@@ -334,3 +334,26 @@ def test_a_new_store_joins_and_the_others_keep_their_state(make_app: MakeApp) ->
     assert get(task, "kv", b"a") == [b"1"]
     task.commit(batch(marker, {"ts": kv(("b", "2"))}))
     assert get(task, "ts", b"b") == [STAMP + b"2"]
+
+
+def test_who_opens_a_task_while_its_stores_change_opens_the_new_ones(
+    make_app: MakeApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A host opens closed tasks by itself: it may come in between."""
+    app = make_app([KV])
+    task = app.opened()
+    claimed(task)
+    app.topology = replace(app.topology, stores=(KV, TS))
+    app.create()
+    opener = threading.Thread(target=task.open)
+
+    def close() -> None:
+        StateTask.close(task)
+        opener.start()
+        opener.join(1)  # it has looked at the topology by then; installing waits for the claim
+
+    monkeypatch.setattr(task, "close", close)
+    marker = task.claim(app.topology, 1)
+    opener.join(60)
+    task.commit(batch(marker, {"ts": kv(("b", "2"))}))
+    assert get(task, "ts", b"b") == [STAMP + b"2"]

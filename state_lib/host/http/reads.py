@@ -92,7 +92,7 @@ def opened(
     task: StateTask, store: str, selection: Selection, cursor: Cursor | None
 ) -> Iterator[tuple[Marker, Iterator[Row]]]:
     """Open all scans at one instant, under the task's lock, and leave the lock."""
-    with ExitStack() as stack:
+    with task.guarded(), ExitStack() as stack:
         with task.view() as (marker, stores):
             spec = bytes_store_of(stores, task.topology, store).spec
             engine = stores.engine(store)

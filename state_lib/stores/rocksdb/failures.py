@@ -14,6 +14,7 @@ _PASSING = {
     "No space left on device": "free space on this disk: the engine goes on by itself within "
     "seconds and the write can be repeated",
     "Disk quota exceeded": "raise the quota or free space, then repeat",
+    "Read-only file system": "look at the kernel's log and mount the disk for writing again",
     "Too many open files": "raise the limit of open files or lower max_open_files",
     "Cannot allocate memory": "lower block_cache_bytes and write_budget_bytes",
     "lock": "another engine has it open: close that one first",

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from state_lib.errors import (
     from_wire,
 )
 from state_lib.host.placement import owner_of
+from state_lib.kafka import Kafka
 from state_lib.snapshots.fetch import fetch
 from state_lib.snapshots.inspect import inspect
 from state_lib.snapshots.listing import list_snapshots, verify
@@ -32,7 +34,7 @@ from state_lib.snapshots.prune import Retention, prune
 from state_lib.specs import StoreSpec
 from state_lib.task.checkpoint import checkpoint
 from tests.integration.conftest import MakeApp
-from tests.support.apps import HOUR, KV, NOON, TS, WIN, batch, claimed, digests, kv, win
+from tests.support.apps import HOUR, KV, NOON, TS, WIN, app_of, batch, claimed, digests, kv, win
 from tests.support.host_process import TOKEN, Hosts
 from tests.support.hosts import address, claim, publish, served
 from tests.support.s3 import s3_server
@@ -289,3 +291,26 @@ def test_a_host_killed_in_any_phase_lists_nothing_incomplete(hosts: Hosts) -> No
     assert prune(hosts.url, app.name, 0, Retention(9)).deleted_files >= 1
     needed = {f.sha256 for m in list_snapshots(hosts.url, app.name, 0) for f in m.files}
     assert {p.name for p in (storage / "files").iterdir()} == needed
+
+
+def test_every_task_of_a_savepoint_waits_for_its_commit_at_once(
+    kafka: Kafka, name: str, tmp_path: Path
+) -> None:
+    """More tasks than snapshots are written at a time: a task that came later would miss it."""
+    app = app_of(kafka, name, tmp_path, [KV])
+    app.topology = replace(app.topology, partitions=5)
+    app.create()
+    at, epoch = address(), publish(app)
+    with served(app, at) as manager, closing(FlightHostClient(at, None)) as client:
+        tasks = range(5)
+        markers = [claim(client, app, epoch, p) for p in tasks]
+        wanted = {"id": new_id(0), "epoch": epoch, "n": 1, "wait_s": 60}
+        for p in tasks:
+            client.snapshot(app.name, p, wanted)
+        until(lambda: {client.snapshot_status(name, p)["phase"] for p in tasks} == {"waiting"})
+        for p in tasks:
+            manager.task(app.name, p).commit(batch(markers[p], {"kv": kv((f"{p}", "1"))}))
+        jobs = [ended(client, app.name, p) for p in tasks]
+        assert [(job["state"], job["error"]) for job in jobs] == [("done", None)] * 5
+        url = (app.root / "snapshots").as_uri()
+        assert {list_snapshots(url, app.name, p)[0].marker.n for p in tasks} == {1}

@@ -1,0 +1,71 @@
+"""Ticks: the clock of an idle application moves for all tasks, or for none that stays behind."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import NewTopic
+
+from state_lib import Application, Text
+from state_lib.config import Settings
+from state_lib.errors import Unavailable
+from state_lib.host.placement import owner_of
+from state_lib.kafka import Kafka
+from state_lib.marker import Marker, nested
+from state_lib.spark.batches import Batches, Standing
+from tests.support.apps import NOON, App
+from tests.support.hosts import address, claim, publish, served
+
+PARTITIONS = range(4)
+
+
+def test_a_tick_that_only_some_tasks_took_is_kept_and_repeated(
+    kafka: Kafka, name: str, tmp_path: Path
+) -> None:
+    source = f"{name}-in"
+    application = Application(name, partitions=len(PARTITIONS))
+    application.stream(source, Text()).group_by("value").count("counts")
+    for future in kafka.admin().create_topics([NewTopic(source, 1, 1)]).values():
+        future.result()
+    app = App(kafka, application.topology, tmp_path)
+    app.create()
+    hosts = [address("host-1"), address("host-2")]
+    owned = {h.id: [p for p in PARTITIONS if owner_of(name, p, hosts) is h] for h in hosts}
+    assert all(owned.values()), "each host has tasks, or this test shows nothing"
+    settings = Settings.load(
+        bootstrap_servers=str(kafka.properties["bootstrap.servers"]),
+        hosts=",".join(f"{h.id}={h.host}:{h.flight_port}/{h.http_port}" for h in hosts),
+        exchange_timeout_s=1,
+    )
+    epoch = publish(app)
+    no_spark: Any = None
+    with served(app, hosts[0], hosts=hosts) as first, ExitStack() as other:
+        second = other.enter_context(served(app, hosts[1], hosts=hosts))
+        owner = {p: first if p in owned["host-1"] else second for p in PARTITIONS}
+        standing = Standing(epoch, [claim(owner[p], app, epoch, p) for p in PARTITIONS], {})
+        batches = Batches(application, settings, kafka, no_spark, standing, None)
+        with closing(batches):
+            start = {(source, 0): 0}
+            batches.initial([start for _ in PARTITIONS])
+            standing.positions = start
+            assert not batches.tick(), "no event was ever seen"
+            seen = nested({(source, 0): NOON})
+            standing.markers = [replace(m, maxima=seen) for m in standing.markers]
+            other.close()
+            with pytest.raises(Unavailable):
+                batches.tick()
+            taken = [first.task(name, p).marker.clock for p in owned["host-1"]]
+            assert taken == [NOON] * len(taken)
+            assert standing.clock == NOON, "the next batch must not be judged by an earlier clock"
+
+            again = other.enter_context(served(app, hosts[1], hosts=hosts))
+            owner = {p: first if p in owned["host-1"] else again for p in PARTITIONS}
+            behind: list[Marker] = [claim(again, app, epoch, p) for p in owned["host-2"]]
+            assert all(m.clock < NOON for m in behind)
+            assert batches.tick(), "for the tasks that missed it"
+            assert {owner[p].task(name, p).marker.clock for p in PARTITIONS} == {NOON}
+            assert not batches.tick(), "all stand at it"
