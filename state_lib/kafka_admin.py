@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from state_lib.kafka_door import Door
+
+
+_AGAIN_S = 0.1
 
 
 class Admin(AdminClient):
@@ -24,9 +28,23 @@ class Admin(AdminClient):
     def members(self, group: str, timeout_s: float) -> list[str]:
         """Client ids of a group's members; none of a group that is not there or hidden from us.
 
+        A broker that has just become coordinator, at its start or by its first group, has to load
+        its groups first: it is waited for.
+
         Raises:
             KafkaException: a broker did not answer.
         """
+        deadline = time.monotonic() + timeout_s
+        while True:
+            try:
+                return self._members(group, timeout_s)
+            except KafkaException as error:
+                loading = error.args[0].code() == KafkaError.COORDINATOR_LOAD_IN_PROGRESS
+                if not loading or time.monotonic() > deadline:
+                    raise
+            time.sleep(_AGAIN_S)
+
+    def _members(self, group: str, timeout_s: float) -> list[str]:
         found = self.list_groups(group, timeout=timeout_s)
         for one in found:
             if one.error is not None:

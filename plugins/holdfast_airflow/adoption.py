@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from state_lib.errors import Unavailable
+from state_lib.errors import ConfigurationError, Unavailable
 
 if TYPE_CHECKING:
     from airflow.sdk.types import Logger
@@ -18,16 +19,33 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Found:
-    """A driver that lives. ``ending``: it was asked to stop and has not done so yet."""
+    """What there is before a driver is started.
 
-    process: DriverProcess
+    Attributes:
+        process: a driver that lives.
+        ending: it was asked to stop and has not done so yet.
+        sight: the look that showed it.
+    """
+
+    process: DriverProcess | None
     ending: bool
+    sight: Sight
 
 
-def living(settings: Settings, app: str, known: DriverProcess | None, log: Logger) -> Found | None:
+def living(
+    settings: Settings, app: str, known: DriverProcess | None, job: str, log: Logger
+) -> Found:
     """The application's driver, if one lives: the one that Airflow remembers, or any other.
 
+    Args:
+        settings: of the application.
+        app: its id.
+        known: the driver that Airflow remembers.
+        job: the file that would be started.
+        log: of the task.
+
     Raises:
+        ConfigurationError: a driver that Airflow does not know runs another file.
         Unavailable: Kafka cannot be asked, so it cannot be known.
     """
     from state_lib.drivers.look import Looker, observe
@@ -45,7 +63,9 @@ def living(settings: Settings, app: str, known: DriverProcess | None, log: Logge
         )
     process = known if _lives(known, alive, sight) else _stranger(app, known, sight)
     if process is None:
-        return None
+        return Found(None, ending=False, sight=sight)
+    if process is not known:
+        _check_same_job(app, process.id, job, sight)
     ending = sight.stop is not None and sight.away is None
     log.info(
         "Adopting driver %s (process %d on %s)%s",
@@ -54,7 +74,7 @@ def living(settings: Settings, app: str, known: DriverProcess | None, log: Logge
         process.host,
         f"; it was asked to stop: {sight.stop}. A new one is started then" if ending else "",
     )
-    return Found(process, ending)
+    return Found(process, ending, sight)
 
 
 def _lives(known: DriverProcess | None, alive: bool | None, sight: Sight) -> bool:  # noqa: FBT001
@@ -66,6 +86,22 @@ def _lives(known: DriverProcess | None, alive: bool | None, sight: Sight) -> boo
     starting = time.time() - known.started_at / 1000 < START_PATIENCE_S
     ended = sight.end_of(known.id) is not None
     return known.id in sight.drivers or (starting and not ended)
+
+
+def _check_same_job(app: str, driver: str, job: str, sight: Sight) -> None:
+    """Two teams may have thought of one name: what one of them runs is not the other's to adopt."""
+    facts = sight.facts
+    if facts is None or facts.id != driver or not facts.file:
+        return
+    if PurePath(facts.file).name == PurePath(job).name:
+        return
+    raise ConfigurationError(
+        f"application {app!r} is run by another job: {facts.file} of user {facts.user} (process "
+        f"{facts.pid} on {facts.host}), and not by {job}. Give this one another application id; "
+        f"or stop that one first: 'holdfast stop {app} --wait'",
+        app=app,
+        file=facts.file,
+    )
 
 
 def _stranger(app: str, known: DriverProcess | None, sight: Sight) -> DriverProcess | None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+
 import orjson
 
 from state_lib.changelog.claims import STOP, Claim, tell
 from state_lib.changelog.reader import read
 from state_lib.changelog.topics import topology_topic
+from state_lib.drivers.identity import HEEDS_VARIABLE
 from state_lib.errors import NotFound, Superseded
 from state_lib.kafka import Kafka, describe, ends
 from state_lib.marker import now_ms
@@ -32,7 +35,8 @@ def ask_to_stop(kafka: Kafka, app: str, *, why: str) -> None:
 class Control:
     """What is said to the driver of this process: requests, and claims of newer drivers.
 
-    Requests count from its making on, so that one that comes between start and claim is heeded.
+    Requests count from where its launcher looked (``HOLDFAST_DRIVER_HEEDS_FROM``), else from its
+    beginning on: one that comes between launch and claim is heeded.
     """
 
     def __init__(self, kafka: Kafka, app: str) -> None:
@@ -50,7 +54,9 @@ class Control:
         """
         if self._at is None:
             known = describe(self._kafka.admin(), [self._topic])
-            self._at = self._end() if known else 0
+            end = self._end() if known else 0
+            given = os.environ.get(HEEDS_VARIABLE, "")
+            self._at = min(int(given), end) if given.isdigit() else end
 
     def heed(self, epoch: int) -> str | None:
         """Read what was said since the last call; why to stop, if so.

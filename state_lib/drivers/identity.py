@@ -11,6 +11,8 @@ from typing import Any, Self
 
 ID_VARIABLE = "HOLDFAST_DRIVER_ID"
 LOG_VARIABLE = "HOLDFAST_DRIVER_LOG"
+HEEDS_VARIABLE = "HOLDFAST_DRIVER_HEEDS_FROM"
+"""The offset in the topology topic from which on requests count for a launched driver."""
 
 
 @dataclass(frozen=True)

@@ -200,7 +200,8 @@ def _facts(claim: Claim, uis: Mapping[str, str | None]) -> DriverFacts | None:
     if "id" not in by:
         return None  # of an older version
     own = {key: by[key] for key in ("id", "host", "pid", "log", "claimed_at")}
-    return DriverFacts(**own, epoch=claim.epoch, ui=uis.get(by["id"]))
+    whose = {key: by.get(key, "") for key in ("file", "user")}
+    return DriverFacts(**own, **whose, epoch=claim.epoch, ui=uis.get(by["id"]))
 
 
 def _words(notice: Notice | None) -> str | None:

@@ -13,7 +13,7 @@ from state_lib.changelog.topics import driver_group, topology_topic
 from state_lib.drivers.identity import Identity
 from state_lib.drivers.sight import How
 from state_lib.errors import HoldfastError
-from state_lib.kafka import Kafka, unavailable
+from state_lib.kafka import Kafka, describe, unavailable
 from state_lib.kafka_door import is_forbidden
 from state_lib.marker import now_ms
 
@@ -61,11 +61,20 @@ class Presence:
             why: for people.
             retry: whether starting it again could help.
         """
-        if self._thread is None:
-            return  # no topic of this application was ever seen: there is nowhere to say it
-        self._say(ENDED, {"how": how, "why": why, "retry": retry})
-        self._leaving.set()
-        self._thread.join(_LEAVE_S)
+        if self._thread is not None or self._ever_ran():
+            self._say(ENDED, {"how": how, "why": why, "retry": retry})
+        if self._thread is not None:
+            self._leaving.set()
+            self._thread.join(_LEAVE_S)
+
+    def _ever_ran(self) -> bool:
+        """Whether there is a topic to say it in: to write would make one where brokers do so."""
+        topic = topology_topic(self._app)
+        try:
+            return bool(describe(self._kafka.admin(), [topic], _LAST_WORDS_S))
+        except HoldfastError as error:
+            log.warning("could not tell the watchers", why=error.message)
+            return False
 
     def _say(self, key: bytes, body: dict[str, Any]) -> None:
         try:

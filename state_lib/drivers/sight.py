@@ -18,6 +18,7 @@ class DriverFacts:
         epoch: of its claim.
         claimed_at: wall time (ms).
         ui: address of its Spark page, once it streams.
+        file, user: the job that it runs, and whose it is; empty of older versions.
     """
 
     id: str
@@ -27,6 +28,8 @@ class DriverFacts:
     epoch: int
     claimed_at: int
     ui: str | None = None
+    file: str = ""
+    user: str = ""
 
 
 @dataclass(frozen=True)
@@ -87,6 +90,11 @@ class Sight:
     stop_offset: int = -1
     hosts: tuple[str, ...] = ()
     away: str | None = None
+
+    @property
+    def heard(self) -> int:
+        """Offset after the newest claim and the newest request to stop: what is said next."""
+        return max(self.epoch, self.stop_offset) + 1
 
     @property
     def lag(self) -> int:

@@ -80,14 +80,35 @@ class Supervision:
         }
         return cls(**{**given, **own})
 
-    def launched(self, driver: str, now: float) -> None:
-        """A new driver was launched because of ``restart``."""
+    def launched(self, driver: str, now: float, sight: Sight | None = None) -> None:
+        """A new driver was launched, or found, because of ``restart``.
+
+        Args:
+            driver: its id.
+            now: wall seconds.
+            sight: of before the launch: what was said after it is meant for this driver.
+        """
         self.id, self.launched_at, self.phase = driver, now, "starting"
         self.epoch, self.base, self.stale_stop = -1, None, -1
+        if sight is not None:
+            self._begin(sight)
         self.committed = self.joined = False
         self.missing_since = self.ended_since = None
         self.reporting.begin()
         self.alarms.begin()
+
+    def not_launched(self, why: str, now: float) -> Event:
+        """No driver could be launched after ``restart``: a failure like that of a driver.
+
+        Returns:
+            ``crashed``: it is tried again after a pause; or ``gave_up``.
+        """
+        failed = f"the driver of {self.app} could not be launched"
+        return self._failed(failed, why, now, committed=False)[-1]
+
+    def asked_since(self, sight: Sight) -> bool:
+        """Whether a stop was asked for since the driver that is supervised was launched."""
+        return self.base is not None and self._asked_to_stop(sight)
 
     def feed(
         self, sight: Sight, *, process: bool | None, now: float, said: Sequence[str] = ()
@@ -110,13 +131,17 @@ class Supervision:
         if sight.away is not None:
             return events  # the rest would be judged by an old look
         if self.base is None:
-            self.base = -1 if sight.driver == self.id else sight.epoch
-            self.stale_stop = -1 if sight.driver == self.id else sight.stop_offset
+            self._begin(sight)
         if self.phase in ("waiting", "due"):
             return events + self._wait(sight, now)
         return events + self._watch(sight, process, now, said)
 
     # ------------------------------------------------------------------ inside
+
+    def _begin(self, sight: Sight) -> None:
+        """What was claimed and asked for before this driver is not about it."""
+        self.base = -1 if sight.driver == self.id else sight.epoch
+        self.stale_stop = -1 if sight.driver == self.id else sight.stop_offset
 
     def _reach_kafka(self, sight: Sight, now: float) -> list[Event]:
         if (sight.away is not None) == self.away:
@@ -208,16 +233,30 @@ class Supervision:
             return [self._superseded(sight)]
         if end is None and self._asked_to_stop(sight):
             return [self._over("stopped", f"{self.app} was asked to stop: {sight.stop}")]
-        self.failures = 1 if self.committed else self.failures + 1
-        last = "\n".join(said[-SAID_LINES:])
-        why = end.why if end is not None else last or "it said nothing"
-        wait = min(2.0 ** (self.failures - 1), MOST_WAIT_S)
-        details = {"why": why, "failures": self.failures, "said": list(said[-SAID_LINES:])}
-        crashed = f"the driver of {self.app} is gone (failure {self.failures} in a row): {why}"
-        if (end is None or end.retry) and self.failures <= self.max_restarts:
+        lines = list(said[-SAID_LINES:])
+        why = end.why if end is not None else "\n".join(lines) or "it said nothing"
+        gone = f"the driver of {self.app} is gone"
+        hopeless = end is not None and not end.retry
+        return self._failed(gone, why, now, committed=self.committed, hopeless=hopeless, said=lines)
+
+    def _failed(
+        self,
+        what: str,
+        why: str,
+        now: float,
+        *,
+        committed: bool,
+        hopeless: bool = False,
+        said: Sequence[str] = (),
+    ) -> list[Event]:
+        """One failure more, or the first after commits: a pause, or the end."""
+        self.failures = 1 if committed else self.failures + 1
+        details: dict[str, Any] = {"why": why, "failures": self.failures, "said": list(said)}
+        crashed = f"{what} (failure {self.failures} in a row): {why}"
+        if not hopeless and self.failures <= self.max_restarts:
+            wait = min(2.0 ** (self.failures - 1), MOST_WAIT_S)
             self.phase, self.restart_at = "waiting", now + wait
             return [Event("crashed", crashed, {**details, "restart_in_s": wait})]
-        hopeless = end is not None and not end.retry
         reason = (
             "starting it again cannot help"
             if hopeless

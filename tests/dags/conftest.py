@@ -138,10 +138,10 @@ class Scripts:
         """The DAG that supervises it."""
         return self._bag.dags[f"{app}_stream"]
 
-    def launch(self, app: str) -> DriverProcess:
+    def launch(self, app: str, job: Path = airflow_home.SCRIPTED / "job.py") -> DriverProcess:
         """Start a driver beside Airflow."""
         log = Paths(self.settings.home).log(app)
-        command = [sys.executable, str(airflow_home.SCRIPTED / "job.py")]
+        command = [sys.executable, str(job)]
         environment = {**os.environ, "SCRIPTED_APP": app}
         self._started.append(launch(app, command, env=environment, log=log))
         return self._started[-1]

@@ -124,6 +124,29 @@ def test_what_a_user_does_to_the_task_stops_the_driver_at_an_edge(
     until(lambda: not driver.alive(), 60)
 
 
+def test_a_cancelled_trigger_is_cancelled_again_and_ends_its_driver(
+    driver: DriverProcess, scripts: Scripts
+) -> None:
+    """As Airflow does every second, until the trigger has ended."""
+    trigger = watching(driver)
+    trigger.task_instance = supervised_by(  # type: ignore[assignment]
+        TaskInstanceState.FAILED, scripts
+    )
+
+    async def cancelled() -> None:
+        task = asyncio.create_task(trigger.on_kill())
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancelled())
+    sight = scripts.sight("triggered", lambda s: s.end_of(driver.id) is not None)
+    end = sight.end_of(driver.id)
+    assert end is not None
+    assert (end.how, end.why[: len(HANDOVER)]) == ("stopped", HANDOVER)
+
+
 def test_a_trigger_that_another_triggerer_took_over_leaves_the_driver_alone(
     driver: DriverProcess, scripts: Scripts
 ) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +21,10 @@ from airflow.utils.state import TaskInstanceState
 from sqlalchemy import select
 
 from state_lib.drivers.control import ask_to_stop
-from tests.dags.conftest import Scripts
+from state_lib.stack.ports import free_port
+from tests.dags.conftest import Connect, Scripts
+from tests.support import airflow_home
+from tests.support.waiting import until
 
 
 @contextmanager
@@ -142,6 +147,51 @@ def test_a_driver_that_runs_already_is_adopted(scripts: Scripts) -> None:
     assert ran(run)[0] == DagRunState.SUCCESS
     after = scripts.sight("adopted", lambda s: not s.drivers)
     assert (after.driver, after.epoch) == (process.id, before.epoch)
+
+
+def test_the_driver_of_another_job_is_not_adopted(
+    scripts: Scripts, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scripts.says("others", "run")
+    job = tmp_path / "of_another_team.py"
+    shutil.copy(airflow_home.SCRIPTED / "job.py", job)
+    theirs = scripts.launch("others", job)
+    before = scripts.commits("others")
+    run = scripts.dag("others").test()
+    assert run.state == DagRunState.FAILED
+    said = capsys.readouterr().out
+    assert f"application 'others' is run by another job: {job} of user" in said
+    after = scripts.sight("others", lambda s: s.n > before.n)
+    assert (after.driver, after.stop) == (theirs.id, None)
+
+
+def test_a_spark_master_that_goes_is_tried_again(
+    scripts: Scripts, connect: Connect, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Once the stream has run, a launch that fails is a failure like any other."""
+    scripts.says("unmastered", "run")
+    binary = {"spark-binary": "spark3-submit"}
+
+    def work() -> None:
+        first = scripts.commits("unmastered")
+        connect(f"spark://127.0.0.1:{free_port()}", "scripted", extra=binary)
+        assert first.facts is not None
+        os.kill(first.facts.pid, signal.SIGKILL)
+        until(lambda: "could not be launched (failure 3 in a row)" in heard(), 90)
+        connect("local[1,2]", "scripted", extra=binary)
+        scripts.commits("unmastered", other_than=first.driver)
+        stop(scripts, "unmastered")
+
+    said: list[str] = []
+
+    def heard() -> str:
+        said.append(capsys.readouterr().out)
+        return "".join(said)
+
+    with beside(work):
+        run = scripts.dag("unmastered").test()
+    assert ran(run)[0] == DagRunState.SUCCESS
+    assert "no Spark master answers at 127.0.0.1:" in heard()
 
 
 def test_a_driver_on_its_way_out_is_followed_by_a_new_one(scripts: Scripts) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from holdfast_airflow.adoption import living
+from holdfast_airflow.adoption import Found, living
 from holdfast_airflow.errors import as_airflow
 from holdfast_airflow.hooks.hosts import check_token
 from holdfast_airflow.hooks.spark import SparkTarget, describe, job_file
@@ -18,11 +18,13 @@ from holdfast_airflow.links import DriverLogLink, SparkUiLink
 from holdfast_airflow.settings import settings_of
 from holdfast_airflow.triggers.stream import StreamEndTrigger, SuperviseStreamTrigger
 from holdfast_airflow.watched import Watched, app_asset
+from state_lib.errors import HoldfastError
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from state_lib.drivers.process import DriverProcess
+    from state_lib.drivers.sight import Sight
     from state_lib.drivers.supervision import Supervision
 
 KILL_S = 3.0
@@ -39,6 +41,8 @@ class SuperviseStreamOperator(BaseOperator):
 
     - The driver crashes: it is started again, with growing pauses; given up after ``max_restarts``
       failures in a row without a commit, with the last lines of its log. The task fails.
+    - It cannot be started again for now (Spark's master or Kafka is away): that is a failure like
+      any other, tried again after a pause.
     - Another driver takes the application over: the task fails and says which; no restart.
     - Somebody stops the stream (`StopStreamOperator`, ``holdfast stop``): the task succeeds.
     - A user marks the task as failed or success: the driver stops at a batch's edge.
@@ -95,6 +99,8 @@ class SuperviseStreamOperator(BaseOperator):
             AirflowFailException: what a person must correct: see its message.
             AirflowException: Kafka is away; a retry may help.
         """
+        from state_lib.drivers.supervision import Supervision
+
         with as_airflow():
             watched = Watched(context, self.app)
             if other := watched.other_supervisor():
@@ -102,12 +108,14 @@ class SuperviseStreamOperator(BaseOperator):
                     f"{self.app} is supervised by {other} already. Stop that one first, or leave "
                     "this run"
                 )
-            found = living(settings_of(self.env), self.app, watched.driver(), self.log)
-            if found is None:
-                self._watch(context, self._launch(context))
-            else:
-                watched.keep(found.process)
-                self._watch(context, found.process, ending=found.ending)
+            found = self._living(watched)
+            process = found.process or self._launch(context, found.sight)
+            watched.keep(process)
+            now, most = time.time(), int(self.max_restarts)
+            supervision = Supervision(self.app, process.id, now, max_restarts=most)
+            if found.process is None:
+                supervision.launched(process.id, now, found.sight)
+            self._watch(context, process, supervision, ending=found.ending)
 
     def resume(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
         """Go on after the trigger has seen something that needs a worker.
@@ -119,11 +127,7 @@ class SuperviseStreamOperator(BaseOperator):
 
         self.log.info("%s: %s", event["event"], event["text"])
         if event["event"] == "restart":
-            supervision = Supervision.from_json(event["supervision"])
-            with as_airflow():
-                process = self._launch(context)
-                supervision.launched(process.id, time.time())
-                self._watch(context, process, supervision)
+            return self._restart(context, Supervision.from_json(event["supervision"]))
         if event["event"] != "stopped":
             raise AirflowFailException(event["text"])
         return {key: event[key] for key in ("event", "text")}
@@ -136,12 +140,42 @@ class SuperviseStreamOperator(BaseOperator):
 
     # ------------------------------------------------------------------ inside
 
-    def _launch(self, context: Context) -> DriverProcess:
+    def _restart(self, context: Context, supervision: Supervision) -> dict[str, Any]:
+        """Start a driver again, unless one lives or a stop came; what fails is tried again."""
+        watched = Watched(context, self.app)
+        before = watched.driver()
+        try:
+            found = self._living(watched)
+            if found.process is None and supervision.asked_since(found.sight):
+                text = f"{self.app} was asked to stop: {found.sight.stop}"
+                self.log.info("stopped: %s", text)
+                return {"event": "stopped", "text": text}
+            process = found.process or self._launch(context, found.sight)
+            watched.keep(process)
+        except HoldfastError as error:
+            if before is None:
+                raise AirflowFailException(error.message) from error
+            event = supervision.not_launched(error.message, time.time())
+            if event.name == "gave_up":
+                raise AirflowFailException(event.text) from error
+            self.log.warning("%s", event.text)
+            self._watch(context, before, supervision)
+        supervision.launched(process.id, time.time(), found.sight)
+        return self._watch(context, process, supervision, ending=found.ending)
+
+    def _living(self, watched: Watched) -> Found:
+        settings = settings_of(self.env)
+        job = self.application or f"{self.app}.py"
+        return living(settings, self.app, watched.driver(), job, self.log)
+
+    def _launch(self, context: Context, sight: Sight) -> DriverProcess:
+        from state_lib.drivers.identity import HEEDS_VARIABLE
         from state_lib.drivers.process import launch
         from state_lib.stack.paths import Paths
 
         settings = settings_of(self.env)
-        target = SparkTarget(self.conn_id, self.app, settings, self.conf, self.env)
+        env = {**self.env, HEEDS_VARIABLE: str(sight.heard)}
+        target = SparkTarget(self.conn_id, self.app, settings, self.conf, env)
         target.check()
         check_token(settings)
         job = job_file(settings, self.app, self.application)
@@ -181,16 +215,12 @@ class SuperviseStreamOperator(BaseOperator):
         self,
         context: Context,
         process: DriverProcess,
-        supervision: Supervision | None = None,
+        supervision: Supervision,
         *,
         ending: bool = False,
     ) -> NoReturn:
-        from state_lib.drivers.supervision import Supervision
-
         if self._killed:
             raise AirflowException("the task was killed before its driver was watched")
-        most, now = int(self.max_restarts), time.time()
-        supervision = supervision or Supervision(self.app, process.id, now, max_restarts=most)
         self.defer(
             trigger=SuperviseStreamTrigger(
                 app=self.app,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from state_lib.drivers.sight import Sight
 
 T = TypeVar("T")
+log = logging.getLogger(__name__)
 LOOK_EVERY_S = 1.5
 ASK_CLUSTER_EVERY_S = 15.0
 END_S = 25.0
@@ -83,7 +85,9 @@ class Watch:
         self._asked_at = time.monotonic()
         try:
             self._active = Submission(**self._submission).active()
-        except Exception:  # noqa: BLE001 - whatever the provider meets, Kafka's group tells as well
+        except Exception:
+            # Whatever the provider meets: Kafka's group tells as well.
+            log.warning("the cluster did not say whether the driver runs", exc_info=True)
             self._active = None
         return self._active
 
@@ -164,20 +168,9 @@ class SuperviseStreamTrigger(BaseTrigger):
         Airflow calls this as well where another triggerer has taken the trigger over, and where the
         next try has already adopted the driver: then the task is deferred, and the driver stays.
         """
-        from state_lib.drivers.process import DriverProcess
-
-        if await self._state() == "deferred":
-            self.log.info("The task is still deferred: its driver goes on")
-            return
-        process = DriverProcess.from_json(self.process)
-        watch = Watch(self.app, self.env)
-        try:
-            if not await watch.call(self._ask) or not await self._has_claimed(watch, process):
-                # It would not hear the request: it has not begun to listen, or Kafka is away.
-                await watch.call(lambda: process.end(END_S))
-            self.log.info("The driver of %s stops at a batch's edge", self.app)
-        finally:
-            watch.close()
+        # Airflow cancels a trigger again every second until it has ended: only a thread gets
+        # through all of it.
+        await asyncio.shield(asyncio.to_thread(self._end_driver))
 
     # ------------------------------------------------------------------ inside
 
@@ -186,8 +179,25 @@ class SuperviseStreamTrigger(BaseTrigger):
         if name == "stopped" and (self.ending or HANDOVER in (sight.stop or "") + text):
             name = "restart"
             text = f"the driver of the supervisor before has ended ({text}); starting a new one"
+            supervision = {**supervision, "stale_stop": sight.stop_offset}
         said = {"event": name, "text": text, "details": event.details}
         return TriggerEvent({**said, "supervision": supervision})  # type: ignore[no-untyped-call]
+
+    def _end_driver(self) -> None:
+        from state_lib.drivers.process import DriverProcess
+
+        if self._state() == "deferred":
+            self.log.info("The task is still deferred: its driver goes on")
+            return
+        process = DriverProcess.from_json(self.process)
+        deadline = time.monotonic() + END_S
+        while not self._ask():
+            # Kafka is away; or this is the first driver ever, and nothing is there to ask in.
+            if process.here or time.monotonic() > deadline:
+                process.end(END_S)
+                break
+            time.sleep(self.look_every_s)
+        self.log.info("The driver of %s stops at a batch's edge", self.app)
 
     def _ask(self) -> bool:
         """Ask through Kafka; whether that was possible."""
@@ -205,30 +215,15 @@ class SuperviseStreamTrigger(BaseTrigger):
             return False
         return True
 
-    async def _has_claimed(self, watch: Watch, process: DriverProcess) -> bool:
-        """Whether the driver has claimed, and listens since; on another machine, wait for that."""
-        deadline = time.monotonic() + END_S
-        while True:
-            sight, _, _ = await watch.observe(process)
-            if sight.driver == process.id or sight.away is not None:
-                return sight.away is None
-            if process.here or time.monotonic() > deadline:
-                return False
-            await asyncio.sleep(self.look_every_s)
-            await watch.call(self._ask)
-
-    async def _state(self) -> str | None:
+    def _state(self) -> str | None:
         """The task's state now, by Airflow's API; None if it cannot be asked."""
         from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance  # noqa: PLC0415
 
         ti = self.task_instance
         if ti is None:
             return None
-        states: dict[str, Any] = await asyncio.to_thread(
-            RuntimeTaskInstance.get_task_states,
-            dag_id=ti.dag_id,
-            task_ids=[ti.task_id],
-            run_ids=[ti.run_id],
+        states: dict[str, Any] = RuntimeTaskInstance.get_task_states(
+            dag_id=ti.dag_id, task_ids=[ti.task_id], run_ids=[ti.run_id]
         )
         state = states.get(ti.run_id, {}).get(ti.task_id)
         return None if state is None else str(state)

@@ -11,9 +11,11 @@ APPS = (
     "handed_on",
     "hopeless",
     "killed",
+    "others",
     "rivals",
     "stopped",
     "twice",
+    "unmastered",
 )
 
 for name in APPS:

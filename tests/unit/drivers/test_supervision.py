@@ -174,3 +174,32 @@ def test_a_driver_elsewhere_is_judged_by_its_group() -> None:
 
     life = Life()
     assert life.names(Sight(at=0), process=None, seconds=200) == ["crashed"], "it never joined"
+
+
+def test_a_launch_that_fails_is_a_failure_with_a_pause() -> None:
+    life = Life(max_restarts=3)
+    life.see(CLAIMED)
+    life.see(replace(CLAIMED, n=2, done=9))
+    life.see(CLAIMED, process=False)
+    assert life.names(CLAIMED, process=False) == ["restart"]
+    for failures, pause in ((2, 2.0), (3, 4.0)):
+        failed = life.supervision.not_launched("no master", life.now)
+        assert (failed.name, failed.details["restart_in_s"]) == ("crashed", pause)
+        assert failed.text.endswith(
+            f"could not be launched (failure {failures} in a row): no master"
+        )
+        assert life.names(CLAIMED, process=False, seconds=pause - 1) == []
+        assert life.names(CLAIMED, process=False) == ["restart"]
+    last = life.supervision.not_launched("no master", life.now)
+    assert (last.name, life.supervision.over) == ("gave_up", True)
+
+
+def test_what_was_said_after_the_look_before_a_launch_is_meant_for_it() -> None:
+    life = Life()
+    old = replace(CLAIMED, driver="old", stop="before", stop_offset=8)
+    life.supervision.launched("next", life.now, old)
+    assert not life.supervision.asked_since(old)
+    asked = replace(old, stop="now", stop_offset=9)
+    assert life.supervision.asked_since(asked)
+    assert life.names(asked) == [], "it lives, and hears it"
+    assert life.names(asked, process=False) == ["stopped"]

@@ -1,0 +1,130 @@
+"""A user's job as a process of its own: what it says when it ends before it streams."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import NewTopic
+
+from state_lib.changelog.admin import _await
+from state_lib.changelog.claims import newest_claim
+from state_lib.changelog.topics import TopicPlan
+from state_lib.config import Settings
+from state_lib.drivers.control import ask_to_stop
+from state_lib.drivers.events import Event
+from state_lib.drivers.look import Looker, observe
+from state_lib.drivers.process import DriverProcess, launch
+from state_lib.drivers.supervision import Supervision
+from state_lib.kafka import Kafka
+from state_lib.spark.claims import write_claim
+from state_lib.stack.broker import LocalBroker
+from state_lib.stack.ports import free_port
+from tests.integration.conftest import MakeApp
+from tests.support.waiting import deadline_in, until
+
+JOB = """
+import os
+from state_lib import Application, Text
+
+app = Application(os.environ["JOB_APP"], partitions=1)
+app.stream(os.environ["JOB_APP"] + "-lines", Text()).group_by("value").count("counts")
+app.run()
+"""
+Start = Callable[[str], DriverProcess]
+
+
+@pytest.fixture
+def settings(broker: LocalBroker, tmp_path: Path) -> Settings:
+    """No host listens at the address."""
+    return Settings.load(
+        home=tmp_path,
+        bootstrap_servers=broker.bootstrap,
+        replication_factor=1,
+        hosts=f"host-1=127.0.0.1:{free_port()}/{free_port()}",
+        spark_master="local[1]",
+        exchange_timeout_s=600,
+    )
+
+
+@pytest.fixture
+def start(settings: Settings, kafka: Kafka, tmp_path: Path) -> Iterator[Start]:
+    """Launches the job under an id."""
+    job = tmp_path / "job.py"
+    job.write_text(JOB)
+    started: list[DriverProcess] = []
+
+    def start(app: str) -> DriverProcess:
+        lines = f"{app}-lines"
+        with contextlib.suppress(KafkaException):  # of the start before
+            kafka.admin().create_topics([NewTopic(lines, 1, 1)])[lines].result()
+        _await(kafka.admin(), [TopicPlan(lines, 1)])
+        environment = {**os.environ, **settings.as_environment(), "JOB_APP": app}
+        command = [sys.executable, str(job)]
+        started.append(launch(app, command, env=environment, log=tmp_path / "log"))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.end(0)
+
+
+def test_a_job_under_the_id_of_another_is_given_up_at_once(
+    make_app: MakeApp, start: Start, settings: Settings
+) -> None:
+    """It never joins its group, and says nevertheless that starting it again cannot help."""
+    app = make_app()
+    epoch = write_claim(app.kafka, app.topology)
+    process = start(app.name)
+    looker = Looker(settings, app.name)
+    supervision = Supervision(app.name, process.id, time.time())
+    told: list[Event] = []
+    deadline = deadline_in(90)
+    while not supervision.over:
+        assert time.monotonic() < deadline, process.last_lines()
+        sight, alive = observe(looker, process)
+        told += supervision.feed(sight, process=alive, now=time.time())
+        time.sleep(0.2)
+    assert [e.name for e in told] == ["crashed", "gave_up"], [e.text for e in told]
+    assert f"application '{app.name}' exists already" in told[-1].text
+    assert "starting it again cannot help" in told[-1].text
+    assert looker.look().epoch == epoch, "whose it is has not changed"
+    looker.close()
+
+
+def test_a_stop_is_heeded_while_no_host_can_be_reached(
+    name: str, kafka: Kafka, start: Start, settings: Settings
+) -> None:
+    process = start(name)
+    until(lambda: newest_claim(kafka, name), 90, "claimed")
+    ask_to_stop(kafka, name, why="no host will ever come")
+    until(lambda: not process.alive(), 90, "ended")
+    looker = Looker(settings, name)
+    end = looker.look().end_of(process.id)
+    looker.close()
+    assert end is not None
+    assert (end.how, end.why) == ("stopped", "no host will ever come")
+
+
+def test_a_stop_between_launch_and_claim_is_heeded(
+    name: str, kafka: Kafka, start: Start, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The launcher says from where on; the job itself begins to listen seconds later."""
+    first = start(name)
+    until(lambda: newest_claim(kafka, name), 90, "claimed")
+    first.end(0)
+    looker = Looker(settings, name)
+    monkeypatch.setenv("HOLDFAST_DRIVER_HEEDS_FROM", str(looker.look().heard))
+    ask_to_stop(kafka, name, why="already")
+    second = start(name)
+    until(lambda: not second.alive(), 90, "ended")
+    end = looker.look().end_of(second.id)
+    looker.close()
+    assert end is not None
+    assert (end.how, end.why) == ("stopped", "already")
