@@ -11,7 +11,6 @@ from confluent_kafka.admin import AdminClient
 
 from state_lib.kafka_door import Door
 
-
 _AGAIN_S = 0.1
 
 
