@@ -12,9 +12,12 @@ DataFrames, and hosts see only its `Topology`.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal
+
+import orjson
 
 from state_lib.aggregates import Aggregate
 from state_lib.durations import Duration, to_ms
@@ -23,6 +26,8 @@ from state_lib.names import check_name
 from state_lib.specs import DAY_MS, BackendName, OutputSpec, StoreSpec, Topology
 
 KeySerde = Literal["utf8", "int64", "bytes"]
+_MEANING = 1
+"""Counts up when Holdfast itself does something else with a record."""
 ORDER_FIELDS = (("_last_ts", "int64"), ("_last_src", "int64"), ("_last_offset", "int64"))
 """Hidden fields of a store with `last`: which record the kept values are from."""
 
@@ -98,6 +103,19 @@ class Aggregation:
         return self.key if self.key.isidentifier() else "key"
 
     @property
+    def meaning(self) -> list[Any]:
+        """All that decides what it does with a record, as plain data."""
+        kept, source = self.store, self.source
+        return [
+            [source.topic, type(source.format).__name__, asdict(source.format)],
+            [asdict(step) for step in self.steps],
+            [self.key, self.key_serde],
+            [kept.name, kept.kind, kept.window_size_ms, kept.grace_ms, kept.value_serde],
+            [[name, asdict(field)] for name, field in self.fields.items()],
+            self.outputs,
+        ]
+
+    @property
     def has_last(self) -> bool:
         """Whether the order of the latest record is kept."""
         return any(f.op == "last" for f in self.fields.values())
@@ -115,10 +133,25 @@ class Application:
         self.id = check_name("application", app_id)
         self.partitions = partitions
         self.aggregations: list[Aggregation] = []
+        self._formats: dict[str, ValueFormat] = {}
 
     def stream(self, topic: str, value: ValueFormat | None = None) -> Stream:
-        """Read a topic."""
-        return Stream(self, Source(check_name("topic", topic), value or Raw()))
+        """Read a topic.
+
+        Raises:
+            ConfigurationError: it is read in another format already. A record that one of them can
+                read and the other cannot would be a dead letter and counted at once.
+        """
+        source = Source(check_name("topic", topic), value or Raw())
+        known = self._formats.setdefault(topic, source.format)
+        if known != source.format:
+            raise ConfigurationError(
+                f"application {self.id!r} reads topic {topic!r} as {known} already, and cannot "
+                f"read it as {source.format} as well: read it as Raw() and decode it in "
+                "expressions, or use another application",
+                topic=topic,
+            )
+        return Stream(self, source)
 
     @property
     def topology(self) -> Topology:
@@ -137,6 +170,16 @@ class Application:
             ),
             sources=tuple(sorted({a.source.topic for a in self.aggregations})),
         )
+
+    @property
+    def fingerprint(self) -> str:
+        """Twelve digits that change with whatever decides what a record does, and to which task.
+
+        Raises ConfigurationError as `topology`.
+        """
+        verbs = [a.meaning for a in self.aggregations]
+        meaning = [_MEANING, self.topology.partitions, self.topology.sources, verbs]
+        return hashlib.sha256(orjson.dumps(meaning)).hexdigest()[:12]
 
     def run(self) -> None:
         """Run the stream until it is asked to stop: the last line of a job."""

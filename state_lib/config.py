@@ -151,6 +151,11 @@ class Settings(LoginSettings, BaseSettings):
     max_restarts: PositiveInt = Field(
         10, description="How often in a row a driver starts its stream again before it gives up."
     )
+    accept_new_code: str = Field(
+        "",
+        description="Fingerprint of a job's former code: a batch that it left half done may be "
+        "finished by the present code, although rows may be lost or counted twice.",
+    )
     airflow: bool = Field(default=True, description="Whether the local stack has an Airflow.")
     airflow_port: Port = Field(AIRFLOW_PORT, description="Port of Airflow's pages and API.")
     airflow_db: SecretStr | None = Field(

@@ -8,10 +8,13 @@
     │   ├── ChangelogUnsafe         a topic that cannot protect its store
     │   ├── MissingTopic            a source or changelog that does not exist
     │   ├── TopicRecreated          same name, another topic id: offsets mean nothing
+    │   ├── CodeChanged             other code left a batch half done
+    │   ├── Misplaced               Spark brought rows to another task than theirs
     │   ├── KafkaRefused            brokers do not let us in, or forbid what we ask
     │   └── PortInUse
     ├── CommitRefused               the commit protocol said no; carries both sides' numbers
     │   ├── Realign                 `from` is not where the task stands
+    │   │   └── Moved               the marker moved since the values were read: read again
     │   ├── Superseded              a newer driver has claimed the application
     │   └── NotOwner                this host is not, or no longer, the task's owner
     ├── Unavailable                 try again shortly: opening, restoring, disk full
@@ -86,6 +89,18 @@ class TopicRecreated(ConfigurationError):
     code = "topic-recreated"
 
 
+class CodeChanged(ConfigurationError):
+    """Other code left a batch half done. Details: app, theirs, ours, epoch, n, tasks."""
+
+    code = "code-changed"
+
+
+class Misplaced(ConfigurationError):
+    """Rows of other tasks came to this one. Details: task, seen."""
+
+    code = "misplaced"
+
+
 class KafkaRefused(ConfigurationError):
     """Log-in, certificate or access right. Details: principal, resource, kafka_error."""
 
@@ -110,6 +125,12 @@ class Realign(CommitRefused):
     """The commit's ``from`` is not the task's positions, or the marker moved since the read."""
 
     code = "realign"
+
+
+class Moved(Realign):
+    """The marker moved between two reads of one exchange: doing the exchange again is right."""
+
+    code = "moved"
 
 
 class Superseded(CommitRefused):

@@ -6,3 +6,5 @@ EXIT_FAILED = 1
 """Start it again."""
 EXIT_SUPERSEDED = 3
 """Another driver runs the application: do not start it again."""
+EXIT_REFUSED = 4
+"""It will be refused again until somebody corrects what it said: do not start it again."""

@@ -17,7 +17,7 @@ from typing import Any
 
 import orjson
 
-from state_lib.errors import Realign, Superseded
+from state_lib.errors import Moved, Realign, Superseded
 
 ByPartition = Mapping[str, Mapping[str, int]]
 NO_CLOCK = -1
@@ -133,8 +133,8 @@ def judge(marker: Marker, header: CommitHeader) -> Verdict:
 
     Raises:
         Superseded: the commit's driver has been replaced.
-        Realign: the epoch was never claimed here, ``from`` is not where the task stands, or the
-            marker moved since the exchange read its values.
+        Realign: the epoch was never claimed here, or ``from`` is not where the task stands.
+        Moved: the marker moved since the exchange read its values.
     """
     numbers: dict[str, Any] = {
         "marker": {"epoch": marker.epoch, "n": marker.n, "positions": marker.positions},
@@ -161,7 +161,7 @@ def judge(marker: Marker, header: CommitHeader) -> Verdict:
             **numbers,
         )
     if header.read_at is not None and header.read_at != (marker.epoch, marker.n):
-        raise Realign(
+        raise Moved(
             f"the marker moved from {header.read_at} to {(marker.epoch, marker.n)} since this "
             "exchange read its values: read again",
             **numbers,

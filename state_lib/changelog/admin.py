@@ -27,6 +27,7 @@ from state_lib.kafka import (
     require,
     unavailable,
 )
+from state_lib.specs import StoreSpec
 
 log = structlog.get_logger(__name__)
 
@@ -65,14 +66,22 @@ def verify(plan: TopicPlan, facts: TopicFacts, config: dict[str, str]) -> None:
     if facts.partitions != plan.partitions:
         _refuse(plan.name, "partitions", str(facts.partitions), str(plan.partitions))
     policies = {p.strip() for p in config["cleanup.policy"].split(",")}
-    retention = int(config["retention.ms"])
-    if plan.store is None:
-        if not plan.owned and "delete" in policies and retention != -1:
-            _refuse(plan.name, "retention.ms", str(retention), "-1 (records carry event time)")
+    if plan.owned and "delete" in policies and config["retention.bytes"] != "-1":
+        _refuse(plan.name, "retention.bytes", config["retention.bytes"], "-1 (no bound by size)")
+    if plan.store is not None:
+        _verify_changelog(plan, plan.store, policies, config)
+    elif plan.owned:
         wanted = plan.config["cleanup.policy"]
-        if plan.owned and wanted == "compact" and policies != {"compact"}:
+        if wanted == "compact" and policies != {"compact"}:
             _refuse(plan.name, "cleanup.policy", config["cleanup.policy"], wanted)
-        return
+    elif "delete" in policies and config["retention.ms"] != "-1":
+        needed = "-1 (records carry event time)"
+        _refuse(plan.name, "retention.ms", config["retention.ms"], needed)
+
+
+def _verify_changelog(
+    plan: TopicPlan, store: StoreSpec, policies: set[str], config: dict[str, str]
+) -> None:
     if config["message.timestamp.type"] != "CreateTime":
         seen = config["message.timestamp.type"]
         _refuse(plan.name, "message.timestamp.type", seen, "CreateTime")
@@ -82,11 +91,11 @@ def verify(plan: TopicPlan, facts: TopicFacts, config: dict[str, str]) -> None:
         )
     if "delete" not in policies:
         return
-    if not plan.store.is_window:
+    if not store.is_window:
         _refuse(plan.name, "cleanup.policy", config["cleanup.policy"], "compact")
-    if retention != -1 and retention < plan.store.retention_ms:
-        needed = f"at least {plan.store.retention_ms}"
-        _refuse(plan.name, "retention.ms", str(retention), needed)
+    retention = int(config["retention.ms"])
+    if retention != -1 and retention < store.retention_ms:
+        _refuse(plan.name, "retention.ms", str(retention), f"at least {store.retention_ms}")
 
 
 def topic_configs(admin: AdminClient, names: Iterable[str]) -> dict[str, dict[str, str]]:

@@ -114,6 +114,7 @@ def plan_topics(topology: Topology, source_retention_ms: int = -1) -> list[Topic
 def _base(policy: str) -> dict[str, str]:
     return {
         "cleanup.policy": policy,
+        "retention.bytes": "-1",
         "message.timestamp.type": "CreateTime",
         "message.timestamp.before.max.ms": _FOREVER_FUTURE_MS,
         "message.timestamp.after.max.ms": _FOREVER_FUTURE_MS,

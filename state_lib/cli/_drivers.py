@@ -77,7 +77,7 @@ def _seen(app: str, first: Sight, then: Sight) -> Json:
     if then.away is not None:
         raise Unavailable(f"{app} cannot be looked at: {then.away}", app=app)
     facts = then.facts
-    ended = None if then.driver is None else then.end_of(then.driver)
+    ended = then.ended[-1] if then.ended and not then.drivers else None
     seconds = (then.at - first.at) / 1000
     same = first.away is None and bool(then.drivers) and seconds > 0
     rate = max(0, then.done - first.done) / seconds if same else None
@@ -107,7 +107,7 @@ def _state(sight: Sight) -> str:
     if sight.notice is not None:
         return sight.notice
     if not sight.drivers:
-        return "stopped"
+        return "failed" if sight.ended and sight.ended[-1].how == "failed" else "stopped"
     if sight.driver not in sight.drivers:
         return "starting"
     return "stopping" if sight.stop is not None else "running"

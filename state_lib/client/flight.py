@@ -15,8 +15,11 @@ from state_lib.wire import MARKER_KEY, TOKEN_HEADER, UP, from_flight, pack, unpa
 
 CHUNK_ROWS = 200_000
 """Rows per Flight message, so that no message nears the 2 GiB of a binary column."""
-LOOK_S, FORGET_S, DIGEST_S = 30.0, 300.0, 3600.0
-"""How long a host may take to say what it has, to close and remove it, to read all of a task."""
+LOOK_S, PLAN_S, FORGET_S, READ_S = 30.0, 120.0, 300.0, 3600.0
+"""How long a host may take to say what it has, to plan a restore, to close and remove a task, to
+read all of one. A host that is stopped or hangs keeps its connections: without a bound whoever
+asks it would wait for ever."""
+EXCHANGE_S = 300.0
 
 
 class FlightHostClient:
@@ -28,7 +31,6 @@ class FlightHostClient:
         self._headers = (
             [] if token is None else [(TOKEN_HEADER.encode(), f"Bearer {token}".encode())]
         )
-        self._options = flight.FlightCallOptions(headers=self._headers)
         self._client: flight.FlightClient | None = None
 
     def claim(self, app: str, partition: int, epoch: int) -> Marker:
@@ -39,11 +41,11 @@ class FlightHostClient:
             Unavailable: the host cannot be reached, or the task is opening; try again.
         """
         body = {"app": app, "partition": partition, "epoch": epoch}
-        return Marker.from_json(self._act("claim", body))
+        return Marker.from_json(self._act("claim", body, LOOK_S))
 
     def marker(self, app: str, partition: int) -> Marker:
         """Where a task stands."""
-        return Marker.from_json(self._act("marker", {"app": app, "partition": partition}))
+        return Marker.from_json(self._act("marker", {"app": app, "partition": partition}, LOOK_S))
 
     def holdings(self, app: str | None = None) -> dict[str, Any]:
         """What the host holds of an application, or of all: see `state_lib.host.holdings`."""
@@ -70,12 +72,14 @@ class FlightHostClient:
             InvalidRequest: ``wanted`` is not a valid source of this task; says why.
         """
         body = {"app": app, "partition": partition, "wanted": wanted}
-        return next(self._events("restore-plan", body))
+        return next(self._events("restore-plan", body, PLAN_S))
 
     def restore_run(
         self, app: str, partition: int, plan: dict[str, Any]
     ) -> Iterator[dict[str, Any]]:
-        """Run a plan; yields events until ``done``. A caller that leaves does not end the restore.
+        """Run a plan; yields events until ``done``, however long that takes.
+
+        A caller that leaves does not end the restore.
 
         Raises:
             Busy: a restore of this task is running already.
@@ -97,7 +101,8 @@ class FlightHostClient:
         Returns:
             What `snapshot_status` returns.
         """
-        return self._act("snapshot", {"app": app, "partition": partition, "savepoint": savepoint})
+        body = {"app": app, "partition": partition, "savepoint": savepoint}
+        return self._act("snapshot", body, LOOK_S)
 
     def snapshot_status(self, app: str, partition: int) -> dict[str, Any]:
         """How the last snapshot of a task goes: `state_lib.host.snapshots.Job.to_json`."""
@@ -108,19 +113,21 @@ class FlightHostClient:
     ) -> Iterator[dict[str, Any]]:
         """Digests of a task's stores, as `state_lib.host.digests` tells them."""
         body = {"app": app, "partition": partition, "stores": stores}
-        return self._events("digest", body, DIGEST_S)
+        return self._events("digest", body, READ_S)
 
     def scan(self, app: str, partition: int, store: str) -> tuple[Marker, Iterator[pa.RecordBatch]]:
         """A store's live entries as stored, all at the marker that comes with them."""
         ticket = flight.Ticket(pack({"app": app, "partition": partition, "store": store}))
         with self._errors():
-            reader = self._connected().do_get(ticket, self._options)
+            reader = self._connected().do_get(ticket, self._within(READ_S))
             marker = Marker.from_bytes(reader.schema.metadata[MARKER_KEY])
         return marker, self._chunks(reader)
 
     @contextlib.contextmanager
-    def exchange(self, app: str, partition: int, epoch: int, n: int) -> Iterator[Exchange]:
-        """Open the exchange of one task and batch.
+    def exchange(
+        self, app: str, partition: int, epoch: int, n: int, timeout_s: float = EXCHANGE_S
+    ) -> Iterator[Exchange]:
+        """Open the exchange of one task and batch; all of it has to be done in ``timeout_s``.
 
         Raises:
             Superseded, Unavailable, NotOwner: see `state_lib.errors`.
@@ -128,7 +135,7 @@ class FlightHostClient:
         request = {"app": app, "partition": partition, "epoch": epoch, "n": n}
         descriptor = flight.FlightDescriptor.for_command(pack(request))
         with self._errors():
-            writer, reader = self._connected().do_exchange(descriptor, self._options)
+            writer, reader = self._connected().do_exchange(descriptor, self._within(timeout_s))
             try:
                 writer.begin(UP)
                 first = unpack(reader.read_chunk().app_metadata)
@@ -143,13 +150,13 @@ class FlightHostClient:
             self._client.close()
             self._client = None
 
-    def _act(
-        self, name: str, body: dict[str, Any], timeout_s: float | None = None
-    ) -> dict[str, Any]:
+    def _within(self, timeout_s: float | None) -> flight.FlightCallOptions:
+        return flight.FlightCallOptions(timeout=timeout_s, headers=self._headers)
+
+    def _act(self, name: str, body: dict[str, Any], timeout_s: float) -> dict[str, Any]:
         with self._errors():
             action = flight.Action(name, pack(body))
-            options = flight.FlightCallOptions(timeout=timeout_s, headers=self._headers)
-            result = next(iter(self._connected().do_action(action, options)))
+            result = next(iter(self._connected().do_action(action, self._within(timeout_s))))
             return unpack(result.body)
 
     def _events(
@@ -157,8 +164,7 @@ class FlightHostClient:
     ) -> Iterator[dict[str, Any]]:
         with self._errors():
             action = flight.Action(name, pack(body))
-            options = flight.FlightCallOptions(timeout=timeout_s, headers=self._headers)
-            for result in self._connected().do_action(action, options):
+            for result in self._connected().do_action(action, self._within(timeout_s)):
                 yield unpack(result.body)
 
     def _chunks(self, reader: Any) -> Iterator[pa.RecordBatch]:
@@ -215,8 +221,8 @@ class Exchange:
 
     def dead_letters(self, letters: pa.BinaryArray) -> None:
         """Records that could not be used, as `state_lib.host.letters` reads them."""
-        if len(letters):
-            self._send({"op": "dead-letters"}, None, letters, None)
+        for start in range(0, len(letters), CHUNK_ROWS):
+            self._send({"op": "dead-letters"}, None, letters[start : start + CHUNK_ROWS], None)
 
     def commit(self, header: CommitHeader) -> Marker:
         """Commit what was sent; returns the marker that stands afterwards."""

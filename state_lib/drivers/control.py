@@ -15,8 +15,11 @@ from state_lib.kafka import Kafka, describe, ends
 from state_lib.marker import now_ms
 
 
-def ask_to_stop(kafka: Kafka, app: str, *, why: str) -> None:
+def ask_to_stop(kafka: Kafka, app: str, *, why: str) -> int:
     """Ask the drivers that run now to stop at a batch's edge. One that starts later does not heed.
+
+    Returns:
+        The request's offset.
 
     Raises:
         NotFound: the application has never run on these brokers.
@@ -29,7 +32,7 @@ def ask_to_stop(kafka: Kafka, app: str, *, why: str) -> None:
             "Look at the name, and at HOLDFAST_BOOTSTRAP_SERVERS",
             app=app,
         )
-    tell(kafka, app, STOP, {"why": why, "at": now_ms()})
+    return tell(kafka, app, STOP, {"why": why, "at": now_ms()})
 
 
 class Control:
@@ -43,6 +46,7 @@ class Control:
         self._kafka, self._app = kafka, app
         self._topic = topology_topic(app)
         self._at: int | None = None
+        self._own = -1
         self.stop: str | None = None
         """Why this driver was asked to stop."""
 
@@ -58,6 +62,10 @@ class Control:
             given = os.environ.get(HEEDS_VARIABLE, "")
             self._at = min(int(given), end) if given.isdigit() else end
 
+    def ask_others_to_stop(self, why: str) -> None:
+        """As `ask_to_stop`; this driver does not heed it. Raises as that."""
+        self._own = ask_to_stop(self._kafka, self._app, why=why)
+
     def heed(self, epoch: int) -> str | None:
         """Read what was said since the last call; why to stop, if so.
 
@@ -70,7 +78,7 @@ class Control:
             for record in records:
                 if record.key() == self._app.encode() and (record.offset() or 0) > epoch:
                     raise _superseded(epoch, Claim.of(record))
-                if record.key() == STOP:
+                if record.key() == STOP and record.offset() != self._own:
                     self.stop = str(orjson.loads(record.value() or b"{}").get("why", ""))
         self._at = end
         return self.stop

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import httpx
 
 from state_lib.addresses import HostAddress
+from state_lib.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from state_lib.config import Settings
@@ -17,15 +19,19 @@ TIMEOUT_S = 2.0
 
 def complaints(settings: Settings, app: str) -> tuple[str, ...]:
     """One sentence per host that does not answer, or has tasks of the application not open."""
-    hosts = settings.host_addresses
+    hosts, headers = settings.host_addresses, dict[bytes, bytes]()
+    with contextlib.suppress(ConfigurationError):  # then hosts say how many, and no names
+        if (token := settings.read_token()) is not None:
+            headers[b"Authorization"] = f"Bearer {token}".encode()
     with ThreadPoolExecutor(min(8, len(hosts))) as pool:
-        found = pool.map(lambda host: _complaint(host, app), hosts)
+        found = pool.map(lambda host: _complaint(host, app, headers), hosts)
         return tuple(one for one in found if one is not None)
 
 
-def _complaint(host: HostAddress, app: str) -> str | None:
+def _complaint(host: HostAddress, app: str, headers: dict[bytes, bytes]) -> str | None:
+    url = f"{host.http_url}/readyz"
     try:
-        answer = httpx.get(f"{host.http_url}/readyz", timeout=TIMEOUT_S, trust_env=False)
+        answer = httpx.get(url, headers=headers, timeout=TIMEOUT_S, trust_env=False)
         waiting = answer.json()["not_ready"]
     except (httpx.HTTPError, ValueError, KeyError) as error:
         return f"host {host.id} at {host.http_url} does not answer ({type(error).__name__})"

@@ -14,7 +14,7 @@ from pyarrow import flight
 
 from state_lib.changelog.topics import dead_letters_topic
 from state_lib.changelog.writer import Records
-from state_lib.errors import HoldfastError, InvalidRequest, Realign, Superseded, Unauthorized
+from state_lib.errors import HoldfastError, InvalidRequest, Moved, Superseded, Unauthorized
 from state_lib.host.digests import digests
 from state_lib.host.holdings import forget, holdings
 from state_lib.host.letters import dead_letters
@@ -187,7 +187,7 @@ class _Exchange:
         at = (marker.epoch, marker.n)
         self._read_at = self._read_at or at
         if at != self._read_at:
-            raise Realign(
+            raise Moved(
                 f"the marker moved from {self._read_at} to {at} within this exchange: read again",
                 read_at=self._read_at,
                 marker=at,

@@ -9,6 +9,7 @@ from state_lib.host.flight import FlightHost
 from state_lib.host.http import HttpServer
 from state_lib.host.metrics import HostMetrics
 from state_lib.host.restore_records import RestoreRecords
+from state_lib.host.retention import RetentionWatch
 from state_lib.host.snapshots import SnapshotJobs
 from state_lib.host.tasks import TaskManager
 from state_lib.kafka import Kafka
@@ -61,6 +62,7 @@ class StateHost:
         context.state_dir.mkdir(parents=True, exist_ok=True)
         self.tasks = TaskManager(context, settings.host_addresses, settings.flush_interval_s)
         self._snapshots = SnapshotJobs(self.tasks, settings.snapshots_url)
+        self._retention = RetentionWatch(self.tasks)
         self._token = token
         self._flight: FlightHost | None = None
         self._http = HttpServer(self.tasks, self.address, token, metrics)
@@ -71,6 +73,7 @@ class StateHost:
         self.tasks.start()  # first: who asks for a task must not hear that it does not exist
         self._flight = FlightHost(self.tasks, at.flight_url, self._token, self._snapshots)
         self._http.start()
+        self._retention.start()
         log.info("host is up", host=at.id, flight=at.flight_url, http=at.http_url)
 
     def stop(self) -> None:
@@ -80,4 +83,5 @@ class StateHost:
         if self._flight is not None:
             self._flight.shutdown()
         self._snapshots.stop()
+        self._retention.stop()
         self.tasks.stop()

@@ -186,6 +186,9 @@ class TaskManager:
         if topology is None or topology.extra.get("epoch") != epoch:
             topology = self._learn(app, epoch)
             self._adopt(topology)
+        task = self.owned(app, partition)
+        if task.declare(self.app(app)):
+            self._forget_failures(task)
         return self.task(app, partition).claim(self.app(app), epoch)
 
     def drop(self, app: str, topic_id: str, epoch: int) -> None:

@@ -104,12 +104,27 @@ def _catch_up(request: RestoreRequest, plan: RestorePlan, local: Local) -> TaskS
     if stores is None:
         raise StateCorrupt(f"the directory of {request.name} is not open", path=str(request.path))
     try:
+        _forget(stores, plan.steps)
         _replay(request, stores, plan.steps)
         stores.write({}, _checkpoint_at_end(request, plan, stores))
     except BaseException:
         stores.close()
         raise
     return stores
+
+
+def _forget(stores: TaskStores, steps: tuple[Step, ...]) -> None:
+    """Durably, before anything is cleared: what the directory will not hold for a while.
+
+    A store is cleared at once, its checkpoint written with the data. Killed in between and opened
+    by the job of before, the empty store would count as the one that was there.
+    """
+    known = stores.checkpoint()
+    on_disk = set() if known is None else {s for s in known.layouts if known.holds(s)}
+    rebuilt = {s.store: s.topic for s in steps if s.full and s.store in on_disk}
+    if known is not None and rebuilt:
+        stores.write({}, known.without(rebuilt))
+        stores.rocks.flush()
 
 
 def _build(request: RestoreRequest, plan: RestorePlan) -> None:

@@ -14,6 +14,7 @@ from state_lib.kafka import Partition, TopicFacts, starts
 from state_lib.marker import Marker, flat, nested
 from state_lib.spark.batches import Batches, Positions
 from state_lib.spark.progress import Recorded, effective
+from state_lib.spark.versions import behind
 
 log = structlog.get_logger(__name__)
 Read = Callable[[str, str], DataFrame]
@@ -70,20 +71,19 @@ def align(
 
     Raises:
         ConfigurationError: the progress log does not cover the range.
+        CodeChanged: the batch was begun by other code.
     """
     standing = batches.standing
     at = [flat(m.positions) for m in standing.markers]
-    target = {p: max(x.get(p, 0) for x in at) for p in at[0]}
+    target = {p: max(x[p] for x in at) for p in at[0]}
     chain: list[Recorded] = []
     while True:
-        behind = [i for i, positions in enumerate(at) if positions != target]
-        if not behind:
+        least, group = behind(at)
+        if least is None:
             break
         if stopped():
             return False
         chain = chain or effective(records())
-        least = min((at[i] for i in behind), key=lambda x: sum(x.values()))
-        group = [i for i in behind if at[i] == least]
         recorded = next((r for r in chain if r.covers(least)), None)
         if recorded is None:
             raise ConfigurationError(
@@ -92,6 +92,7 @@ def align(
                 "application id, or bring the topic back",
                 tasks=group,
             )
+        batches.check_code(recorded, group)
         to = {p: max(least[p], min(recorded.to.get(p, o), o)) for p, o in target.items()}
         log.info("aligning", tasks=group, rows=sum(to.values()) - sum(least.values()))
         frame = read(_offsets(least), _offsets(to))

@@ -27,10 +27,13 @@ from state_lib.spark.exchange import RESULT_DDL, exchange, exchange_partition
 from state_lib.spark.frames import combine
 from state_lib.spark.plan import BatchPlan, ExchangePlan
 from state_lib.spark.progress import ProgressLog, Recorded
+from state_lib.spark.versions import check_code
 
 log = structlog.get_logger(__name__)
 Positions = dict[Partition, int]
 T = TypeVar("T")
+_TICK_S = 10.0
+"""What a tick may take: no batch begins meanwhile, and no stop is heard. It is done again."""
 
 
 @dataclass
@@ -81,6 +84,7 @@ class Batches:
         self._token = token
         self._admin = kafka.admin()
         self._progress = ProgressLog(kafka, app.id)
+        self._code = app.fingerprint
         self.standing = standing
         self.rows = 0
         self._group: Consumer = kafka.reader(**{"group.id": app.id})
@@ -117,10 +121,15 @@ class Batches:
         self._progress.append(plan.record())
         self._run(batch, plan)
 
+    def check_code(self, recorded: Recorded, tasks: Sequence[int]) -> None:
+        """See `state_lib.spark.versions.check_code`."""
+        check_code(self._app.id, recorded, self._code, self._settings.accept_new_code, tasks)
+
     def initial(self, positions: Sequence[Positions]) -> None:
         """Commit positions that the markers do not know yet, task by task, with no rows."""
         at = [flat(m.positions) for m in self.standing.markers]
-        self._without_rows(at, positions, self.standing.clock)
+        patience = self._settings.exchange_timeout_s
+        self._without_rows(at, positions, self.standing.clock, patience)
 
     def tick(self) -> bool:
         """With nothing unread, move the clock to the greatest event time; False if it is there.
@@ -135,11 +144,11 @@ class Batches:
         if clock <= standing.clock and standing.is_level:
             return False
         here = [standing.positions] * self._app.partitions
-        self._without_rows(here, here, clock)
+        self._without_rows(here, here, clock, min(_TICK_S, self._settings.exchange_timeout_s))
         return True
 
     def _without_rows(
-        self, from_: Sequence[Positions], to: Sequence[Positions], clock: int
+        self, from_: Sequence[Positions], to: Sequence[Positions], clock: int, patience_s: float
     ) -> None:
         """A commit of every task with no rows. It is recorded, but covers no offsets."""
         plan = self._plan(to[0], to[0], clock)
@@ -151,7 +160,8 @@ class Batches:
             address = owner_of(self._app.id, task, self._settings.host_addresses)
             client = FlightHostClient(address, self._token)
             try:
-                return exchange(self._exchange_plan(own), task, None, client)
+                patient = replace(self._exchange_plan(own), timeout_s=patience_s)
+                return exchange(patient, task, None, client)
             finally:
                 client.close()
 
@@ -173,6 +183,7 @@ class Batches:
             now=now_ms(),
             max_future_ms=int(self._settings.max_future_s * 1000),
             topic_ids=self.standing.topic_ids,
+            code=self._code,
         )
 
     def _exchange_plan(self, batch: BatchPlan) -> ExchangePlan:

@@ -26,14 +26,24 @@ from state_lib.times import iso
 log = structlog.get_logger(__name__)
 
 
-def write_claim(kafka: Kafka, topology: Topology, driver: Identity | None = None) -> int:
-    """Publish the topology; returns the claim's offset: the driver's epoch."""
+def write_claim(
+    kafka: Kafka, topology: Topology, driver: Identity | None = None, code: str | None = None
+) -> int:
+    """Publish the topology; returns the claim's offset: the driver's epoch.
+
+    Args:
+        kafka: connection.
+        topology: as the job declares it.
+        driver: who claims; this process where none is given.
+        code: fingerprint of the job.
+    """
     driver = driver or Identity.of_this_process()
     said = {
         "driver": f"{driver.host}/{driver.pid}",
         **driver.to_json(),
         "user": user_name(),
         "file": str(Path(sys.argv[0]).absolute()),
+        "code": code,
         "claimed_at": now_ms(),
     }
     return tell(kafka, topology.app, topology.app.encode(), topology.to_json() | {"extra": said})

@@ -38,7 +38,7 @@ from state_lib.errors import (
     Unauthorized,
     Unavailable,
 )
-from state_lib.exits import EXIT_FAILED, EXIT_STOPPED, EXIT_SUPERSEDED
+from state_lib.exits import EXIT_FAILED, EXIT_REFUSED, EXIT_STOPPED, EXIT_SUPERSEDED
 from state_lib.kafka import Kafka, require
 from state_lib.marker import flat, nested
 from state_lib.spark.align import align, check_topics, initial_positions
@@ -51,15 +51,12 @@ from state_lib.spark.claims import (
 )
 from state_lib.spark.progress import ProgressLog
 from state_lib.spark.session import kafka_options, open_session, read_range
+from state_lib.spark.versions import make_way
 
 log = structlog.get_logger(__name__)
 POLL_S = 1.0
 LOOK_S = 0.1
-_EXITS: dict[How, int] = {
-    "stopped": EXIT_STOPPED,
-    "superseded": EXIT_SUPERSEDED,
-    "failed": EXIT_FAILED,
-}
+_EXITS: dict[How, int] = {"stopped": EXIT_STOPPED, "superseded": EXIT_SUPERSEDED}
 
 
 @dataclass(frozen=True)
@@ -85,6 +82,8 @@ class Driver:
         watched: how this process is seen and heard; of its own where none is given.
         stopping: set by whoever wants it to stop at a batch's edge, also by this driver when it is
             asked to: a stop must outlive a stream that fails meanwhile.
+        before: epoch of this process's last claim. Who claimed after it has taken over: a process
+            that was frozen must not take the application back.
     """
 
     def __init__(
@@ -93,6 +92,7 @@ class Driver:
         settings: Settings,
         watched: Watched | None = None,
         stopping: threading.Event | None = None,
+        before: int | None = None,
     ) -> None:
         self._app, self._settings = app, settings
         self._kafka = Kafka.of(settings)
@@ -100,6 +100,7 @@ class Driver:
         self._token = settings.read_token()
         self._lock = threading.Lock()
         self._stopping = stopping or threading.Event()
+        self.epoch = before
         self._failure: BaseException | None = None
         self._query: StreamingQuery | None = None
         self.committed = False
@@ -120,13 +121,17 @@ class Driver:
         retention = _longest_retention(topic_configs(admin, topology.sources))
         check_same_application(self._kafka, topology)
         check_no_collision(self._kafka, topology)
+        code = self._app.fingerprint
+        make_way(self._watched.control, self._kafka, topology, code, self._settings)
         plans = plan_topics(topology, retention)
         ensure_topics(
             admin, plans, self._settings.replication_factor, self._settings.min_insync_replicas
         )
         presence = self._watched.presence
         presence.join()
-        epoch = write_claim(self._kafka, topology, presence.who)
+        if self.epoch is not None and self._asked_to_stop(self.epoch):
+            return
+        epoch = self.epoch = write_claim(self._kafka, topology, presence.who, code)
         log.info("claimed", app=topology.app, epoch=epoch)
         session = _Background(lambda: open_session(self._app.id, self._settings))
         markers = claim_tasks(
@@ -346,7 +351,7 @@ def main(app: Application, settings: Settings) -> None:
         watched.presence.leave("failed", _first_lines(error))
         raise
     watched.presence.leave(how, why, retry=retry)
-    sys.exit(_EXITS[how])
+    sys.exit(_EXITS.get(how, EXIT_FAILED if retry else EXIT_REFUSED))
 
 
 def _run(app: Application, settings: Settings, watched: Watched) -> tuple[How, str, bool]:
@@ -354,9 +359,9 @@ def _run(app: Application, settings: Settings, watched: Watched) -> tuple[How, s
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
-    failures = 0
+    failures, epoch = 0, None
     while not stopping.is_set():
-        driver = Driver(app, settings, watched, stopping)
+        driver = Driver(app, settings, watched, stopping, epoch)
         try:
             driver.run()
         except Superseded as error:
@@ -376,6 +381,7 @@ def _run(app: Application, settings: Settings, watched: Watched) -> tuple[How, s
             return "failed", f"the JVM is gone: {_first_lines(error)}", True
         else:
             break
+        epoch = driver.epoch
     return "stopped", watched.control.stop or "it got a signal to stop", False
 
 

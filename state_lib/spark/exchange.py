@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from state_lib.client.flight import Exchange, FlightHostClient
-from state_lib.errors import CommitRefused, ConfigurationError, Realign, Unavailable
+from state_lib.errors import CommitRefused, ConfigurationError, Misplaced, Moved, Unavailable
 from state_lib.failpoints import failpoint
 from state_lib.host.placement import owner_of
 from state_lib.marker import CommitHeader, Marker, nested
@@ -23,6 +23,8 @@ from state_lib.spark.plan import DEAD, DROPPED, ExchangePlan
 RESULT = pa.schema([("task", pa.int32()), ("marker", pa.binary()), ("error", pa.binary())])
 RESULT_DDL = "task int, marker binary, error binary"
 _FIRST_WAIT_S, _MOST_WAIT_S = 0.1, 2.0
+_LEAST_S = 1.0
+"""What the last try may take."""
 _clients: dict[tuple[object, str | None], FlightHostClient] = {}
 
 
@@ -42,12 +44,31 @@ def exchange_partition(
     table = pa.Table.from_batches(received) if received else None
     marker, refusal = None, None
     try:
+        check_placed(task, table)
         marker = exchange(plan, task, table, _client(plan, task)).to_bytes()
     except (CommitRefused, ConfigurationError) as error:  # so would a Spark retry: the driver
         refusal = orjson.dumps(error.to_wire())
     row = [[task], [marker], [refusal]]
     columns = [pa.array(v, f.type) for v, f in zip(row, RESULT, strict=True)]
     yield pa.record_batch(columns, schema=RESULT)
+
+
+def check_placed(task: int, table: pa.Table | None) -> None:
+    """Refuse rows of other tasks: their keys would be stored where nobody looks for them.
+
+    Raises:
+        Misplaced: whose rows they are, and which settings of Spark's to look at.
+    """
+    seen = [] if table is None else pc.unique(table.column("task")).to_pylist()
+    if set(seen) <= {task}:
+        return
+    raise Misplaced(
+        f"Spark brought rows of tasks {sorted(seen)} into the partition of task {task}: nothing "
+        "was committed. Look for settings of the session that change how rows are exchanged, "
+        "spark.sql.adaptive.enabled and spark.sql.requireAllClusterKeysForDistribution first",
+        task=task,
+        seen=sorted(seen),
+    )
 
 
 def exchange(
@@ -57,22 +78,19 @@ def exchange(
 
     Raises:
         Superseded, Realign: this driver must stop or align; trying again would not help.
-        Unavailable: the host stayed away for ``plan.timeout_s``.
+        Unavailable: the host stayed away, or did not answer, for ``plan.timeout_s``.
     """
     verbs = {} if table is None else _fold(plan, table)
     deadline = time.monotonic() + plan.timeout_s
     wait = _FIRST_WAIT_S
     while True:
         try:
-            batch = plan.batch
-            with client.exchange(plan.app, task, batch.epoch, batch.n) as open_exchange:
+            batch, left = plan.batch, max(_LEAST_S, deadline - time.monotonic())
+            with client.exchange(plan.app, task, batch.epoch, batch.n, left) as open_exchange:
                 if open_exchange.already_done:
                     return open_exchange.marker
                 return _run(plan, open_exchange, verbs, table)
-        except Realign as error:
-            if "moved" not in error.message or time.monotonic() > deadline:
-                raise
-        except Unavailable:
+        except (Moved, Unavailable):
             if time.monotonic() > deadline:
                 raise
         time.sleep(wait * random.uniform(0.5, 1.0))  # noqa: S311 - jitter

@@ -26,6 +26,7 @@ class BatchPlan:
         max_future_ms: how far ahead of ``now`` an event time may be.
         topic_ids: of the sources.
         tasks: those that take part; None for all.
+        code: fingerprint of the job.
     """
 
     epoch: int
@@ -37,6 +38,7 @@ class BatchPlan:
     max_future_ms: int
     topic_ids: Mapping[str, str]
     tasks: tuple[int, ...] | None = None
+    code: str = ""
 
     def sources(self) -> list[tuple[str, int]]:
         """Source partitions in the order in which rows number them."""
@@ -52,6 +54,7 @@ class BatchPlan:
             "clock": self.clock,
             "now": self.now,
             "max_future_ms": self.max_future_ms,
+            "code": self.code,
             "tasks": self.tasks,
         }
 

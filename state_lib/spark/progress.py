@@ -33,6 +33,8 @@ class Recorded:
     now: int
     max_future_ms: int = 3_600_000
     aligned: bool = False
+    code: str | None = None
+    """Fingerprint of the job; None in records of older versions."""
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Recorded:
@@ -46,6 +48,7 @@ class Recorded:
             now=data["now"],
             max_future_ms=data["max_future_ms"],
             aligned=data["tasks"] is not None,
+            code=data.get("code"),
         )
 
     def covers(self, positions: Mapping[Partition, int]) -> bool:

@@ -13,6 +13,11 @@ if TYPE_CHECKING:
 REQUIRED = {
     # every task commits every batch: partitions must not be coalesced or split by size
     "spark.sql.adaptive.enabled": "false",
+    # partition p is task p: no second exchange by all grouping columns
+    "spark.sql.requireAllClusterKeysForDistribution": "false",
+    # what an expression means must not depend on where the job runs
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.caseSensitive": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "200000",
     "spark.sql.streaming.stopTimeout": "120s",

@@ -18,9 +18,15 @@ from state_lib.stores.memory.engine import MemoryEngine
 from state_lib.stores.memory.options import MemoryOptions
 from state_lib.stores.rocksdb.engine import RocksDBEngine
 from state_lib.stores.rocksdb.options import RocksDBOptions
-from state_lib.stores.segments import META_FAMILY, store_of
+from state_lib.stores.segments import (
+    META_FAMILY,
+    is_expired_segment,
+    segments_of,
+    store_of,
+)
 
 _CHECKPOINT_KEY = b"checkpoint"
+_MEMORY = "memory/"
 NO_DIRECTORY = "memory"
 """Of memory stores: rebuilt from their changelogs, so nothing is ever there but in snapshots."""
 StoreChanges = Mapping[str, tuple[Sequence[bytes], Sequence[bytes | None]]]
@@ -49,6 +55,19 @@ class Checkpoint:
         """As read from the metadata family."""
         data = orjson.loads(raw)
         return cls(Marker.from_json(data["marker"]), data["offsets"], data.get("layouts", {}))
+
+    def holds(self, store: str) -> bool:
+        """Whether the store's entries are in the directory; those of memory stores never are."""
+        return not self.layouts.get(store, _MEMORY).startswith(_MEMORY)
+
+    def without(self, stores: Mapping[str, str]) -> Checkpoint:
+        """The same for a directory that does not hold some stores; ``stores``: name → changelog."""
+        topics = set(stores.values())
+        return Checkpoint(
+            self.marker,
+            {topic: at for topic, at in self.offsets.items() if topic not in topics},
+            {name: layout for name, layout in self.layouts.items() if name not in stores},
+        )
 
 
 def layout_of(spec: StoreSpec) -> str:
@@ -143,6 +162,17 @@ class TaskStores:
         for engine, family in expired:
             engine.drop(family)
         return [family for _, family in expired]
+
+    def oldest_live(self, clock: int) -> dict[str, int]:
+        """Of each window store with live segments: no live window starts before that time (ms)."""
+        found = {}
+        for spec in (s for s in self.specs.values() if s.is_window):
+            segments = segments_of(spec.name, self.engine(spec.name).families())
+            live = [s for s in segments if not is_expired_segment(s, clock, spec)]
+            if live:
+                start = live[0] * spec.segment_interval_ms
+                found[spec.name] = max(start, clock - spec.retention_ms + 1)
+        return found
 
     def close(self) -> None:
         """Close the engines; what RocksDB has not flushed is replayed at the next opening."""

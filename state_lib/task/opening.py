@@ -29,6 +29,7 @@ class OpenTask:
     writer: TransactionalWriter
     stores: TaskStores
     marker: Marker
+    topology: Topology
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ class Opening:
         finally:
             if local is not None:
                 local.close()
-        return OpenTask(writer, stores, marker)
+        return OpenTask(writer, stores, marker, self.topology)
 
     def newest_marker(self) -> Marker:
         """The last one in Kafka, or that of a task that never was."""

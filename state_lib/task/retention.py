@@ -17,11 +17,11 @@ log = structlog.get_logger(__name__)
 
 
 class RetentionGuard:
-    """Lifts a window changelog's retention before a commit whose oldest record would be at risk.
+    """Lifts a window changelog's retention while a live window's record would be at risk.
 
     It is lifted altogether (-1): a replay's windows stay live for as long as its clock stands
     still, while their age by the wall clock grows past any number. Only the scheduled check
-    lowers it again. One guard per task; it remembers what it set.
+    lowers it again. One guard per task; it remembers what it saw until it `look`s again.
     """
 
     def __init__(self, admin: AdminClient, topology: Topology) -> None:
@@ -31,23 +31,37 @@ class RetentionGuard:
         self._known: dict[str, int] = {}
 
     def protect(self, puts: Mapping[str, Puts]) -> None:
-        """Look at the oldest timestamp per window store, and raise the retention if it is near.
+        """Before a commit: look at its oldest timestamp per window store.
 
         Raises:
             Unavailable: Kafka could not be asked; nothing was written yet.
         """
-        for store, changes in puts.items():
-            spec = self._specs.get(store)
-            if spec is None or not changes.keys:
-                continue
+        changed = {store: p for store, p in puts.items() if store in self._specs and p.keys}
+        self._keep({store: min(p.timestamps) for store, p in changed.items()})
+
+    def look(self, oldest: Mapping[str, int]) -> None:
+        """At start and now and then: an application may be idle for longer than its retention.
+
+        Args:
+            oldest: window store → event time (ms) of the oldest record that still counts.
+
+        Raises:
+            Unavailable: Kafka could not be asked.
+        """
+        self._known = {}  # somebody may have changed it
+        self._keep(oldest)
+
+    def _keep(self, oldest: Mapping[str, int]) -> None:
+        known = self._known
+        for store, since in oldest.items():
             topic = changelog_topic(self._app, store)
-            age = now_ms() - min(changes.timestamps)
-            if store not in self._known:
+            age = now_ms() - since
+            if store not in known:
                 configs = topic_configs(self._admin, [topic])
-                self._known[store] = int(configs[topic]["retention.ms"])
-            retention = self._known[store]
+                known[store] = int(configs[topic]["retention.ms"])
+            retention = known[store]
             if retention == -1 or age < retention - RETENTION_MARGIN_MS // 2:
                 continue
             set_topic_config(self._admin, topic, "retention.ms", "-1")
-            self._known[store] = -1
+            known[store] = -1
             log.info("lifted retention for old events", topic=topic, was=retention, age_ms=age)

@@ -142,14 +142,20 @@ class StateTask:
         return opened.marker
 
     def _opening(self, wanted: str) -> Opening:
+        topology = self.topology
+
+        def cancelled() -> bool:
+            stores_changed = self.topology.stores != topology.stores
+            return self._retired or stores_changed or self._context.stopping.is_set()
+
         return Opening(
             context=self._context,
-            topology=self.topology,
+            topology=topology,
             partition=self.partition,
             path=self.path,
             listener=Several(self._context.listener, self.progress),
             wanted=wanted,
-            cancelled=lambda: self._retired or self._context.stopping.is_set(),
+            cancelled=cancelled,
         )
 
     def _locked(self) -> contextlib.AbstractContextManager[None]:
@@ -177,6 +183,7 @@ class StateTask:
         offsets = {} if checkpoint is None else checkpoint.offsets
         with self._commit_lock, self._state_lock:
             self._writer, self._stores = opened.writer, opened.stores
+            self.topology = opened.topology  # another may have been declared meanwhile
             self._marker = opened.marker
             self._offsets = {topic: list(at) for topic, at in offsets.items()}
             self._guard = RetentionGuard(self._context.kafka.admin(), self.topology)
@@ -211,6 +218,17 @@ class StateTask:
             if dropped:
                 log.info("dropped expired segments", task=self.name, families=dropped)
 
+    def keep_retention(self) -> None:
+        """Look whether brokers could delete records of live windows; see `RetentionGuard`.
+
+        Raises:
+            Unavailable: the task is closed, or Kafka could not be asked.
+        """
+        with self.view() as (marker, stores):
+            oldest, guard = stores.oldest_live(marker.clock), self._guard
+        if guard is not None:
+            guard.look(oldest)
+
     # ------------------------------------------------------------------ claim and commit
 
     def claim(self, topology: Topology, epoch: int) -> Marker:
@@ -232,6 +250,20 @@ class StateTask:
                 write_marker(self._require_writer(), self.topology, self.partition, marker)
                 self._apply({}, marker)
             return self._marker
+
+    def declare(self, topology: Topology) -> bool:
+        """What the newest driver declares; counts at once for a task that is not open.
+
+        One that cannot be opened with the stores of a newer job can go back to those of before.
+
+        Returns:
+            Whether it is to be opened with other stores than the last attempt.
+        """
+        with self._state_lock:
+            changes = not self.is_open and self.topology.stores != topology.stores
+            if changes:
+                self.topology = topology
+            return changes
 
     def _take_topology(self, topology: Topology, epoch: int) -> None:
         """Open again with other stores, if the driver's differ."""

@@ -73,9 +73,9 @@ class Cluster:
         """Wait until an armed point has acted."""
         until((self.fired / point).exists, timeout_s, f"failpoint {point} reached")
 
-    def driver(self, app: str, topic: str, **flags: Any) -> Driver:
-        """Start a driver of the chaos job."""
-        environment = self._environment(app, topic, **flags)
+    def driver(self, app: str, topic: str, key: str = "k", **flags: Any) -> Driver:
+        """Start a driver of the chaos job, or of one that was edited to group by another key."""
+        environment = self._environment(app, topic, **flags) | {"CHAOS_KEY": key}
         self.drivers.append(Driver(environment, self.settings.home / f"{app}-{time.time_ns()}.log"))
         return self.drivers[-1]
 

@@ -10,7 +10,8 @@ from state_lib import Application, Json, TimeWindows, agg
 
 app = Application(os.environ["CHAOS_APP"], partitions=4)
 events = app.stream(os.environ["CHAOS_TOPIC"], Json("k STRING, x BIGINT NOT NULL"))
-events.group_by("k").aggregate(
+key = os.environ.get("CHAOS_KEY", "k")
+events.group_by(key).aggregate(
     "totals", n=agg.count(), total=agg.sum("x"), seen=agg.last("x", "int64")
 ).to(f"{app.id}-out")
 events.group_by("k").windowed_by(

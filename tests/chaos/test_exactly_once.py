@@ -7,6 +7,9 @@ import time
 
 import pytest
 
+from state_lib.changelog.claims import newest_claim
+from state_lib.exits import EXIT_REFUSED
+from state_lib.kafka import Kafka
 from tests.chaos.check import check
 from tests.chaos.cluster import Cluster
 from tests.chaos.conftest import Events
@@ -118,6 +121,31 @@ def _survive(cluster: Cluster, events: Events, app: str) -> None:
         successor = cluster.driver(app, events.topic)
         check(cluster.settings, app, events.topic)
         successor.stop()
+
+
+def test_edited_code_does_not_finish_what_other_code_began(
+    cluster: Cluster, events: Events, app: str
+) -> None:
+    """A task that did the batch already would miss rows, or have them twice."""
+    kafka = Kafka.of(cluster.settings)
+    events.more(3000)
+    driver = cluster.driver(app, events.topic)
+    driver.wait_event("batch")
+    cluster.arm("exchange.after_commit=kill-jvm")
+    events.more(3000)
+    cluster.wait_fired("exchange.after_commit")
+    assert driver.wait(60) != 0
+    before = newest_claim(kafka, app)
+    edited = cluster.driver(app, events.topic, key="upper(k)")
+    assert edited.wait(90) == EXIT_REFUSED
+    assert '"code": "code-changed"' in edited.log.read_text()
+    assert newest_claim(kafka, app) == before, "so that the code of before still fits"
+    driver = cluster.driver(app, events.topic)
+    check(cluster.settings, app, events.topic)
+    edited = cluster.driver(app, events.topic, key="upper(k)")
+    edited.wait_event("streaming")
+    assert driver.wait(60) == 0, "it was asked to come to a batch's edge"
+    assert edited.stop() == 0
 
 
 def test_late_rows_are_judged_as_recorded(cluster: Cluster, events: Events, app: str) -> None:

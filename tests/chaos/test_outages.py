@@ -9,6 +9,7 @@ import time
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from state_lib.exits import EXIT_FAILED, EXIT_REFUSED
 from state_lib.stack import supervisor
 from tests.chaos.check import check
 from tests.chaos.cluster import Cluster
@@ -64,7 +65,7 @@ def test_a_source_that_is_missing_or_another_one(cluster: Cluster, app: str) -> 
     """Both end the driver at once with an error that names the topic."""
     topic, bootstrap = f"{app}-source", cluster.settings.bootstrap_servers
     driver = cluster.driver(app, topic)
-    assert driver.wait(60) == 1
+    assert driver.wait(60) == EXIT_FAILED, "somebody may create it"
     assert "missing-topic" in driver.log.read_text()
     assert topic in driver.log.read_text()
     create(bootstrap, topic)
@@ -77,5 +78,5 @@ def test_a_source_that_is_missing_or_another_one(cluster: Cluster, app: str) -> 
     time.sleep(2)
     create(bootstrap, topic)
     driver = cluster.driver(app, topic)
-    assert driver.wait(60) == 1
+    assert driver.wait(60) == EXIT_REFUSED
     assert "topic-recreated" in driver.log.read_text()

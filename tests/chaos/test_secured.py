@@ -6,6 +6,7 @@ import re
 import runpy
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import urljoin
 
 import httpx
@@ -14,7 +15,7 @@ import pytest
 from pydantic import SecretStr
 
 from state_lib.acls import rights
-from state_lib.exits import EXIT_FAILED
+from state_lib.exits import EXIT_REFUSED
 from state_lib.specs import Topology
 from tests.chaos.check import check
 from tests.chaos.cluster import JOB, Cluster, Driver
@@ -130,13 +131,13 @@ def command_lines(driver: Driver) -> list[str]:
     ids=["right", "password", "authority"],
 )
 def test_a_driver_that_is_refused_says_why_and_ends(
-    cluster: Cluster, app: str, tmp_path: Path, login: dict[str, object], said: str
+    cluster: Cluster, app: str, tmp_path: Path, login: dict[str, Any], said: str
 ) -> None:
     if "kafka_ssl_ca" in login:
         login = {"kafka_ssl_ca": tmp_path / "other.pem"}
         certificates(tmp_path, tmp_path / "other.pem")
     driver = cluster.driver(app, f"{app}-source", **login)
-    assert driver.wait(120) == EXIT_FAILED
+    assert driver.wait(120) == EXIT_REFUSED
     log = driver.log.read_text()
     assert "kafka-refused" in log
     assert said in log

@@ -56,6 +56,8 @@ def test_a_topic_that_exists_is_never_altered(app: App) -> None:
         ("kv", 1, {"cleanup_policy": "delete"}, "cleanup.policy", "delete"),
         ("win", 1, {"cleanup_policy": "compact,delete", "retention_ms": "1000"},
          "retention.ms", "1000"),
+        ("win", 1, {"cleanup_policy": "compact,delete", "retention_bytes": "1000000"},
+         "retention.bytes", "1000000"),
         ("kv", 1, {"cleanup_policy": "compact", "message_timestamp_type": "LogAppendTime"},
          "message.timestamp.type", "LogAppendTime"),
     ],

@@ -3,6 +3,8 @@
 # ruff: noqa: PT012 - an exchange is a block, whichever of its lines is refused
 from __future__ import annotations
 
+import os
+import signal
 import threading
 from collections.abc import Iterator
 from contextlib import closing
@@ -12,10 +14,12 @@ import pytest
 
 from state_lib.addresses import HostAddress
 from state_lib.changelog.topics import commits_topic, dead_letters_topic
+from state_lib.client import flight as client_flight
 from state_lib.client.flight import Exchange, FlightHostClient
 from state_lib.errors import (
     HoldfastError,
     InvalidRequest,
+    Moved,
     NotFound,
     NotOwner,
     Realign,
@@ -31,6 +35,7 @@ from state_lib.specs import StoreSpec
 from tests.integration.conftest import MakeApp
 from tests.support.apps import HOUR, KV, NOON, TS, WIN, App, batch
 from tests.support.fold import committed, fold
+from tests.support.host_process import Hosts
 from tests.support.hosts import address, claim, publish, served
 
 TOKEN = "only-for-tests"
@@ -175,7 +180,7 @@ def test_a_copy_that_comes_too_late_is_never_applied(host: Served) -> None:
             commit_one(client, host, 3, b"3")
             slow.commit(header(slow.marker, 4))
         with (
-            pytest.raises(Realign, match="moved"),
+            pytest.raises(Moved, match="moved"),
             late.exchange(host.app.name, 0, host.epoch, 4) as slow,
         ):
             slow.get("kv", binary(b"a"))
@@ -225,7 +230,7 @@ def test_errors_cross_the_wire_as_themselves(host: Served) -> None:
             with pytest.raises(NotFound):
                 call()
         with pytest.raises(InvalidRequest):
-            client._act("dance", {})
+            client._act("dance", {}, 60)
         assert commit_one(client, host, 1, b"1").n == 1, "none of it harmed the task"
 
 
@@ -274,3 +279,32 @@ def test_expired_windows_are_not_read(host: Served) -> None:
         with client.exchange(host.app.name, 0, host.epoch, 3) as exchange:
             assert exchange.get("win", binary(window)).null_count == 1
         assert sum(c.num_rows for c in client.scan(host.app.name, 0, "win")[1]) == 0
+
+
+def test_a_host_that_hangs_is_not_waited_for_without_end(
+    make_app: MakeApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stopped process keeps its connections: nothing is refused, and nothing is answered."""
+    monkeypatch.setattr(client_flight, "LOOK_S", 0.5)
+    app = make_app([KV])
+    hosts = Hosts(app)
+    hosts.start(publish(app))
+    try:
+        marker = hosts.commit(1, {b"a": b"1"})
+        (host,) = hosts.processes.values()
+        with hosts.client() as client:
+            os.kill(host.pid, signal.SIGSTOP)
+            try:
+                for ask in (
+                    lambda: client.claim(app.name, 0, hosts.epoch),
+                    lambda: client.marker(app.name, 0),
+                    lambda: client.exchange(app.name, 0, hosts.epoch, 2, 0.5).__enter__(),
+                ):
+                    with pytest.raises(Unavailable, match="cannot be reached"):
+                        ask()
+            finally:
+                os.kill(host.pid, signal.SIGCONT)
+            monkeypatch.undo()
+            assert client.marker(app.name, 0).n == marker.n
+    finally:
+        hosts.stop()

@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import NewTopic
 
-from state_lib.errors import InvalidName, NotFound, NotOwner, Superseded, Unavailable
+from state_lib.errors import (
+    InvalidName,
+    MissingTopic,
+    NotFound,
+    NotOwner,
+    Superseded,
+    Unavailable,
+)
 from state_lib.host import tasks as host_tasks
 from state_lib.host.placement import assign
 from state_lib.host.tasks import TaskManager
@@ -177,6 +184,24 @@ def test_broken_tasks_do_not_keep_others_closed(
         for future in broken.kafka.admin().create_topics([new]).values():
             future.result()
         until(lambda: not manager.not_ready)
+
+
+def test_a_task_that_cannot_be_opened_with_new_stores_goes_back_to_the_old_ones(
+    make_app: MakeApp,
+) -> None:
+    app = make_app()
+    epoch, declared = publish(app), app.topology
+    with managed(app, address()) as manager:
+        claim(manager, app, epoch)
+        task = manager.task(app.name, 0)
+        task.commit(batch(task.marker, {"kv": kv(("a", "1"))}))
+        app.topology = replace(declared, stores=(KV, TS))  # without the changelog of the second
+        with pytest.raises((MissingTopic, Unavailable)):
+            manager.claim(app.name, 0, publish(app))
+        until(lambda: app.topic("ts") in manager.not_ready.get(task.name, ""))
+        app.topology = declared
+        assert claim(manager, app, publish(app)).n == 0
+        assert task.get_many("kv", [b"a"])[1] == [b"1"]
 
 
 def test_a_task_that_cannot_be_flushed_does_not_end_the_flushes_of_others(

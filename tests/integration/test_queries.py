@@ -502,7 +502,10 @@ def test_a_closed_task_is_503_and_not_ready(cluster: Cluster, monkeypatch: Any) 
             assert int(refused.headers["Retry-After"]) > 0
         ready = httpx.get(f"{host.http_url}/readyz")
         assert ready.status_code == 503
-        assert f"{APP}/0" in ready.json()["not_ready"]
+        assert ready.json() == {"status": "not ready", "waiting": 1, "not_ready": {}}
+        right = {b"Authorization": f"Bearer {TOKEN}".encode()}
+        named = httpx.get(f"{host.http_url}/readyz", headers=right)
+        assert f"{APP}/0" in named.json()["not_ready"], "to who may read the state"
         assert httpx.get(f"{host.http_url}/livez").status_code == 200
         listed = ask(host.http_url, f"/v1/apps/{APP}/stores")["tasks"]
         (closed,) = (t for t in listed if t["partition"] == 0)

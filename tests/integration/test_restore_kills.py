@@ -7,14 +7,16 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from state_lib.failpoints import NAMES
+from state_lib.specs import StoreSpec
 from state_lib.task import StateTask
 from tests.integration.conftest import MakeApp
-from tests.support.apps import KV, WIN, App, batch, digests, kv
+from tests.support.apps import HOUR, KV, TS, WIN, App, batch, digests, kv
 from tests.support.counting import Counting
 from tests.support.filled import filled
 
@@ -94,4 +96,28 @@ def test_killed_twice_then_left_alone(make_app: MakeApp) -> None:
         assert restorer(app, f"{point}=kill").returncode == -signal.SIGKILL
     done = restorer(app, "")
     assert done.stdout.split() == ["0", "6"], done.stderr
+    check(app, before)
+
+
+@pytest.mark.parametrize(
+    "becomes",
+    [
+        pytest.param((replace(KV, backend="memory"), WIN), id="memory"),
+        pytest.param((replace(TS, name="kv"), WIN), id="timestamps", marks=pytest.mark.full),
+        pytest.param((KV, replace(WIN, retention_ms=20 * HOUR)), id="segments"),
+    ],
+)
+def test_killed_while_a_store_gets_another_layout_then_rolled_back(
+    make_app: MakeApp, becomes: tuple[StoreSpec, ...]
+) -> None:
+    """A store that was cleared does not count as the one that was there: it would stay empty."""
+    app = make_app([KV, WIN])
+    task = filled(app)
+    before, declared = digests(task), app.topology
+    task.flush()
+    task.close()
+    app.topology = replace(declared, stores=becomes)
+    killed = restorer(app, "restore.after_store=kill")
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    app.topology = declared
     check(app, before)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,13 +25,14 @@ def since(folder: Path, started: float) -> str:
 
 
 def _written(folder: Path, started: float) -> Iterator[tuple[float, Path]]:
-    for path in folder.rglob("*.log"):
-        try:
-            changed = path.stat().st_mtime
-        except OSError:
-            continue
-        if changed >= started and not _DATA.fullmatch(path.name) and path.is_file():
-            yield changed, path
+    for place, _, names in os.walk(folder):  # unlike rglob, it survives what is removed
+        for path in (
+            Path(place, n) for n in names if n.endswith(".log") and not _DATA.fullmatch(n)
+        ):
+            with contextlib.suppress(OSError):
+                changed = path.stat().st_mtime
+                if changed >= started:
+                    yield changed, path
 
 
 def _end(path: Path) -> str:

@@ -46,6 +46,7 @@ def test_configuration_is_that_of_the_table(topic: str, policy: str, more: dict[
     assert config["message.timestamp.type"] == "CreateTime"
     assert config["message.timestamp.after.max.ms"] == MAX
     assert config["message.timestamp.before.max.ms"] == MAX
+    assert config["retention.bytes"] == "-1"
     assert more.items() <= config.items()
     assert ("retention.ms" in config) == ("retention.ms" in more)
 
@@ -83,6 +84,7 @@ def seen(plan: TopicPlan, partitions: int = 4, **config: str) -> None:
         "cleanup.policy": plan.config["cleanup.policy"],
         "retention.ms": plan.config.get("retention.ms", str(days(7))),
         "message.timestamp.type": "CreateTime",
+        "retention.bytes": plan.config["retention.bytes"],
     }
     changed = {k.replace("_", "."): v for k, v in config.items()}
     verify(plan, TopicFacts(plan.name, "id", partitions, 1), defaults | changed)
@@ -94,6 +96,8 @@ def test_what_we_would_create_is_accepted() -> None:
     seen(PLANS["app-win-changelog"], retention_ms="-1")
     seen(PLANS["app-win-changelog"], cleanup_policy="compact")
     seen(PLANS["out"], cleanup_policy="compact", retention_ms="1000")
+    seen(PLANS["out"], retention_bytes="1000000")
+    seen(PLANS["app-kv-changelog"], retention_bytes="1000")
 
 
 @pytest.mark.parametrize(
@@ -110,6 +114,9 @@ def test_what_we_would_create_is_accepted() -> None:
         ("app-ts-changelog", {"message_timestamp_type": "LogAppendTime"},
          "message.timestamp.type", "CreateTime"),
         ("out", {"retention_ms": str(days(3650))}, "retention.ms", "-1"),
+        ("app-win-changelog", {"retention_bytes": "1000000"}, "retention.bytes", "-1"),
+        ("app-progress", {"retention_bytes": "1000000", "partitions": 1}, "retention.bytes", "-1"),
+        ("app-dead-letters", {"retention_bytes": "1000000"}, "retention.bytes", "-1"),
     ],
 )  # fmt: skip
 def test_what_loses_state_is_refused(

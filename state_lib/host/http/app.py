@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter, Depends, FastAPI, Response
+from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from fastapi.security import HTTPBearer
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from state_lib.host.http import listing, models, queries
 from state_lib.host.http.failures import answer, handle_failures
 from state_lib.host.http.lookup import Tasks
-from state_lib.host.http.middleware import BearerToken, WellFormed
+from state_lib.host.http.middleware import TRUSTED, BearerToken, WellFormed
 from state_lib.host.metrics import HostMetrics
 from state_lib.host.tasks import TaskManager
 
@@ -80,13 +80,15 @@ async def livez() -> dict[str, str]:
 
 @_health.get(
     "/readyz",
-    summary="Whether every task is open; needs no token",
+    summary="Whether every task is open; names tasks and reasons only to who has the token",
     response_model=models.Ready,
     responses={503: {"model": models.Ready, "description": "Some task is not open."}},
 )
-async def readyz(tasks: Tasks) -> Response:
-    """503 with the reason per task otherwise."""
+async def readyz(request: Request, tasks: Tasks) -> Response:
+    """503 otherwise, with the reason per task: names and paths, so not for everybody."""
     waiting = tasks.not_ready
+    named = waiting if request.scope[TRUSTED] else {}
+    body = {"waiting": len(waiting), "not_ready": named}
     if waiting:
-        return answer({"status": "not ready", "not_ready": waiting}, 503, Retry_After="1")
-    return answer({"status": "ready", "not_ready": {}})
+        return answer({"status": "not ready", **body}, 503, Retry_After="1")
+    return answer({"status": "ready", **body})

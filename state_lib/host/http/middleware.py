@@ -12,6 +12,8 @@ from state_lib.host.http.failures import error_answer
 
 OPEN = frozenset({"/livez", "/readyz", "/openapi.json"})
 """Paths that need no token: they tell nothing of any state. All others do, known or not."""
+TRUSTED = "holdfast.trusted"
+"""In a request's scope: whether it came with the token, or none is configured."""
 
 
 class BearerToken:
@@ -28,7 +30,9 @@ class BearerToken:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or answer 401."""
-        if scope["type"] != "http" or scope["path"] in OPEN or self._allowed(scope):
+        trusted = scope["type"] != "http" or self._allowed(scope)
+        scope[TRUSTED] = trusted
+        if trusted or scope["path"] in OPEN:
             await self._app(scope, receive, send)
             return
         refusal = Unauthorized(

@@ -167,4 +167,5 @@ class Ready(BaseModel):
     """Whether every task of this host is open."""
 
     status: str
-    not_ready: dict[str, str] = Field(description="Task to reason.")
+    waiting: int = Field(description="How many tasks are not open.")
+    not_ready: dict[str, str] = Field(description="Task to reason; empty without the token.")

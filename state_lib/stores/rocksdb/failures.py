@@ -17,11 +17,15 @@ _PASSING = {
     "Read-only file system": "look at the kernel's log and mount the disk for writing again",
     "Too many open files": "raise the limit of open files or lower max_open_files",
     "Cannot allocate memory": "lower block_cache_bytes and write_budget_bytes",
-    "lock": "another engine has it open: close that one first",
-    "Shutdown in progress": "the engine is closing",
-    "Busy": "repeat",
-    "Aborted": "repeat",
 }
+_PASSING_AT_ONCE = {
+    "IO error: While lock file:": "another engine has it open: close that one first",
+    "IO error: lock hold by current process": "another engine has it open: close that one first",
+    "Shutdown in progress": "the engine is closing",
+    "Resource busy": "repeat",
+    "Operation aborted": "repeat",
+}
+"""Only where the text begins so: a path may hold any word, ``blockchain`` for example."""
 _ASKED = ("Invalid argument", "raw mode only support bytes")
 
 
@@ -41,9 +45,10 @@ def translated(path: Path, action: str) -> Iterator[None]:
     except Exception as error:
         reason = str(error)
         details = {"path": str(path), "reason": reason}
-        for mark, step in _PASSING.items():
-            if mark in reason and (mark != "lock" or reason.startswith("IO error")):
-                raise Unavailable(f"cannot {action} {path}: {reason}; {step}", **details) from error
+        steps = [step for mark, step in _PASSING.items() if mark in reason]
+        steps += [s for mark, s in _PASSING_AT_ONCE.items() if reason.startswith(mark)]
+        if steps:
+            raise Unavailable(f"cannot {action} {path}: {reason}; {steps[0]}", **details) from error
         if any(mark in reason for mark in _ASKED):
             raise InvalidRequest(f"cannot {action} {path}: {reason}", **details) from error
         raise StateCorrupt(

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from state_lib import Application, Json, Text, TimeWindows, agg
+from state_lib.errors import Misplaced
 from state_lib.keys import partition_for
+from state_lib.spark.exchange import check_placed
 from state_lib.spark.frames import combine
 from state_lib.spark.partitioner import partition_for_key
 from state_lib.spark.plan import DEAD, DROPPED, SEEN, BatchPlan
+from state_lib.spark.session import REQUIRED
 
 NOW = 1_795_000_000_000
 HOUR = 3_600_000
@@ -72,6 +78,38 @@ def test_partition_p_is_task_p_and_empty_ones_exist(
         r.at == r.task
         for r in combined(spark, flights, [(b"", value(f"k{i}", 1), 0, i, 5) for i in range(50)])
     )
+
+
+def test_rows_in_another_partition_than_their_task_s_are_refused(
+    spark: SparkSession, flights: Application
+) -> None:
+    """A setting of Spark's may exchange them once more, by all grouping columns."""
+    rows: list[Row] = [(b"", value(f"k{i}", 1), 0, i, 5) for i in range(50)]
+    frame = source(spark, rows)
+    plan = BatchPlan(1, 1, {}, {"t": {"0": 99}}, -1, NOW, HOUR, {})
+
+    def placed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        task = TaskContext.get().partitionId()  # type: ignore[union-attr]
+        found = list(batches)
+        why = ""
+        try:
+            check_placed(task, pa.Table.from_batches(found) if found else None)
+        except Misplaced as error:
+            why = error.message
+        yield pa.record_batch([[why]], names=["why"])
+
+    def said() -> set[str]:
+        made = combine(spark, frame, flights.aggregations, 4, plan)
+        return {r.why for r in made.mapInArrow(placed, "why string").collect()}
+
+    setting = "spark.sql.requireAllClusterKeysForDistribution"
+    before = REQUIRED[setting]
+    assert said() == {""}
+    spark.conf.set(setting, "true")
+    try:
+        assert any(setting in why for why in said())
+    finally:
+        spark.conf.set(setting, before)
 
 
 def test_one_shuffle_only(spark: SparkSession, flights: Application) -> None:

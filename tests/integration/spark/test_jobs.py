@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -37,7 +38,7 @@ app = Application(os.environ["JOB_APP"], partitions=1)
 app.stream(os.environ["JOB_APP"] + "-lines", Text()).group_by("value").count("counts")
 app.run()
 """
-Start = Callable[[str], DriverProcess]
+Start = Callable[..., DriverProcess]
 
 
 @pytest.fixture
@@ -55,17 +56,17 @@ def settings(broker: LocalBroker, tmp_path: Path) -> Settings:
 
 @pytest.fixture
 def start(settings: Settings, kafka: Kafka, tmp_path: Path) -> Iterator[Start]:
-    """Launches the job under an id."""
+    """Launches the job under an id, with more variables if they are given."""
     job = tmp_path / "job.py"
     job.write_text(JOB)
     started: list[DriverProcess] = []
 
-    def start(app: str) -> DriverProcess:
+    def start(app: str, **more: str) -> DriverProcess:
         lines = f"{app}-lines"
         with contextlib.suppress(KafkaException):  # of the start before
             kafka.admin().create_topics([NewTopic(lines, 1, 1)])[lines].result()
         _await(kafka.admin(), [TopicPlan(lines, 1)])
-        environment = {**os.environ, **settings.as_environment(), "JOB_APP": app}
+        environment = {**os.environ, **settings.as_environment(), "JOB_APP": app, **more}
         command = [sys.executable, str(job)]
         started.append(launch(app, command, env=environment, log=tmp_path / "log"))
         return started[-1]
@@ -128,3 +129,22 @@ def test_a_stop_between_launch_and_claim_is_heeded(
     looker.close()
     assert end is not None
     assert (end.how, end.why) == ("stopped", "already")
+
+
+def test_a_driver_that_was_superseded_while_it_could_not_look_does_not_claim_again(
+    name: str, kafka: Kafka, start: Start, settings: Settings
+) -> None:
+    """As one that was frozen: its stream fails, and to start it again would be a new claim."""
+    process = start(name, HOLDFAST_EXCHANGE_TIMEOUT_S="3")
+    claim = until(lambda: newest_claim(kafka, name), 90, "claimed")
+    os.kill(process.pid, signal.SIGSTOP)
+    epoch = write_claim(kafka, claim.topology)
+    os.kill(process.pid, signal.SIGCONT)
+    until(lambda: not process.alive(), 90, "ended")
+    looker = Looker(settings, name)
+    sight = looker.look()
+    looker.close()
+    end = sight.end_of(process.id)
+    assert end is not None
+    assert (end.how, end.retry) == ("superseded", False)
+    assert sight.epoch == epoch, "it would have ended the driver that took over"

@@ -11,6 +11,7 @@ import pytest
 
 from state_lib.errors import InvalidRequest, StateCorrupt, Unavailable
 from state_lib.stores.rocksdb import RocksDBEngine, RocksDBOptions, write_sst
+from state_lib.stores.rocksdb.failures import translated
 
 SMALL = RocksDBOptions(write_buffer_bytes=64 << 10)
 
@@ -119,6 +120,22 @@ def test_two_engines_on_one_directory_are_refused(tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match="another engine has it open"):
         RocksDBEngine(tmp_path)
     first.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("IO error: No such file or directory: While open /blockchain/0/10.sst", StateCorrupt),
+        ("Corruption: block checksum mismatch in /state/lock-Busy-Aborted/0/1.sst", StateCorrupt),
+        ("IO error: While lock file: /x/LOCK: Resource temporarily unavailable", Unavailable),
+        ("IO error: lock hold by current process, acquire time 1: /x/LOCK", Unavailable),
+        ("Resource busy: ", Unavailable),
+        ("IO error: No space left on device: While appending to file: /x/1.sst", Unavailable),
+    ],
+)  # fmt: skip
+def test_a_word_in_a_path_decides_nothing(text: str, error: type[Exception]) -> None:
+    with pytest.raises(error), translated(Path("/x"), "read"):
+        raise Exception(text)  # noqa: TRY002 - as rocksdict does
 
 
 def test_a_flush_leaves_no_directory_behind(tmp_path: Path) -> None:

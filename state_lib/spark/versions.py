@@ -1,0 +1,111 @@
+"""Which code may go on: a batch that some tasks have committed is finished by the code it began in.
+
+A batch is repeated for the tasks that missed it (`state_lib.spark.align`). Were it repeated by a
+job that was edited meanwhile, a row could go to a task that has done the batch already, or come
+from one that has: lost, or counted twice.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+
+import structlog
+
+from state_lib.changelog.claims import newest_claim
+from state_lib.config import Settings
+from state_lib.drivers.control import Control
+from state_lib.drivers.members import living_drivers
+from state_lib.errors import CodeChanged
+from state_lib.kafka import Kafka, Partition
+from state_lib.marker import flat
+from state_lib.spark.progress import ProgressLog, Recorded, effective
+from state_lib.specs import Topology
+from state_lib.task.opening import newest_marker
+
+log = structlog.get_logger(__name__)
+STOPPING_S = 60.0
+"""How long the driver of other code may take for its last batch."""
+
+
+def check_code(
+    app: str, recorded: Recorded, code: str, accepted: str, tasks: Sequence[int]
+) -> None:
+    """Refuse to finish a batch that other code began.
+
+    Args:
+        app: the application.
+        recorded: the batch.
+        code: fingerprint of this job; see `Application.fingerprint`.
+        accepted: that of the other code, if a person takes the risk.
+        tasks: that missed the batch.
+
+    Raises:
+        CodeChanged: names both, the batch, and how to go on.
+    """
+    if recorded.code in (None, code):
+        return  # one that an older Holdfast recorded says nothing
+    batch = f"batch {recorded.n} of epoch {recorded.epoch}"
+    if recorded.code == accepted:
+        log.warning("finishing a batch of other code", batch=batch, theirs=accepted, ours=code)
+        return
+    raise CodeChanged(
+        f"{batch} of application {app!r} was begun by code {recorded.code}, and tasks "
+        f"{list(tasks)} have not committed it yet; this job is code {code}. Finished by it, rows "
+        "that belong to another task now would be lost or counted twice. Start the code of before "
+        f"once: it finishes the batch, and 'holdfast stop {app}' ends it. Or, to take that risk, "
+        f"set HOLDFAST_ACCEPT_NEW_CODE={recorded.code}",
+        app=app,
+        theirs=recorded.code,
+        ours=code,
+        epoch=recorded.epoch,
+        n=recorded.n,
+        tasks=list(tasks),
+    )
+
+
+def make_way(
+    control: Control, kafka: Kafka, topology: Topology, code: str, settings: Settings
+) -> None:
+    """Before a claim: let a driver of other code come to a batch's edge, and see that it did.
+
+    A claim ends the other driver at once, maybe within a batch, and what it declares counts from
+    then on: the code of before might not fit any more.
+
+    Raises:
+        CodeChanged: it has left a batch half done.
+    """
+    claim = newest_claim(kafka, topology.app)
+    if claim is None or claim.notice is not None or claim.by.get("code") in (None, code):
+        return
+    log.info("the job has changed", code=code, before=claim.by["code"], file=claim.by.get("file"))
+    if living_drivers(kafka, topology.app):
+        control.ask_others_to_stop(f"a driver with other code ({code}) takes over")
+        deadline = time.monotonic() + STOPPING_S
+        while living_drivers(kafka, topology.app) and time.monotonic() < deadline:
+            time.sleep(0.25)
+    markers = [newest_marker(kafka, topology, p) for p in range(topology.partitions)]
+    at = [flat(m.positions) for m in markers]
+    least, tasks = behind(at)
+    if least is not None:
+        chain = effective(ProgressLog(kafka, topology.app).read())
+        recorded = next((r for r in chain if r.covers(least)), None)
+        if recorded is not None:
+            check_code(topology.app, recorded, code, settings.accept_new_code, tasks)
+
+
+def behind(
+    at: Sequence[Mapping[Partition, int]],
+) -> tuple[dict[Partition, int] | None, list[int]]:
+    """The least positions of tasks that are not at the foremost, and which tasks stand there.
+
+    Only partitions count that all tasks know: initial positions may be half committed.
+    """
+    common = set.intersection(*(set(x) for x in at))
+    shared = [{p: x[p] for p in common} for x in at]
+    target = {p: max(x[p] for x in shared) for p in common}
+    late = [x for x in shared if x != target]
+    if not late:
+        return None, []
+    least = min(late, key=lambda x: sum(x.values()))
+    return least, [i for i, x in enumerate(shared) if x == least]

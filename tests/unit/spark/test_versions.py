@@ -1,0 +1,43 @@
+"""Which code may finish a batch."""
+
+from __future__ import annotations
+
+import pytest
+
+from state_lib.errors import CodeChanged, ConfigurationError
+from state_lib.spark.progress import Recorded
+from state_lib.spark.versions import behind, check_code
+
+P, Q = ("t", 0), ("t", 1)
+
+
+def recorded(code: str | None) -> Recorded:
+    return Recorded(3, 7, {P: 0}, {P: 10}, 0, 0, code=code)
+
+
+@pytest.mark.parametrize(
+    ("theirs", "accepted"), [("ours", ""), (None, ""), ("theirs", "theirs"), ("ours", "theirs")]
+)
+def test_its_own_one_of_old_and_one_that_is_accepted(theirs: str | None, accepted: str) -> None:
+    check_code("app", recorded(theirs), "ours", accepted, [1])
+
+
+@pytest.mark.parametrize("accepted", ["", "others", "ours"])
+def test_other_code_is_refused_by_name(accepted: str) -> None:
+    with pytest.raises(CodeChanged) as refused:
+        check_code("app", recorded("theirs"), "ours", accepted, [1, 2])
+    details = refused.value.details
+    assert details == {
+        "app": "app", "theirs": "theirs", "ours": "ours", "epoch": 3, "n": 7, "tasks": [1, 2],
+    }  # fmt: skip
+    for said in ("batch 7 of epoch 3", "theirs", "ours", "[1, 2]", "HOLDFAST_ACCEPT_NEW_CODE="):
+        assert said in refused.value.message
+    assert isinstance(refused.value, ConfigurationError), "no restart can help"
+
+
+def test_who_is_behind() -> None:
+    assert behind([{P: 5, Q: 5}, {P: 5, Q: 5}]) == (None, [])
+    assert behind([{P: 5, Q: 5}, {P: 2, Q: 5}, {P: 2, Q: 5}]) == ({P: 2, Q: 5}, [1, 2])
+    assert behind([{P: 5, Q: 5}, {P: 4, Q: 5}, {P: 2, Q: 5}]) == ({P: 2, Q: 5}, [2])
+    assert behind([{P: 5, Q: 5}, {P: 5}]) == (None, []), "a source that is new to one of them"
+    assert behind([{}, {P: 5}]) == (None, [])
