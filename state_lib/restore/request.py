@@ -76,7 +76,9 @@ class RestoreRequest:
         """Raise Unavailable if it is not wanted any more."""
         if self.cancelled():
             raise Unavailable(
-                f"the restore of {self.name} was ended: it is not wanted any more", task=self.name
+                f"the restore of {self.name} was ended: its host stops, or other stores are "
+                "declared now",
+                task=self.name,
             )
 
     def refuse_if_lost(self, plan: RestorePlan, local: Local) -> None:
