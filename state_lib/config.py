@@ -148,6 +148,11 @@ class Settings(LoginSettings, BaseSettings):
         300.0,
         description="How long a batch waits for a host that restarts or a disk that is full, in s.",
     )
+    stop_timeout_s: Seconds = Field(
+        75.0,
+        description="How long a driver that is asked to stop finishes its batch, in s; one that "
+        "takes longer, because a host is away for example, is left to the next driver.",
+    )
     max_restarts: PositiveInt = Field(
         10, description="How often in a row a driver starts its stream again before it gives up."
     )

@@ -141,7 +141,7 @@ class FlightHostClient:
                 first = unpack(reader.read_chunk().app_metadata)
                 yield Exchange(writer, reader, first)
             finally:
-                with contextlib.suppress(flight.FlightError, pa.ArrowException):
+                with contextlib.suppress(flight.FlightError, pa.ArrowException, OSError):
                     writer.close()
 
     def close(self) -> None:

@@ -69,6 +69,8 @@ class FlightHost(flight.FlightServerBase):  # type: ignore[misc]
             writer.begin(DOWN)
             if marker.epoch == request["epoch"] and request["n"] <= marker.n:
                 writer.write_metadata(pack({"op": "already", "marker": marker.to_json()}))
+                for _ in reader:  # an answer is lost if the call ends before its first message
+                    pass
                 return
             writer.write_metadata(pack({"op": "go", "marker": marker.to_json()}))
             _Exchange(task, reader, writer).run()

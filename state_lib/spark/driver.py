@@ -149,6 +149,7 @@ class Driver:
         standing = Standing(epoch, markers, ids)
         batches = Batches(self._app, self._settings, self._kafka, spark, standing, self._token)
         log.info("spark is up", seconds=round(time.monotonic() - started, 2))
+        over = self._bound_the_last_batch(spark)
         try:
             at = initial_positions(admin, markers, sources)
             if any(x != flat(m.positions) for x, m in zip(at, markers, strict=True)):
@@ -158,6 +159,7 @@ class Driver:
                 presence.streaming(epoch, spark.sparkContext.uiWebUrl)
                 self._stream(spark, batches)
         finally:
+            over.set()
             batches.close()
             spark.stop()
 
@@ -178,6 +180,26 @@ class Driver:
         if self._watched.control.heed(epoch) is not None:
             self.stop()
         return self._stopping.is_set()
+
+    def _bound_the_last_batch(self, spark: SparkSession) -> threading.Event:
+        """Cancel a batch that does not end after a stop was asked for; returns what ends that.
+
+        It may wait for a host that is away, while whoever asked waits for this process. What some
+        tasks have committed stands, and the next driver aligns the others.
+        """
+        over = threading.Event()
+
+        def watch() -> None:
+            while not self._stopping.wait(POLL_S):
+                if over.is_set():
+                    return
+            patience = self._settings.stop_timeout_s
+            if not over.wait(patience):
+                log.warning("the batch does not end: it is left undone", seconds=patience)
+                spark.sparkContext.cancelAllJobs()
+
+        threading.Thread(target=watch, name="last-batch", daemon=True).start()
+        return over
 
     def _reader(self, spark: SparkSession) -> Any:
         options = kafka_options(self._settings, list(self._app.topology.sources))
@@ -377,6 +399,8 @@ def _run(app: Application, settings: Settings, watched: Watched) -> tuple[How, s
                 return "failed", _first_lines(error), True
             stopping.wait(min(2.0**failures, 30.0) * 0.5)
         except (Py4JError, ConnectionError) as error:
+            if stopping.is_set():
+                break  # its last batch was cancelled
             log.error("the JVM is gone", why=_first_lines(error))
             return "failed", f"the JVM is gone: {_first_lines(error)}", True
         else:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import time
+from contextlib import closing
 
 import pytest
 
 from state_lib.changelog.claims import newest_claim
+from state_lib.drivers.look import Looker
 from state_lib.exits import EXIT_REFUSED
 from state_lib.kafka import Kafka
 from tests.chaos.check import check
 from tests.chaos.cluster import Cluster
 from tests.chaos.conftest import Events
-from tests.support.waiting import NotCaughtUp, StandsStill
+from tests.support.waiting import NotCaughtUp, StandsStill, until
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(900)]
 COMMIT_POINTS = ["commit.before_transaction", "commit.after_kafka", "commit.after_rocksdb"]
@@ -146,6 +150,30 @@ def test_edited_code_does_not_finish_what_other_code_began(
     edited.wait_event("streaming")
     assert driver.wait(60) == 0, "it was asked to come to a batch's edge"
     assert edited.stop() == 0
+
+
+def test_a_stop_does_not_wait_for_a_batch_that_does_not_end(
+    cluster: Cluster, events: Events, app: str
+) -> None:
+    """Its hosts hang: whoever asked would lose patience, and kill the driver."""
+    events.more(3000)
+    driver = cluster.driver(app, events.topic, stop_timeout_s=2)
+    driver.wait_event("batch")
+    check(cluster.settings, app, events.topic)
+    hosts = [cluster.pid("host-1"), cluster.pid("host-2")]
+    with closing(Looker(cluster.settings, app)) as looker:
+        for pid in hosts:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            events.more(3000)
+            until(lambda: looker.look().batch, 60, "a batch that waits for its hosts")
+            assert driver.stop() == 0
+        finally:
+            for pid in hosts:
+                os.kill(pid, signal.SIGCONT)
+    driver = cluster.driver(app, events.topic)
+    check(cluster.settings, app, events.topic)
+    assert driver.stop() == 0
 
 
 def test_late_rows_are_judged_as_recorded(cluster: Cluster, events: Events, app: str) -> None:

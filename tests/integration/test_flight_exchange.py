@@ -190,6 +190,15 @@ def test_a_copy_that_comes_too_late_is_never_applied(host: Served) -> None:
     assert [v for _, v in host.records(host.app.topic("kv"))] == [b"1", b"2", b"3", b"4"]
 
 
+def test_the_answer_that_a_batch_is_done_already_is_not_lost(host: Served) -> None:
+    """A host that ends the call before the client's first message would lose one in seventy."""
+    with closing(host.client()) as client:
+        commit_one(client, host, 1, b"1")
+    for _ in range(400):
+        with closing(host.client()) as client:
+            assert commit_one(client, host, 1, b"late").n == 1
+
+
 def test_a_newer_driver_ends_the_exchanges_of_the_old_one(host: Served) -> None:
     newer = publish(host.app)
     with closing(host.client()) as client, closing(host.client()) as other:

@@ -139,6 +139,7 @@ def test_a_driver_that_was_superseded_while_it_could_not_look_does_not_claim_aga
     claim = until(lambda: newest_claim(kafka, name), 90, "claimed")
     os.kill(process.pid, signal.SIGSTOP)
     epoch = write_claim(kafka, claim.topology)
+    time.sleep(4)  # frozen for longer than it waits for a host
     os.kill(process.pid, signal.SIGCONT)
     until(lambda: not process.alive(), 90, "ended")
     looker = Looker(settings, name)
