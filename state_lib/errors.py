@@ -8,6 +8,7 @@
     │   ├── ChangelogUnsafe         a topic that cannot protect its store
     │   ├── MissingTopic            a source or changelog that does not exist
     │   ├── TopicRecreated          same name, another topic id: offsets mean nothing
+    │   ├── LogLost                 an internal topic was deleted, cut or created again
     │   ├── CodeChanged             other code left a batch half done
     │   ├── Misplaced               Spark brought rows to another task than theirs
     │   ├── KafkaRefused            brokers do not let us in, or forbid what we ask
@@ -87,6 +88,12 @@ class TopicRecreated(ConfigurationError):
     """The topic was deleted and created again. Details: topic, expected_id, actual_id."""
 
     code = "topic-recreated"
+
+
+class LogLost(ConfigurationError):
+    """An internal topic does not hold what was committed any more. Details: task, topic."""
+
+    code = "log-lost"
 
 
 class CodeChanged(ConfigurationError):

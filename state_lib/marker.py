@@ -42,6 +42,8 @@ class Marker:
         dropped: reason → count since the beginning.
         written_at: wall time (ms).
         state: ``running``, or ``restoring`` while a restore to the past is under way.
+        logs: changelog topic → Kafka's id of it, as the owner found them: one that was deleted and
+            created again does not hold what was committed.
         settled: the owner had a whole directory of the task. Where it has none later, that is a
             loss and no beginning.
     """
@@ -59,6 +61,7 @@ class Marker:
     written_at: int = 0
     state: str = "running"
     settled: bool = False
+    logs: Mapping[str, str] = field(default_factory=dict)
 
     def to_bytes(self) -> bytes:
         """As the value of its Kafka record."""
@@ -78,10 +81,10 @@ class Marker:
         """From plain data."""
         return cls(**{k: v for k, v in data.items() if k in cls.__dataclass_fields__})
 
-    def owned_by(self, owner: str) -> Marker:
-        """The same place, under another owner."""
+    def owned_by(self, owner: str, logs: Mapping[str, str]) -> Marker:
+        """The same place, under another owner, who found these changelogs."""
         settled = self.settled and self.owner == owner
-        return replace(self, owner=owner, written_at=now_ms(), settled=settled)
+        return replace(self, owner=owner, written_at=now_ms(), settled=settled, logs=logs)
 
     def claimed_by(self, epoch: int, owner: str) -> Marker:
         """The same place, under a new driver."""
@@ -189,6 +192,7 @@ def advance(
         dropped=dropped,
         written_at=now_ms(),
         settled=True,
+        logs=marker.logs,
     )
 
 

@@ -20,6 +20,7 @@ from state_lib.changelog.reader import read
 from state_lib.changelog.topics import topology_topic
 from state_lib.errors import (
     HoldfastError,
+    LogLost,
     NotFound,
     NotOwner,
     Quarantined,
@@ -34,6 +35,7 @@ from state_lib.names import check_name
 from state_lib.restore.plan import RestorePlan
 from state_lib.specs import Topology
 from state_lib.task import StateTask, TaskContext
+from state_lib.task.opening import newest_marker
 
 log = structlog.get_logger(__name__)
 _REOPEN_FIRST_S, _REOPEN_MOST_S = 0.5, 10.0
@@ -62,6 +64,7 @@ class TaskManager:
         self.tasks: dict[tuple[str, int], StateTask] = {}
         self.failures: dict[str, str] = {}
         self.quarantined: dict[str, Quarantined] = {}
+        self._lost: dict[str, LogLost] = {}
         self._opening: set[str] = set()
         self._dropped: dict[str, tuple[str, int]] = {}  # app → topology topic's id, notice's epoch
         self._retry: dict[str, tuple[float, float]] = {}  # task → not before, wait after that
@@ -145,9 +148,9 @@ class TaskManager:
         task = self.owned(app, partition, learn=learn)
         if not task.is_open:
             self._open_soon(task)
-            quarantined = self.quarantined.get(task.name)
-            if quarantined is not None:
-                raise from_wire(quarantined.to_wire())
+            known = self._lost.get(task.name) or self.quarantined.get(task.name)
+            if known is not None:
+                raise from_wire(known.to_wire())
             why = self.failures.get(task.name, "it is opening or restoring")
             raise Unavailable(f"task {task.name} is not ready: {why}; try again", task=task.name)
         return task
@@ -277,6 +280,7 @@ class TaskManager:
         known = self.apps.get(topology.app)
         if known is not None and known.extra.get("topic_id") != topic_id:
             self._retire(topology.app)  # it was deleted, unknown to this host, and made anew
+            self._keep_aside(topology)
         with self._lock:
             known = self.apps.get(topology.app)
             same = known is not None and known.extra.get("topic_id") == topic_id
@@ -286,15 +290,28 @@ class TaskManager:
             if dropped_id == topic_id and epoch < notice:
                 return
             _remember(self.context.state_dir / topology.app, topology)
-            for partition in range(topology.partitions):
-                if owner_of(topology.app, partition, self.hosts).id != self.context.host_id:
-                    continue
+            for partition in self._ours(topology):
                 key = (topology.app, partition)
                 if key not in self.tasks:
                     self.tasks[key] = StateTask(self.context, topology, partition)
                     self._open_soon(self.tasks[key])
             # Last: who does not take the lock must never find an application without its tasks.
             self.apps[topology.app] = topology
+
+    def _keep_aside(self, topology: Topology) -> None:
+        """What is left of a deleted application must not be taken for the new one's state."""
+        folder = self.context.state_dir / topology.app
+        markers = (newest_marker(self.context.kafka, topology, p) for p in self._ours(topology))
+        if not folder.exists() or any(m.epoch >= 0 for m in markers):
+            return  # or only its topology topic was made anew
+        aside = folder.rename(folder.with_name(f".{topology.app}.of-before-{time.time_ns()}"))
+        log.warning("kept what is left of a deleted application; remove it", folder=str(aside))
+
+    def _ours(self, topology: Topology) -> list[int]:
+        """Partitions that belong to this host."""
+        mine = self.context.host_id
+        every = range(topology.partitions)
+        return [p for p in every if owner_of(topology.app, p, self.hosts).id == mine]
 
     def _open_soon(self, task: StateTask) -> None:
         with self._lock:
@@ -316,6 +333,11 @@ class TaskManager:
             if task.name not in self.quarantined:
                 log.error("task is quarantined", task=task.name, why=why)
             self.quarantined[task.name] = error
+        except LogLost as error:
+            why = error.message
+            if task.name not in self._lost:
+                log.error("task is not open", task=task.name, why=why)
+            self._lost[task.name] = error
         except HoldfastError as error:
             why = error.message
             log.warning("task is not open", task=task.name, why=why)
@@ -343,6 +365,7 @@ class TaskManager:
         with self._lock:
             self.failures.pop(task.name, None)
             self.quarantined.pop(task.name, None)
+            self._lost.pop(task.name, None)
             self._retry.pop(task.name, None)
 
     def _flush_forever(self) -> None:

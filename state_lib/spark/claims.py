@@ -12,13 +12,18 @@ import structlog
 
 from state_lib.addresses import HostAddress
 from state_lib.changelog.claims import gone, newest_claim, tell, user_name
-from state_lib.changelog.topics import plan_topics, topology_topic
+from state_lib.changelog.topics import (
+    changelog_topic,
+    commits_topic,
+    plan_topics,
+    topology_topic,
+)
 from state_lib.client.flight import FlightHostClient
 from state_lib.drivers.identity import Identity
-from state_lib.errors import ConfigurationError, Unavailable
+from state_lib.errors import ConfigurationError, LogLost, Unavailable
 from state_lib.evolution import contradictions
 from state_lib.host.placement import owner_of
-from state_lib.kafka import Kafka
+from state_lib.kafka import Kafka, describe
 from state_lib.marker import Marker, now_ms
 from state_lib.specs import Topology
 from state_lib.times import iso
@@ -54,6 +59,7 @@ def check_same_application(kafka: Kafka, topology: Topology) -> None:
 
     Raises:
         ConfigurationError: the difference; whose driver, from which file and since when.
+        LogLost: a topic that holds its state was deleted.
     """
     claim = newest_claim(kafka, topology.app)
     if claim is None or (claim.notice is not None and claim.notice.done):
@@ -73,7 +79,23 @@ def check_same_application(kafka: Kafka, topology: Topology) -> None:
             claimed_by=dict(by),
             epoch=claim.epoch,
         )
+    _check_topics_are_there(kafka, claim.topology)
     log.info("takes over from", epoch=claim.epoch, driver=by["driver"], file=by["file"])
+
+
+def _check_topics_are_there(kafka: Kafka, published: Topology) -> None:
+    """Refuse to create what was there once: topics are made before the claim that lists them."""
+    app = published.app
+    wanted = [*(changelog_topic(app, s.name) for s in published.stores), commits_topic(app)]
+    present = describe(kafka.admin(), wanted)
+    for topic in wanted:
+        if topic not in present:
+            raise LogLost(
+                f"topic {topic!r} of application {app!r} was deleted, and with it what was "
+                "committed there. Hosts keep what they have. Bring the topic back; or begin anew: "
+                f"'holdfast app reset {app}'",
+                topic=topic,
+            )
 
 
 def check_no_collision(kafka: Kafka, topology: Topology) -> None:

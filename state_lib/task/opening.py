@@ -12,11 +12,13 @@ from state_lib.changelog.writer import OutcomeUnknown, TransactionalWriter
 from state_lib.errors import Unavailable
 from state_lib.kafka import Kafka, require
 from state_lib.marker import Marker
+from state_lib.restore.facts import log_ranges
 from state_lib.restore.listener import RestoreListener
 from state_lib.restore.local import Local, look
 from state_lib.restore.plan import AUTO, RestorePlan
 from state_lib.restore.request import RestoreRequest
 from state_lib.restore.run import restore_task
+from state_lib.restore.source import check_logs
 from state_lib.specs import Topology
 from state_lib.stores.task_stores import TaskStores
 from state_lib.task.context import TaskContext
@@ -67,19 +69,23 @@ class Opening:
         Raises:
             Quarantined: the local state is lost, and a person or an orchestrator decides.
             InvalidRequest: the wanted source is not valid.
-            Unavailable: Kafka or the disk is away; try again.
+            LogLost: a topic does not hold what was committed any more.
+        Unavailable: Kafka or the disk is away; try again.
         """
         context, app = self.context, self.topology.app
         changelogs = [changelog_topic(app, s.name) for s in self.topology.stores]
         require(context.kafka.admin(), [*changelogs, commits_topic(app)])
-        local = self._judged()
+        local = self._judged() or look(self.topology, self.path, context.options)
         writer_id = transactional_id(app, self.partition)
         writer = TransactionalWriter(
             context.kafka, writer_id, self.partition, topic=commits_topic(app)
         )
         try:
             writer.open()
-            marker = self.newest_marker().owned_by(context.host_id)
+            newest = self.newest_marker()
+            logs = log_ranges(context.kafka, self.topology, self.partition)
+            check_logs(self.topology, self.partition, newest, local.facts.checkpoint, logs)
+            marker = newest.owned_by(context.host_id, {t: log.topic_id for t, log in logs.items()})
             write_marker(writer, self.topology, self.partition, marker)
             stores = restore_task(self.request(marker), local)
         except OutcomeUnknown as error:
@@ -89,8 +95,7 @@ class Opening:
             writer.close()
             raise
         finally:
-            if local is not None:
-                local.close()
+            local.close()
         return OpenTask(writer, stores, marker, self.topology)
 
     def newest_marker(self) -> Marker:

@@ -10,6 +10,7 @@ from confluent_kafka.admin import NewTopic
 
 from state_lib.errors import (
     InvalidName,
+    LogLost,
     MissingTopic,
     NotFound,
     NotOwner,
@@ -19,6 +20,7 @@ from state_lib.errors import (
 from state_lib.host import tasks as host_tasks
 from state_lib.host.placement import assign
 from state_lib.host.tasks import TaskManager
+from state_lib.kafka import describe
 from state_lib.specs import Topology
 from tests.integration.conftest import MakeApp
 from tests.support.apps import KV, TS, app_of, batch, kv
@@ -202,6 +204,24 @@ def test_a_task_that_cannot_be_opened_with_new_stores_goes_back_to_the_old_ones(
         app.topology = declared
         assert claim(manager, app, publish(app)).n == 0
         assert task.get_many("kv", [b"a"])[1] == [b"1"]
+
+
+def test_a_driver_is_refused_a_task_whose_changelog_was_made_again(make_app: MakeApp) -> None:
+    """Waiting would not help, and an empty store would overwrite what the host still has."""
+    app = make_app()
+    epoch = publish(app)
+    with managed(app, address()) as manager:
+        claim(manager, app, epoch)
+        task = manager.task(app.name, 0)
+        task.commit(batch(task.marker, {"kv": kv(("a", "1"))}))
+        task.close()
+        for future in app.kafka.admin().delete_topics([app.topic("kv")]).values():
+            future.result()
+        until(lambda: not describe(app.kafka.admin(), [app.topic("kv")]))
+        app.create()
+        with pytest.raises(LogLost, match="deleted and created again"):
+            claim(manager, app, publish(app))
+        assert "deleted and created again" in manager.not_ready[task.name]
 
 
 def test_a_task_that_cannot_be_flushed_does_not_end_the_flushes_of_others(

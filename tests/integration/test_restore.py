@@ -9,17 +9,16 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import TopicPartition
-from confluent_kafka.admin import NewTopic
 
-from state_lib.changelog.topics import DELETE_RETENTION_MS
-from state_lib.errors import StateCorrupt, Unavailable
-from state_lib.kafka import ends, starts
+from state_lib.changelog.topics import DELETE_RETENTION_MS, commits_topic
+from state_lib.errors import LogLost, StateCorrupt, Unavailable
+from state_lib.kafka import describe, ends, starts
 from state_lib.marker import Marker, now_ms
 from state_lib.restore import run
 from state_lib.restore.listener import Silent
 from state_lib.restore.options import RestoreOptions
 from state_lib.restore.replay import Replay
-from state_lib.restore.source import AGE_MARGIN_MS, LogRange, why_not_valid
+from state_lib.restore.source import AGE_MARGIN_MS, LogRange, check_logs, why_not_valid
 from state_lib.stores.digest import store_digest
 from state_lib.stores.rocksdb.options import RocksDBOptions
 from state_lib.stores.task_stores import Checkpoint, TaskStores
@@ -249,22 +248,54 @@ def test_kafka_away_sets_nothing_aside(make_app: MakeApp, monkeypatch: pytest.Mo
 COMPACT = {"cleanup.policy": "compact"}
 
 
-def test_a_changelog_that_was_made_again_is_not_mixed_with_old_state(make_app: MakeApp) -> None:
+def made_again(app: App, topic: str) -> None:
+    """Delete a topic and create it anew, as `app.create` would."""
+    for future in app.kafka.admin().delete_topics([topic]).values():
+        future.result()
+    until(lambda: topic not in describe(app.kafka.admin(), [topic]))
+    app.create()
+
+
+@pytest.mark.parametrize("of_old", [False, True], ids=["", "old-marker"])
+@pytest.mark.parametrize("copy", [True, False], ids=["local-copy", "no-copy"])
+@pytest.mark.parametrize("topic", ["changelog", "commits"])
+def test_a_topic_that_was_made_again_is_refused(
+    make_app: MakeApp, monkeypatch: pytest.MonkeyPatch, topic: str, *, copy: bool, of_old: bool
+) -> None:
+    """An empty changelog would give an empty store; no marker, and all would count twice."""
+    if of_old:
+        monkeypatch.setattr(Marker, "owned_by", lambda m, owner, _: replace(m, owner=owner))
     app = make_app([KV, TS])
     task = filled(app)
     before = digests(task)
     task.close()
-    admin, topic = app.kafka.admin(), app.topic("kv")
-    for futures in (
-        admin.delete_topics([topic]),
-        admin.create_topics([NewTopic(topic, 1, 1, config=COMPACT)]),
-    ):
-        for future in futures.values():
-            future.result()
-    app.create()  # waits until it is there
-    task, _ = reopened(app)
-    assert digests(task)["kv"].entries == 0
-    assert digests(task)["ts"] == before["ts"]
+    lost = app.topic("kv") if topic == "changelog" else commits_topic(app.name)
+    if not copy:
+        task.path.rename(app.root / "elsewhere")
+    made_again(app, lost)
+    again = app.task()
+    for _ in range(2):
+        with pytest.raises(LogLost) as refused:
+            again.open()
+        assert refused.value.details["topic"] == lost
+        assert "holdfast app reset" in refused.value.message
+    if not copy:
+        (app.root / "elsewhere").rename(task.path)
+    stores = TaskStores(app.topology, task.path, RocksDBOptions())
+    found = {n: store_digest(s, NOON) for n, s in stores.stores.items()}
+    stores.close()
+    assert found["ts"] == before["ts"]
+    assert found["kv"] == before["kv"], "what the host has is kept"
+
+
+def test_a_log_that_ends_before_what_was_committed_is_refused(make_app: MakeApp) -> None:
+    """As after an unclean election: the marker knows where the last commit ended."""
+    logs = {"app-kv-changelog": LogRange("id", 0, 10)}
+    topology = replace(make_app([KV]).topology, app="app")
+    marker = Marker(epoch=1, n=4, cut={"app-kv-changelog": [11, 2]})
+    with pytest.raises(LogLost, match="ends at offset 10, and 11 was committed"):
+        check_logs(topology, 0, marker, None, logs)
+    check_logs(topology, 0, replace(marker, cut={"app-kv-changelog": [9, 2]}), None, logs)
 
 
 def test_a_log_that_moved_past_the_directory(make_app: MakeApp, tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ def test_values_read_before_the_marker_moved_are_stale(read_at: tuple[int, int])
 def test_advance_moves_and_accumulates() -> None:
     before = Marker(
         epoch=7, n=3, positions=HERE, clock=3000, maxima={"s": {"0": 9, "1": 9}},
-        dropped={"late": 2}, topic_ids={"s": "id-s"}, state="restoring",
+        dropped={"late": 2}, topic_ids={"s": "id-s"}, state="restoring", logs={"c": "id-c"},
     )  # fmt: skip
     said = header(maxima={"s": {"0": 12, "1": 4}}, dropped={"late": 1, "null-key": 5})
     after = advance(before, said, "host-2", {"c": [8, 2]})
@@ -90,14 +90,16 @@ def test_advance_moves_and_accumulates() -> None:
     assert after.cut == {"c": [8, 2]}
     assert after.topic_ids == {"s": "id-s"}
     assert after.state == "running"
+    assert after.logs == {"c": "id-c"}
     assert before.dropped == {"late": 2}, "markers are values"
 
 
 def test_claims_keep_the_place() -> None:
     after = MARKER.claimed_by(9, "host-2")
     assert (after.epoch, after.n, after.owner, after.positions) == (9, 0, "host-2", HERE)
-    assert MARKER.owned_by("host-3").positions == HERE
-    assert MARKER.owned_by("host-3").n == 3
+    owned = MARKER.owned_by("host-3", {"c": "id-c"})
+    assert (owned.positions, owned.n, owned.logs) == (HERE, 3, {"c": "id-c"})
+    assert owned.claimed_by(9, "host-2").logs == {"c": "id-c"}
 
 
 def test_positions_compare_as_numbers() -> None:

@@ -15,14 +15,15 @@ from state_lib import Application, Text
 from state_lib.changelog.claims import Claim, newest_claim, topology_of
 from state_lib.changelog.topics import topology_topic
 from state_lib.config import Settings
-from state_lib.errors import ConfigurationError, NotFound
-from state_lib.kafka import Kafka
+from state_lib.errors import ConfigurationError, LogLost, NotFound
+from state_lib.kafka import Kafka, describe
 from state_lib.spark.claims import check_no_collision, check_same_application, write_claim
 from state_lib.spark.driver import Driver
 from state_lib.specs import StoreSpec, Topology
 from tests.integration.conftest import MakeApp
 from tests.support.apps import KV, TS, app_of
 from tests.support.hosts import publish
+from tests.support.waiting import until
 
 
 def create(kafka: Kafka, *topics: str) -> None:
@@ -78,6 +79,20 @@ def test_an_id_that_another_team_uses_is_refused(make_app: MakeApp, name: str) -
     claim = newest_claim(theirs.kafka, theirs.name)
     assert claim is not None
     assert claim.epoch == epoch, "nobody was superseded"
+
+
+@pytest.mark.parametrize("lost", ["kv-changelog", "commits"])
+def test_a_topic_that_was_there_is_not_made_again(make_app: MakeApp, lost: str) -> None:
+    """An empty one would be taken for all that there is."""
+    app = make_app()
+    publish(app)
+    check_same_application(app.kafka, app.topology)
+    topic = f"{app.name}-{lost}"
+    for future in app.kafka.admin().delete_topics([topic]).values():
+        future.result()
+    until(lambda: not describe(app.kafka.admin(), [topic]))
+    with pytest.raises(LogLost, match=f"topic '{topic}' .* was deleted"):
+        check_same_application(app.kafka, app.topology)
 
 
 def test_applications_that_would_share_a_changelog_are_refused(

@@ -32,7 +32,7 @@ from state_lib.errors import (
 )
 from state_lib.spark.claims import check_same_application
 from tests.integration.conftest import MakeApp
-from tests.support.apps import KV, TS, App
+from tests.support.apps import KV, TS, App, batch, kv
 from tests.support.cluster import PARTITIONS, TOKEN, Cluster, topics
 from tests.support.hosts import address, claim, publish, served
 from tests.support.waiting import until
@@ -147,6 +147,7 @@ def test_a_host_that_was_not_there_meets_the_new_one(make_app: MakeApp) -> None:
     with served(app, at, TOKEN) as manager, closing(FlightHostClient(at, TOKEN)) as client:
         claim(client, app, epochs[-1])
         old = manager.task(app.name, 0)
+        old.commit(batch(old.marker, {"kv": kv(("a", "old"))}))
         nobody = Hosts([], None)
         carry_out(app.kafka, nobody, plan(app.kafka, nobody, "delete", app.name))
         (left,) = [k for k in catalogue(app.kafka, Hosts([at], TOKEN).held()) if k.app == app.name]
@@ -156,6 +157,9 @@ def test_a_host_that_was_not_there_meets_the_new_one(make_app: MakeApp) -> None:
         assert claim(client, app, 0).epoch == 0
         assert not old.is_open
         assert manager.task(app.name, 0) is not old
+        assert manager.task(app.name, 0).get_many("kv", [b"a"])[1] == [None]
+        (kept,) = old.path.parent.parent.glob(f".{app.name}.of-before-*")
+        assert (kept / "0" / "CURRENT").exists(), "it may be all that is left"
 
 
 def test_what_only_hosts_remember_can_be_dropped(make_app: MakeApp) -> None:
