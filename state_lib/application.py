@@ -22,7 +22,7 @@ import orjson
 from state_lib.aggregates import Aggregate
 from state_lib.durations import Duration, to_ms
 from state_lib.errors import ConfigurationError
-from state_lib.names import check_name
+from state_lib.names import check_column, check_name
 from state_lib.specs import DAY_MS, BackendName, OutputSpec, StoreSpec, Topology
 
 KeySerde = Literal["utf8", "int64", "bytes"]
@@ -198,7 +198,7 @@ class Stream:
 
     def with_column(self, name: str, expr: str) -> Stream:
         """Add or replace a column."""
-        return self._then(Step("with_column", expr, name))
+        return self._then(Step("with_column", expr, check_column(name)))
 
     def where(self, condition: str) -> Stream:
         """Keep rows for which the condition is true."""
@@ -206,7 +206,7 @@ class Stream:
 
     def explode(self, name: str, expr: str) -> Stream:
         """One row per non-null element of an array."""
-        return self._then(Step("explode", expr, name))
+        return self._then(Step("explode", expr, check_column(name)))
 
     def group_by(self, key: str, serde: KeySerde = "utf8") -> Grouped:
         """Group by an expression; its bytes in ``serde`` decide the task.

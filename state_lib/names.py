@@ -6,6 +6,8 @@ import re
 
 from state_lib.errors import InvalidName
 
+RESERVED = "__hf_"
+"""Begins the names of columns that Holdfast adds to a stream's rows."""
 _LEGAL = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
 
 
@@ -23,6 +25,21 @@ def check_name(kind: str, name: str) -> str:
             f"{kind} name {name!r} is not usable: take 1 to 100 letters, digits, '.', '_' or '-', "
             "not starting with '.'",
             kind=kind,
+            name=name,
+        )
+    return name
+
+
+def check_column(name: str) -> str:
+    """Return ``name`` if a stream's rows may have a column of that name.
+
+    Raises:
+        InvalidName: it begins as ours do.
+    """
+    if name.lower().startswith(RESERVED):
+        raise InvalidName(
+            f"column name {name!r} is not usable: {RESERVED!r} begins those of Holdfast",
+            kind="column",
             name=name,
         )
     return name

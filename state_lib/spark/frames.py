@@ -41,7 +41,7 @@ def combine(
         dead = DEAD if source.topic not in lettered else SEEN
         lettered.add(source.topic)
         entries = [
-            _entry(spark, i, aggregations, partitions, plan, dead if i == verbs[0] else SEEN)
+            _entry(spark, i, aggregations, partitions, dead if i == verbs[0] else SEEN)
             for i in verbs
         ]
         if len(entries) == 1:
@@ -63,22 +63,21 @@ def _entry(
     index: int,
     aggregations: Sequence[Aggregation],
     partitions: int,
-    plan: BatchPlan,
     dead: int,
 ) -> list[Column]:
     verb = aggregations[index]
-    usable = F.col("_bad").isNull() & ~F.col("_skip")
+    usable = F.col("__hf_bad").isNull() & ~F.col("__hf_skip")
     key = F.when(usable, _key_bytes(verb))
     start: Column = F.lit(0).cast("bigint")
     late: Column = F.lit(False)  # noqa: FBT003
     spec = verb.store
     if spec.is_window:
         size = spec.window_size_ms
-        start = F.when(usable, F.col("_ts") - F.pmod(F.col("_ts"), F.lit(size)))
-        late = start + (size + spec.grace_ms) <= F.lit(plan.clock)
+        start = F.when(usable, F.col("__hf_ts") - F.pmod(F.col("__hf_ts"), F.lit(size)))
+        late = start + (size + spec.grace_ms) <= F.col("__hf_clock")
     kind = (
-        F.when(F.col("_bad").isNotNull(), dead)
-        .when(F.col("_skip"), SEEN)
+        F.when(F.col("__hf_bad").isNotNull(), dead)
+        .when(F.col("__hf_skip"), SEEN)
         .when(key.isNull(), DROPPED)
         .when(late, DROPPED)
         .otherwise(index)
@@ -90,15 +89,15 @@ def _entry(
         .when(kind == DEAD, letter())
     )
     by_key = partition_for_key(spark, key, partitions)
-    task = F.when(key.isNotNull(), by_key).otherwise(F.pmod(F.col("_src"), F.lit(partitions)))
+    task = F.when(key.isNotNull(), by_key).otherwise(F.pmod(F.col("__hf_src"), F.lit(partitions)))
     mine = kind == index
     columns = [
         task.cast("int").alias("task"),
         kind.cast("int").alias("kind"),
         entry_key.alias("key"),
         F.when(mine, start).otherwise(F.lit(0)).cast("bigint").alias("start"),
-        F.col("_src").cast("int").alias("src"),
-        F.col("_ts").alias("ts"),
+        F.col("__hf_src").cast("int").alias("src"),
+        F.col("__hf_ts").alias("ts"),
     ]
     for other, aggregation in enumerate(aggregations):
         for name, field in aggregation.fields.items():
@@ -108,7 +107,7 @@ def _entry(
                     value = F.when(value.isNotNull(), F.lit(1)).cast("bigint")
                 columns.append(_only(value, mine, other == index).alias(f"a{other}_{name}"))
         if aggregation.has_last:
-            columns.append(F.when(mine, F.col("_offset")).cast("bigint").alias(f"o{other}"))
+            columns.append(F.when(mine, F.col("__hf_offset")).cast("bigint").alias(f"o{other}"))
     return columns
 
 

@@ -2,29 +2,32 @@
 
 No row is ever removed here: what a ``where`` filters out or a decoder cannot read goes on as a
 marked row, so that event times, drop counts and dead letters are complete (invariant 6).
+
+Columns of our own begin with `RESERVED`, which no column of a user's may: fields may be called
+``timestamp`` or ``_ts``, and hide the record's own column of that name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from state_lib.application import Json, Source, Step, Text
 from state_lib.errors import ConfigurationError
+from state_lib.names import check_column
 from state_lib.spark.plan import BatchPlan
 
-_META = ("_topic", "_partition", "_offset", "_ts", "_src", "_key", "_value", "_bad", "_skip")
-_CORRUPT = "_corrupt"
+_CORRUPT = "__hf_corrupt"
 _STRICT = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
 
 
 def decode(batch: DataFrame, source: Source, plan: BatchPlan) -> DataFrame:
     """Rows of one source with its columns and what every row keeps: place, time, verdict.
 
-    ``_bad`` says why a row is a dead letter: ``undecodable``, ``wrong-schema``,
-    ``invalid-timestamp`` or ``future``; null for good rows. ``_ts`` is null for bad rows.
+    ``__hf_bad`` says why a row is a dead letter: ``undecodable``, ``wrong-schema``,
+    ``invalid-timestamp`` or ``future``; null for good rows. ``__hf_ts`` is null for bad rows.
     """
     base = plan.sources().index((source.topic, 0))
     millis = F.unix_millis("timestamp")
@@ -38,46 +41,61 @@ def decode(batch: DataFrame, source: Source, plan: BatchPlan) -> DataFrame:
         "partition",
         "offset",
         "timestamp",
-        F.col("key").alias("_key"),
-        F.col("value").alias("_value"),
-        F.col("topic").alias("_topic"),
-        F.col("partition").alias("_partition"),
-        F.col("offset").alias("_offset"),
-        (F.col("partition") + F.lit(base)).alias("_src"),
-        F.lit(False).alias("_skip"),  # noqa: FBT003
-        millis.alias("_millis"),
+        F.col("key").alias("__hf_key"),
+        F.col("value").alias("__hf_value"),
+        F.col("topic").alias("__hf_topic"),
+        F.col("partition").alias("__hf_partition"),
+        F.col("offset").alias("__hf_offset"),
+        (F.col("partition") + F.lit(base)).alias("__hf_src"),
+        F.lit(False).alias("__hf_skip"),  # noqa: FBT003
+        millis.alias("__hf_millis"),
     )
-    timing = F.when(F.col("_millis") < 0, "invalid-timestamp").when(
-        F.col("_millis") > plan.now + plan.max_future_ms, "future"
+    rows = rows.withColumns(
+        {
+            "__hf_limit": _of_batch(plan.now + plan.max_future_ms, plan),
+            "__hf_clock": _of_batch(plan.clock, plan),
+        }
+    )
+    timing = F.when(F.col("__hf_millis") < 0, "invalid-timestamp").when(
+        F.col("__hf_millis") > F.col("__hf_limit"), "future"
     )
     match source.format:
         case Json(ddl):
             rows, broken = _json(rows, ddl)
         case Text():
-            rows = rows.withColumn("value", F.col("_value").cast("string"))
+            rows = rows.withColumn("value", F.col("__hf_value").cast("string"))
             broken = F.when(~F.coalesce(F.is_valid_utf8("value"), F.lit(False)), "undecodable")  # noqa: FBT003
         case _:
             broken = F.lit(None).cast("string")
-    rows = rows.withColumn("_bad", F.coalesce(timing, broken))
-    return rows.withColumn("_ts", F.when(F.col("_bad").isNull(), F.col("_millis"))).drop("_millis")
+    rows = rows.withColumn("__hf_bad", F.coalesce(timing, broken))
+    return rows.withColumn("__hf_ts", F.when(F.col("__hf_bad").isNull(), F.col("__hf_millis")))
+
+
+def _of_batch(value: int, plan: BatchPlan) -> Column:
+    """A number that changes with every batch, so that Spark's code for them does not.
+
+    Spark writes a number into the code that it generates, and compiles it anew for each batch. An
+    array is handed over by reference, and an index that is a column keeps it from being folded.
+    """
+    return F.lit([value] * len(plan.sources()))[F.col("__hf_src")]
 
 
 def apply_steps(rows: DataFrame, steps: Iterable[Step]) -> DataFrame:
     """Run a stream's steps; expressions are evaluated on good, unfiltered rows only."""
     for step in steps:
-        good = F.col("_bad").isNull() & ~F.col("_skip")
+        good = F.col("__hf_bad").isNull() & ~F.col("__hf_skip")
         value = F.when(good, F.expr(step.expr))
         match step.op:
             case "with_column":
                 rows = rows.withColumn(step.name, value)
             case "where":
                 kept = F.coalesce(value.cast("boolean"), F.lit(False))  # noqa: FBT003
-                rows = rows.withColumn("_skip", F.col("_skip") | ~kept)
+                rows = rows.withColumn("__hf_skip", F.col("__hf_skip") | ~kept)
             case "explode":
-                others = [c for c in rows.columns if c != step.name]
+                others = [_quoted(c) for c in rows.columns if c.lower() != step.name.lower()]
                 rows = rows.select(*others, F.explode_outer(value).alias(step.name))
-                empty = F.col(step.name).isNull()
-                rows = rows.withColumn("_skip", F.col("_skip") | empty)
+                empty = F.col(_quoted(step.name)).isNull()
+                rows = rows.withColumn("__hf_skip", F.col("__hf_skip") | empty)
     return rows
 
 
@@ -85,13 +103,13 @@ def letter() -> Column:
     """A bad row as JSON bytes, unique by its place: what `state_lib.host.letters` unpacks."""
     return F.to_json(
         F.struct(
-            F.col("_topic").alias("topic"),
-            F.col("_partition").alias("partition"),
-            F.col("_offset").alias("offset"),
-            F.col("_bad").alias("reason"),
-            F.unix_millis("timestamp").alias("timestamp"),
-            F.base64("_key").alias("key"),
-            F.base64("_value").alias("value"),
+            F.col("__hf_topic").alias("topic"),
+            F.col("__hf_partition").alias("partition"),
+            F.col("__hf_offset").alias("offset"),
+            F.col("__hf_bad").alias("reason"),
+            F.col("__hf_millis").alias("timestamp"),
+            F.base64("__hf_key").alias("key"),
+            F.base64("__hf_value").alias("value"),
         )
     ).cast("binary")
 
@@ -102,28 +120,44 @@ def _json(rows: DataFrame, ddl: str) -> tuple[DataFrame, Column]:
     schema = StructType.fromDDL(ddl)
     if not isinstance(schema, StructType):
         raise ConfigurationError(f"{ddl!r} is one type, not columns: write 'name TYPE, name TYPE'")
+    _check_names(ddl, schema.fieldNames())
     nullable = StructType([type(f)(f.name, f.dataType, True) for f in schema.fields])  # noqa: FBT003
     parsed_as = StructType([*nullable.fields]).add(_CORRUPT, StringType())
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT} | _STRICT
-    text = F.col("_value").cast("string")
-    rows = rows.withColumn("_parsed", F.from_json(text, parsed_as, options))
-    parsed = F.col("_parsed")
+    text = F.col("__hf_value").cast("string")
+    rows = rows.withColumn("__hf_parsed", F.from_json(text, parsed_as, options))
+    parsed = F.col("__hf_parsed")
     missing = F.lit(False)  # noqa: FBT003
     for f in schema.fields:
         if not f.nullable:
-            missing = missing | parsed[f.name].isNull()
+            missing = missing | parsed.getField(f.name).isNull()
     not_json = F.try_parse_json(text).isNull()
     broken = (
-        F.when(F.col("_value").isNull(), "undecodable")
+        F.when(F.col("__hf_value").isNull(), "undecodable")
         .when(
             parsed.isNull() | parsed[_CORRUPT].isNotNull(),
             F.when(not_json, "undecodable").otherwise("wrong-schema"),
         )
         .when(missing, "wrong-schema")
     )
-    rows = rows.withColumn("_broken", broken)
-    kept = [c for c in rows.columns if c not in schema.fieldNames() and c != "_parsed"]
-    return (
-        rows.select(*kept, *[parsed[f.name].alias(f.name) for f in schema.fields]),
-        F.col("_broken"),
-    )
+    rows = rows.withColumn("__hf_broken", broken)
+    hidden = {"__hf_parsed", *(name.lower() for name in schema.fieldNames())}
+    kept = [_quoted(c) for c in rows.columns if c.lower() not in hidden]
+    fields = [parsed.getField(f.name).alias(f.name) for f in schema.fields]
+    return rows.select(*kept, *fields), F.col("__hf_broken")
+
+
+def _check_names(ddl: str, names: Sequence[str]) -> None:
+    for name in names:
+        check_column(name)
+    lower = [name.lower() for name in names]
+    if twice := sorted({name for name in names if lower.count(name.lower()) > 1}):
+        raise ConfigurationError(
+            f"the columns {twice} of {ddl!r} differ in case only, and to Spark they are one: "
+            "rename one of them",
+            columns=twice,
+        )
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
