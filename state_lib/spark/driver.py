@@ -39,7 +39,7 @@ from state_lib.errors import (
     Unavailable,
 )
 from state_lib.exits import EXIT_FAILED, EXIT_REFUSED, EXIT_STOPPED, EXIT_SUPERSEDED
-from state_lib.kafka import Kafka, require
+from state_lib.kafka import Kafka, TopicFacts, require
 from state_lib.marker import flat, nested
 from state_lib.spark.align import align, check_topics, initial_positions
 from state_lib.spark.batches import Batches, Positions, Standing
@@ -49,6 +49,7 @@ from state_lib.spark.claims import (
     claim_tasks,
     write_claim,
 )
+from state_lib.spark.declared import check_declared
 from state_lib.spark.progress import ProgressLog
 from state_lib.spark.session import kafka_options, open_session, read_range
 from state_lib.spark.versions import make_way
@@ -113,7 +114,6 @@ class Driver:
             Superseded: there is a newer driver.
             HoldfastError: what cannot be mended by starting the stream again.
         """
-        started = time.monotonic()
         topology = self._app.topology
         self._watched.control.begin()
         admin = self._kafka.admin()
@@ -121,19 +121,32 @@ class Driver:
         retention = _longest_retention(topic_configs(admin, topology.sources))
         check_same_application(self._kafka, topology)
         check_no_collision(self._kafka, topology)
-        code = self._app.fingerprint
-        make_way(self._watched.control, self._kafka, topology, code, self._settings)
-        plans = plan_topics(topology, retention)
-        ensure_topics(
-            admin, plans, self._settings.replication_factor, self._settings.min_insync_replicas
-        )
-        presence = self._watched.presence
-        presence.join()
-        if self.epoch is not None and self._asked_to_stop(self.epoch):
-            return
+        settings, code = self._settings, self._app.fingerprint
+        started = time.monotonic()
+        spark = open_session(self._app.id, settings)
+        try:
+            log.info("spark is up", seconds=round(time.monotonic() - started, 2))
+            check_declared(spark, self._app)
+            make_way(self._watched.control, self._kafka, topology, code, settings)
+            plans = plan_topics(topology, retention)
+            ensure_topics(admin, plans, settings.replication_factor, settings.min_insync_replicas)
+            self._watched.presence.join()
+            if self.epoch is None or not self._asked_to_stop(self.epoch):
+                self._drive(spark, sources, code)
+        finally:
+            spark.stop()
+
+    def stop(self) -> None:
+        """Stop at the next batch's edge. Safe from a signal handler."""
+        self._stopping.set()
+
+    # ------------------------------------------------------------------ inside
+
+    def _drive(self, spark: SparkSession, sources: dict[str, TopicFacts], code: str) -> None:
+        """Claim, align, stream."""
+        topology, presence, started = self._app.topology, self._watched.presence, time.monotonic()
         epoch = self.epoch = write_claim(self._kafka, topology, presence.who, code)
         log.info("claimed", app=topology.app, epoch=epoch)
-        session = _Background(lambda: open_session(self._app.id, self._settings))
         markers = claim_tasks(
             topology,
             epoch,
@@ -144,14 +157,11 @@ class Driver:
         )
         check_topics(markers, sources)
         log.info("all tasks claimed", seconds=round(time.monotonic() - started, 2))
-        spark: SparkSession = session.result()
-        ids = {t: f.id for t, f in sources.items()}
-        standing = Standing(epoch, markers, ids)
+        standing = Standing(epoch, markers, {t: f.id for t, f in sources.items()})
         batches = Batches(self._app, self._settings, self._kafka, spark, standing, self._token)
-        log.info("spark is up", seconds=round(time.monotonic() - started, 2))
         over = self._bound_the_last_batch(spark)
         try:
-            at = initial_positions(admin, markers, sources)
+            at = initial_positions(self._kafka.admin(), markers, sources)
             if any(x != flat(m.positions) for x, m in zip(at, markers, strict=True)):
                 batches.initial(at)
             records = ProgressLog(self._kafka, topology.app).read
@@ -161,13 +171,6 @@ class Driver:
         finally:
             over.set()
             batches.close()
-            spark.stop()
-
-    def stop(self) -> None:
-        """Stop at the next batch's edge. Safe from a signal handler."""
-        self._stopping.set()
-
-    # ------------------------------------------------------------------ inside
 
     def _asked_to_stop(self, epoch: int) -> bool:
         """Hear what is said to this driver; whether it is to stop.
@@ -330,29 +333,6 @@ def bounds(query: StreamingQuery | None) -> tuple[Positions | None, Positions]:
     if to is None:
         raise Realign("Spark names no end of the running batch: the stream is started again")
     return one(context.startOffsets()), to
-
-
-class _Background:
-    """Runs a function beside the caller; `result` waits and raises what it raised."""
-
-    def __init__(self, function: Any) -> None:
-        self._value: Any = None
-        self._error: BaseException | None = None
-
-        def run() -> None:
-            try:
-                self._value = function()
-            except BaseException as error:  # noqa: BLE001 - handed to the caller
-                self._error = error
-
-        self._thread = threading.Thread(target=run, daemon=True)
-        self._thread.start()
-
-    def result(self) -> Any:
-        self._thread.join()
-        if self._error is not None:
-            raise self._error
-        return self._value
 
 
 def _longest_retention(configs: dict[str, dict[str, str]]) -> int:

@@ -35,7 +35,8 @@ import os
 from state_lib import Application, Text
 
 app = Application(os.environ["JOB_APP"], partitions=1)
-app.stream(os.environ["JOB_APP"] + "-lines", Text()).group_by("value").count("counts")
+key = os.environ.get("JOB_KEY", "value")
+app.stream(os.environ["JOB_APP"] + "-lines", Text()).group_by(key).count("counts")
 app.run()
 """
 Start = Callable[..., DriverProcess]
@@ -97,6 +98,18 @@ def test_a_job_under_the_id_of_another_is_given_up_at_once(
     assert "starting it again cannot help" in told[-1].text
     assert looker.look().epoch == epoch, "whose it is has not changed"
     looker.close()
+
+
+def test_a_typo_is_met_before_anything_is_claimed(
+    name: str, kafka: Kafka, start: Start, settings: Settings
+) -> None:
+    process = start(name, JOB_KEY="vlaue")
+    until(lambda: not process.alive(), 90, "ended")
+    assert newest_claim(kafka, name) is None, "a driver of before would have been ended"
+    said = "\n".join(process.last_lines())
+    assert f"store 'counts' of application '{name}' cannot be computed" in said
+    assert "`vlaue`" in said
+    assert "Did you mean one of the following? [`value`" in said
 
 
 def test_a_stop_is_heeded_while_no_host_can_be_reached(
