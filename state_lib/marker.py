@@ -42,6 +42,8 @@ class Marker:
         dropped: reason → count since the beginning.
         written_at: wall time (ms).
         state: ``running``, or ``restoring`` while a restore to the past is under way.
+        recorded: offset in the progress log of the last commit's record; -1 of older versions. That
+            of the next batch lies behind it.
         logs: changelog topic → Kafka's id of it, as the owner found them: one that was deleted and
             created again does not hold what was committed.
         settled: the owner had a whole directory of the task. Where it has none later, that is a
@@ -62,6 +64,7 @@ class Marker:
     state: str = "running"
     settled: bool = False
     logs: Mapping[str, str] = field(default_factory=dict)
+    recorded: int = -1
 
     def to_bytes(self) -> bytes:
         """As the value of its Kafka record."""
@@ -98,7 +101,8 @@ class CommitHeader:
     """What a commit says about itself; its data comes beside it.
 
     ``from_`` and ``to`` are positions before and after; ``maxima`` and ``dropped`` are those of
-    this task's rows of this batch alone; ``read_at`` is the (epoch, n) that its exchange read.
+    this task's rows of this batch alone; ``read_at`` is the (epoch, n) that its exchange read;
+    ``recorded`` is the offset of the batch in the progress log.
     """
 
     epoch: int
@@ -110,6 +114,7 @@ class CommitHeader:
     maxima: ByPartition = field(default_factory=dict)
     dropped: Mapping[str, int] = field(default_factory=dict)
     read_at: tuple[int, int] | None = None
+    recorded: int = -1
 
     def to_json(self) -> dict[str, Any]:
         """As plain data, for the wire."""
@@ -193,6 +198,7 @@ def advance(
         written_at=now_ms(),
         settled=True,
         logs=marker.logs,
+        recorded=max(marker.recorded, header.recorded),
     )
 
 

@@ -61,7 +61,7 @@ def initial_positions(
 def align(
     batches: Batches,
     read: Read,
-    records: Callable[[], Sequence[Recorded]],
+    records: Callable[[int], Sequence[Recorded]],
     stopped: Callable[[], bool],
 ) -> bool:
     """Repeat recorded batches for tasks that are behind, until all stand at the foremost.
@@ -83,7 +83,7 @@ def align(
             break
         if stopped():
             return False
-        chain = chain or effective(records())
+        chain = chain or effective(records(min(m.recorded for m in standing.markers)))
         recorded = next((r for r in chain if r.covers(least)), None)
         if recorded is None:
             raise ConfigurationError(

@@ -96,9 +96,9 @@ class Batches:
         clock = next_clock(self.standing.clock, self.standing.maxima, unread)
         failpoint("driver.before_batch")
         plan = self._plan(self.standing.positions, to, clock)
-        self._patiently(lambda: self._progress.append(plan.record()))
+        offset = self._patiently(lambda: self._progress.append(plan.record()))
         failpoint("driver.after_record")
-        self._run(batch, plan)
+        self._run(batch, replace(plan, recorded=offset))
         self.standing.positions = to
         self._commit_group(to)
         failpoint("driver.after_batch")
@@ -117,6 +117,7 @@ class Batches:
             now=recorded.now,
             max_future_ms=recorded.max_future_ms,
             tasks=tuple(tasks),
+            recorded=recorded.offset,
         )
         self._progress.append(plan.record())
         self._run(batch, plan)

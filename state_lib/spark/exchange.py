@@ -143,6 +143,7 @@ def _run(
             topic_ids=batch.topic_ids,
             maxima=nested(maxima),
             dropped=dropped,
+            recorded=batch.recorded,
         )
     )
     failpoint("exchange.after_commit")

@@ -27,6 +27,7 @@ class BatchPlan:
         topic_ids: of the sources.
         tasks: those that take part; None for all.
         code: fingerprint of the job.
+        recorded: offset in the progress log where this batch was recorded first; -1 before that.
     """
 
     epoch: int
@@ -39,6 +40,7 @@ class BatchPlan:
     topic_ids: Mapping[str, str]
     tasks: tuple[int, ...] | None = None
     code: str = ""
+    recorded: int = -1
 
     def sources(self) -> list[tuple[str, int]]:
         """Source partitions in the order in which rows number them."""
@@ -56,6 +58,7 @@ class BatchPlan:
             "max_future_ms": self.max_future_ms,
             "code": self.code,
             "tasks": self.tasks,
+            "recorded": self.recorded,
         }
 
 

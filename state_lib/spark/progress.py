@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any
 
 import orjson
-from confluent_kafka import KafkaError, Producer
+from confluent_kafka import KafkaError, Message, Producer
 
 from state_lib.changelog.reader import read
 from state_lib.changelog.topics import progress_topic
@@ -35,10 +35,13 @@ class Recorded:
     aligned: bool = False
     code: str | None = None
     """Fingerprint of the job; None in records of older versions."""
+    offset: int = -1
+    """Where the batch was recorded first: what came after it lies behind, repeats of it too."""
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Recorded:
-        """From a record's value."""
+    def from_json(cls, data: Mapping[str, Any], offset: int) -> Recorded:
+        """From a record's value and its own offset."""
+        first = data.get("recorded", -1)
         return cls(
             epoch=data["epoch"],
             n=data["n"],
@@ -49,6 +52,7 @@ class Recorded:
             max_future_ms=data["max_future_ms"],
             aligned=data["tasks"] is not None,
             code=data.get("code"),
+            offset=offset if first < 0 else first,
         )
 
     def covers(self, positions: Mapping[Partition, int]) -> bool:
@@ -70,33 +74,34 @@ class ProgressLog:
         """Made by the first `append`: who only reads needs none."""
         return self._kafka.producer(self._topic, **{"linger.ms": 0})
 
-    def append(self, record: Mapping[str, object]) -> None:
-        """Write one record and wait until the brokers have it.
+    def append(self, record: Mapping[str, object]) -> int:
+        """Write one record and wait until the brokers have it; returns its offset.
 
         Raises:
             Unavailable: they did not take it; the batch has not begun.
             KafkaRefused: this principal must not write there.
         """
-        failures: list[KafkaError] = []
+        outcome: list[tuple[KafkaError | None, Message]] = []
         self._producer.produce(
             self._topic,
             orjson.dumps(record),
             partition=0,
-            on_delivery=lambda error, _message: failures.append(error) if error else None,
+            on_delivery=lambda error, message: outcome.append((error, message)),
         )
-        if self._producer.flush(60) or failures:
-            failure = failures[0] if failures else NO_ANSWER
+        if self._producer.flush(60) or not outcome or outcome[0][0] is not None:
+            failure = outcome[0][0] if outcome and outcome[0][0] else NO_ANSWER
             raise unavailable(f"write to {self._topic!r}", failure, self._kafka)
+        return int(outcome[0][1].offset() or 0)
 
-    def read(self) -> list[Recorded]:
-        """Every batch, in log order. Records of a ``kind`` are others' (restores)."""
+    def read(self, since: int = -1) -> list[Recorded]:
+        """Every batch from an offset on, in log order. Records of a ``kind`` are others'."""
         admin = self._kafka.admin()
         at = (self._topic, 0)
         first, end = starts(admin, [at])[at], ends(admin, [at])[at]
         out: list[Recorded] = []
-        for messages in read(self._kafka, self._topic, 0, first, end):
-            found = (orjson.loads(m.value() or b"{}") for m in messages)
-            out += [Recorded.from_json(one) for one in found if "kind" not in one]
+        for messages in read(self._kafka, self._topic, 0, max(first, since), end):
+            found = ((orjson.loads(m.value() or b"{}"), m.offset() or 0) for m in messages)
+            out += [Recorded.from_json(one, at) for one, at in found if "kind" not in one]
         return out
 
 
@@ -105,16 +110,19 @@ def effective(records: Iterable[Recorded]) -> list[Recorded]:
 
     A batch that no task committed is overridden by whatever started at the same positions later.
     An aligned batch is recorded again under the new epoch, with the clock it had before: it
-    replaces what it covers, and what follows it still stands.
+    replaces what it covers, and what follows it still stands. Linear: what is overridden is the end
+    of what stood, and is gone over once.
     """
     chain: list[Recorded] = []
-    in_order = sorted(enumerate(records), key=lambda pair: (pair[1].epoch, pair[0]))
-    for _, record in in_order:
+    for record in sorted(records, key=lambda r: r.epoch):  # stable: in an epoch as in the log
         if record.from_ == record.to:
             continue  # a tick, or initial positions: no records, nothing to judge
-        before = [r for r in chain if not _reaches(r, record.from_)]
-        after = [r for r in chain if record.aligned and _reaches(r, record.to)]
-        chain = [*before, record, *after]
+        after: list[Recorded] = []
+        while chain and _reaches(chain[-1], record.from_):
+            old = chain.pop()
+            if record.aligned and _reaches(old, record.to):
+                after.append(old)
+        chain += [record, *reversed(after)]
     return chain
 
 

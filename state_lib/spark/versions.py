@@ -88,7 +88,8 @@ def make_way(
     at = [flat(m.positions) for m in markers]
     least, tasks = behind(at)
     if least is not None:
-        chain = effective(ProgressLog(kafka, topology.app).read())
+        since = min(m.recorded for m in markers)
+        chain = effective(ProgressLog(kafka, topology.app).read(since))
         recorded = next((r for r in chain if r.covers(least)), None)
         if recorded is not None:
             check_code(topology.app, recorded, code, settings.accept_new_code, tasks)

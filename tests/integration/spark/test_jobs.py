@@ -100,9 +100,7 @@ def test_a_job_under_the_id_of_another_is_given_up_at_once(
     looker.close()
 
 
-def test_a_typo_is_met_before_anything_is_claimed(
-    name: str, kafka: Kafka, start: Start, settings: Settings
-) -> None:
+def test_a_typo_is_met_before_anything_is_claimed(name: str, kafka: Kafka, start: Start) -> None:
     process = start(name, JOB_KEY="vlaue")
     until(lambda: not process.alive(), 90, "ended")
     assert newest_claim(kafka, name) is None, "a driver of before would have been ended"

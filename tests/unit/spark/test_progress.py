@@ -2,6 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
+import orjson
+from hypothesis import given
+from hypothesis import strategies as st
+
+from state_lib.kafka import Partition
+from state_lib.spark.plan import BatchPlan
 from state_lib.spark.progress import Recorded, effective
 
 P = ("t", 0)
@@ -60,6 +69,59 @@ def test_new_partitions_do_not_hide_earlier_batches() -> None:
     first = Recorded(1, 1, {P: 0}, {P: 10}, 0, 0)
     second = Recorded(1, 2, {P: 10, Q: 5}, {P: 20, Q: 9}, 0, 0)
     assert effective([first, second]) == [first, second]
+
+
+def of_before(records: list[Recorded]) -> list[Recorded]:
+    """As `effective` was written first: clear, and quadratic."""
+
+    def reaches(record: Recorded, positions: Mapping[Partition, int]) -> bool:
+        both = record.from_.keys() & positions.keys()
+        return all(record.from_[p] >= positions[p] for p in both)
+
+    chain: list[Recorded] = []
+    for record in sorted(records, key=lambda r: r.epoch):
+        if record.from_ != record.to:
+            before = [r for r in chain if not reaches(r, record.from_)]
+            after = [r for r in chain if record.aligned and reaches(r, record.to)]
+            chain = [*before, record, *after]
+    return chain
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> list[Recorded]:
+    """Drivers that go on from anywhere before the end, repeat batches, and write too late."""
+    log: list[Recorded] = []
+    edges = [0]
+    for epoch in range(1, draw(st.integers(2, 5))):
+        at = draw(st.sampled_from(edges))
+        edges = [e for e in edges if e <= at]
+        if epoch > 1 and draw(st.booleans()):
+            ends = [r.to[P] for r in effective(log) if r.from_[P] == at]
+            log += [replace(batch(epoch, 1, at, end), aligned=True) for end in ends]
+            edges += ends
+            at = (ends or [at])[-1]
+        for n in range(2, draw(st.integers(2, 5))):
+            end = at + draw(st.integers(0, 3)) * 10
+            log.insert(
+                len(log) - draw(st.integers(0, 1)) * (len(log) > 0), batch(epoch, n, at, end)
+            )
+            at = end
+            edges.append(at)
+    return log
+
+
+@given(logs())
+def test_it_is_what_it_was_when_it_was_quadratic(log: list[Recorded]) -> None:
+    assert effective(log) == of_before(log)
+
+
+def test_a_repeat_points_at_the_first_record() -> None:
+    """What follows a batch lies behind its first record, and maybe before a repeat of it."""
+    plan = BatchPlan(2, 1, {"t": {"0": 0}}, {"t": {"0": 9}}, 1, 2, 3, {}, (1,), "code", 17)
+    again = Recorded.from_json(orjson.loads(orjson.dumps(plan.record())), 40)
+    assert (again.offset, again.aligned, again.code) == (17, True, "code")
+    first = replace(plan, recorded=-1, tasks=None)
+    assert Recorded.from_json(orjson.loads(orjson.dumps(first.record())), 40).offset == 40
 
 
 def test_covers_asks_for_the_batch_that_comes_next() -> None:
