@@ -30,6 +30,8 @@ _MEANING = 1
 """Counts up when Holdfast itself does something else with a record."""
 ORDER_FIELDS = (("_last_ts", "int64"), ("_last_src", "int64"), ("_last_offset", "int64"))
 """Hidden fields of a store with `last`: which record the kept values are from."""
+WINDOW_FIELDS = ("window_start", "window_end")
+"""What outputs of a window store say beside key and fields."""
 
 
 @dataclass(frozen=True)
@@ -268,17 +270,25 @@ class Grouped:
             retention_ms=retention,
         )
         app = self.stream.app
-        app.aggregations.append(
-            Aggregation(
-                self.stream.source,
-                self.stream.steps,
-                self.key,
-                self.serde,
-                self.windows,
-                dict(fields),
-                spec,
-            )
+        verb = Aggregation(
+            self.stream.source,
+            self.stream.steps,
+            self.key,
+            self.serde,
+            self.windows,
+            dict(fields),
+            spec,
         )
+        taken = {verb.key_name, *(WINDOW_FIELDS if spec.is_window else ())}
+        if clash := sorted(taken & fields.keys()):
+            raise ConfigurationError(
+                f"store {store!r} has fields {clash}, which are also names of its key or window: in "
+                "outputs one would hide the other. Rename the field, or group by a column of "
+                "another name",
+                store=store,
+                fields=clash,
+            )
+        app.aggregations.append(verb)
         return Table(app, len(app.aggregations) - 1)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import orjson
 import pyarrow as pa
 
-from state_lib.application import Aggregation
+from state_lib.application import WINDOW_FIELDS, Aggregation
 from state_lib.serdes import serde_from
 from state_lib.spark.merge import Merged, Rows
 
@@ -16,8 +16,8 @@ def output_values(verb: Aggregation, rows: Rows, merged: Merged) -> pa.BinaryArr
     columns: dict[str, list[object]] = {verb.key_name: _plain(keys)}
     if verb.store.is_window:
         starts = rows.starts.to_pylist()
-        columns["window_start"] = starts
-        columns["window_end"] = [s + verb.store.window_size_ms for s in starts]
+        ends = [s + verb.store.window_size_ms for s in starts]
+        columns |= dict(zip(WINDOW_FIELDS, (starts, ends), strict=True))
     columns |= {name: array.to_pylist() for name, array in merged.fields.items()}
     names = list(columns)
     records = zip(*columns.values(), strict=True)

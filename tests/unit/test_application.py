@@ -10,7 +10,7 @@ import pytest
 from state_lib import Application, Json, Text, TimeWindows, agg
 from state_lib.application import ValueFormat
 from state_lib.durations import Duration
-from state_lib.errors import ConfigurationError
+from state_lib.errors import ConfigurationError, InvalidName
 
 
 def job(  # noqa: PLR0913 - each is one thing that may be edited
@@ -66,3 +66,21 @@ def test_one_topic_has_one_format() -> None:
     app.stream("lines", Text()).where("value <> ''")
     with pytest.raises(ConfigurationError, match=r"reads topic 'lines' as Text\(\) already"):
         app.stream("lines", Json("x BIGINT"))
+
+
+@pytest.mark.parametrize("field", ["k", "window_start", "window_end"])
+def test_a_field_named_like_the_key_or_the_window_is_refused(field: str) -> None:
+    """In an output one would hide the other."""
+    rows = Application("app").stream("lines", Json("k STRING")).group_by("k")
+    with pytest.raises(ConfigurationError, match=f"fields \\['{field}'\\]"):
+        rows.windowed_by(TimeWindows("1 hour")).aggregate("sums", **{field: agg.count()})
+    if field != "k":
+        rows.aggregate("sums", **{field: agg.count()})
+
+
+@pytest.mark.parametrize("name", ["__hf_x", "__HF_ts"])
+def test_columns_that_begin_as_ours_are_refused(name: str) -> None:
+    rows = Application("app").stream("lines", Text())
+    for add in (rows.with_column, rows.explode):
+        with pytest.raises(InvalidName, match="Holdfast"):
+            add(name, "value")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -13,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from state_lib import Application, Json, Text, TimeWindows, agg
-from state_lib.errors import Misplaced
+from state_lib.errors import ConfigurationError, Misplaced
 from state_lib.keys import partition_for
 from state_lib.spark.exchange import check_placed
 from state_lib.spark.frames import combine
@@ -224,3 +225,57 @@ def test_int64_keys_are_kafkas_bytes(spark: SparkSession) -> None:
         (-5).to_bytes(8, "big", signed=True),
         (258).to_bytes(8, "big"),
     }
+
+
+NAMES = [
+    "timestamp", "key", "value", "topic", "partition", "offset", "timestampType", "_ts", "_bad",
+    "_src", "_offset", "ts", "src", "task", "kind", "start", "n",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("upper", [False, True], ids=["", "upper"])
+def test_a_field_may_have_any_name(spark: SparkSession, *, upper: bool) -> None:
+    """Also those of the record's own columns, and of those that are added on the way."""
+    names = [n.upper() if upper else n for n in NAMES]
+    for name in names:
+        app = Application("app", partitions=4)
+        stream = app.stream("t", Json(f"{name} BIGINT NOT NULL, other STRING"))
+        stream.explode("part", "split(other, ' ')").group_by("part").aggregate(
+            "sums", total=agg.sum(name), seen=agg.last(name, "int64")
+        )
+        good = json.dumps({name: 7, "other": "a b"}).encode()
+        rows = combined(spark, app, [(b"", good, 0, 0, 5), (b"", b"{}", 0, 1, 6)])
+        sums = [r for r in rows if r.kind == 0]
+        assert sorted((bytes(r.key), r.a0_total, r.l0.a0_seen, r.ts) for r in sums) == [
+            (b"a", 7, 7, 5), (b"b", 7, 7, 5),
+        ], name  # fmt: skip
+        (dead,) = (json.loads(bytes(r.key)) for r in rows if r.kind == DEAD)
+        assert (dead["reason"], dead["offset"], dead["timestamp"]) == ("wrong-schema", 1, 6)
+
+
+def test_fields_that_differ_in_case_only_are_refused(spark: SparkSession) -> None:
+    app = Application("app", partitions=4)
+    app.stream("t", Json("x BIGINT, X BIGINT")).group_by("x").count("sums")
+    with pytest.raises(ConfigurationError, match="differ in case only"):
+        combined(spark, app, [])
+
+
+@pytest.mark.parametrize("job", ["flights", "word_count"])
+def test_the_code_that_spark_makes_for_two_batches_is_the_same(
+    spark: SparkSession, job: str
+) -> None:
+    """Else each batch would compile new classes, and warm them up."""
+    app: Application = importlib.import_module(f"jobs.{job}").app
+    (topic,) = app.topology.sources
+    frame = source(spark, []).withColumn("topic", F.lit(topic))
+
+    def code(number: int) -> list[str]:
+        to = {topic: {"0": 99 * number, "1": 7}}
+        plan = BatchPlan(1, number, to, to, NOW + number, NOW + HOUR * number, HOUR, {})
+        made = combine(spark, frame, app.aggregations, app.partitions, plan)
+        stages = made._jdf.queryExecution().debug().codegenToSeq()
+        return [stages.apply(i)._2() for i in range(stages.size())]
+
+    first = code(1)
+    assert any("GeneratedIterator" in text for text in first)
+    assert code(2) == first
