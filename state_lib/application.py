@@ -282,8 +282,8 @@ class Grouped:
         taken = {verb.key_name, *(WINDOW_FIELDS if spec.is_window else ())}
         if clash := sorted(taken & fields.keys()):
             raise ConfigurationError(
-                f"store {store!r} has fields {clash}, which are also names of its key or window: in "
-                "outputs one would hide the other. Rename the field, or group by a column of "
+                f"store {store!r} has fields {clash}, and its key or window is called so as well: "
+                "in outputs one would hide the other. Rename the field, or group by a column of "
                 "another name",
                 store=store,
                 fields=clash,

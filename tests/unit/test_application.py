@@ -73,9 +73,9 @@ def test_a_field_named_like_the_key_or_the_window_is_refused(field: str) -> None
     """In an output one would hide the other."""
     rows = Application("app").stream("lines", Json("k STRING")).group_by("k")
     with pytest.raises(ConfigurationError, match=f"fields \\['{field}'\\]"):
-        rows.windowed_by(TimeWindows("1 hour")).aggregate("sums", **{field: agg.count()})
+        rows.windowed_by(TimeWindows("1 hour")).aggregate("sums", "rocksdb", **{field: agg.count()})
     if field != "k":
-        rows.aggregate("sums", **{field: agg.count()})
+        rows.aggregate("sums", "rocksdb", **{field: agg.count()})
 
 
 @pytest.mark.parametrize("name", ["__hf_x", "__HF_ts"])
