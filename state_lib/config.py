@@ -146,7 +146,8 @@ class Settings(LoginSettings, BaseSettings):
     spark_ui_port: Port = Field(24040, description="Port of Spark's own page; the next free one.")
     exchange_timeout_s: Seconds = Field(
         300.0,
-        description="How long a batch waits for a host that restarts or a disk that is full, in s.",
+        description="How long a batch's exchange with a host may take, in s: also how long it "
+        "waits for one that restarts, hangs, or has a full disk.",
     )
     stop_timeout_s: Seconds = Field(
         75.0,

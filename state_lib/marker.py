@@ -198,7 +198,7 @@ def advance(
         written_at=now_ms(),
         settled=True,
         logs=marker.logs,
-        recorded=max(marker.recorded, header.recorded),
+        recorded=marker.recorded if header.recorded < 0 else header.recorded,
     )
 
 

@@ -33,7 +33,13 @@ class Found:
 
 
 def living(
-    settings: Settings, app: str, known: DriverProcess | None, job: str, log: Logger
+    settings: Settings,
+    app: str,
+    known: DriverProcess | None,
+    job: str,
+    log: Logger,
+    *,
+    gone: str | None = None,
 ) -> Found:
     """The application's driver, if one lives: the one that Airflow remembers, or any other.
 
@@ -43,6 +49,7 @@ def living(
         known: the driver that Airflow remembers.
         job: the file that would be started.
         log: of the task.
+        gone: a driver that was judged gone: where only Kafka can tell, it may still be counted.
 
     Raises:
         ConfigurationError: a driver that Airflow does not know runs another file.
@@ -61,6 +68,8 @@ def living(
             "tried again; look at the brokers, or at HOLDFAST_BOOTSTRAP_SERVERS",
             app=app,
         )
+    if known is not None and known.id == gone and alive is None:
+        alive = False
     process = known if _lives(known, alive, sight) else _stranger(app, known, sight)
     if process is None:
         return Found(None, ending=False, sight=sight)

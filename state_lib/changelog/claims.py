@@ -39,6 +39,8 @@ class Notice:
 
 STOP = b":stop"
 """A request: drivers that started before it stop at a batch's edge."""
+MAKE_WAY = b":make-way"
+"""A request to named drivers: end at a batch's edge, for one with other code takes over."""
 STREAMING = b":streaming"
 """A driver has aligned all tasks and streams; says where its Spark page is."""
 ENDED = b":ended"

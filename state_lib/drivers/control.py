@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 import orjson
 
-from state_lib.changelog.claims import STOP, Claim, tell
+from state_lib.changelog.claims import MAKE_WAY, STOP, Claim, tell
 from state_lib.changelog.reader import read
 from state_lib.changelog.topics import topology_topic
-from state_lib.drivers.identity import HEEDS_VARIABLE
+from state_lib.drivers.identity import HEEDS_VARIABLE, Identity
+from state_lib.drivers.sight import How
 from state_lib.errors import NotFound, Superseded
 from state_lib.kafka import Kafka, describe, ends
 from state_lib.marker import now_ms
 
 
-def ask_to_stop(kafka: Kafka, app: str, *, why: str) -> int:
-    """Ask the drivers that run now to stop at a batch's edge. One that starts later does not heed.
-
-    Returns:
-        The request's offset.
+def ask_to_stop(kafka: Kafka, app: str, *, why: str) -> None:
+    """Ask the drivers that were launched before now to stop at a batch's edge.
 
     Raises:
         NotFound: the application has never run on these brokers.
@@ -32,7 +31,7 @@ def ask_to_stop(kafka: Kafka, app: str, *, why: str) -> int:
             "Look at the name, and at HOLDFAST_BOOTSTRAP_SERVERS",
             app=app,
         )
-    return tell(kafka, app, STOP, {"why": why, "at": now_ms()})
+    tell(kafka, app, STOP, {"why": why, "at": now_ms()})
 
 
 class Control:
@@ -42,13 +41,14 @@ class Control:
     beginning on: one that comes between launch and claim is heeded.
     """
 
-    def __init__(self, kafka: Kafka, app: str) -> None:
-        self._kafka, self._app = kafka, app
+    def __init__(self, kafka: Kafka, app: str, who: Identity) -> None:
+        self._kafka, self._app, self._who = kafka, app, who
         self._topic = topology_topic(app)
         self._at: int | None = None
-        self._own = -1
         self.stop: str | None = None
         """Why this driver was asked to stop."""
+        self.made_way: str | None = None
+        """For whom this driver was asked to make way."""
 
     def begin(self) -> None:
         """Heed what is said from now on; the first call counts.
@@ -62,26 +62,48 @@ class Control:
             given = os.environ.get(HEEDS_VARIABLE, "")
             self._at = min(int(given), end) if given.isdigit() else end
 
-    def ask_others_to_stop(self, why: str) -> None:
-        """As `ask_to_stop`; this driver does not heed it. Raises as that."""
-        self._own = ask_to_stop(self._kafka, self._app, why=why)
+    def ask_to_make_way(self, drivers: Sequence[str], why: str) -> None:
+        """Ask drivers, by id, to come to a batch's edge and end as superseded.
+
+        Raises:
+            Unavailable: the brokers did not take the request.
+        """
+        tell(self._kafka, self._app, MAKE_WAY, {"why": why, "to": list(drivers)})
 
     def heed(self, epoch: int) -> str | None:
         """Read what was said since the last call; why to stop, if so.
 
         Raises:
-            Superseded: a claim was written after that of ``epoch``.
+            Superseded: another process has claimed after ``epoch``.
             Unavailable: Kafka cannot be asked.
         """
         end = self._end()
         for records in read(self._kafka, self._topic, 0, self._at or 0, end):
             for record in records:
                 if record.key() == self._app.encode() and (record.offset() or 0) > epoch:
-                    raise _superseded(epoch, Claim.of(record))
-                if record.key() == STOP and record.offset() != self._own:
+                    claim = Claim.of(record)
+                    if not self._is_ours(claim):
+                        raise _superseded(epoch, claim)
+                if record.key() == STOP:
                     self.stop = str(orjson.loads(record.value() or b"{}").get("why", ""))
+                if record.key() == MAKE_WAY:
+                    said = orjson.loads(record.value() or b"{}")
+                    if self._who.id in said.get("to", ()):
+                        self.made_way = str(said.get("why", ""))
         self._at = end
-        return self.stop
+        return self.stop if self.made_way is None else self.made_way
+
+    @property
+    def ending(self) -> tuple[How, str]:
+        """How a driver that stops at a batch's edge ends, and why."""
+        if self.made_way is not None:
+            return "superseded", self.made_way
+        return "stopped", self.stop or "it got a signal to stop"
+
+    def _is_ours(self, claim: Claim) -> bool:
+        """Written by this process, whose answer was lost. An id alone may be inherited."""
+        ours = self._who.to_json()
+        return all(claim.by.get(key) == ours[key] for key in ("id", "host", "pid"))
 
     def _end(self) -> int:
         at = (self._topic, 0)

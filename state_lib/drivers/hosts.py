@@ -32,8 +32,11 @@ def _complaint(host: HostAddress, app: str, headers: dict[bytes, bytes]) -> str 
     url = f"{host.http_url}/readyz"
     try:
         answer = httpx.get(url, headers=headers, timeout=TIMEOUT_S, trust_env=False)
-        waiting = answer.json()["not_ready"]
+        body = answer.json()
+        waiting, count = body["not_ready"], int(body["waiting"])
     except (httpx.HTTPError, ValueError, KeyError) as error:
         return f"host {host.id} at {host.http_url} does not answer ({type(error).__name__})"
+    if count and not waiting:
+        return f"host {host.id} has {count} tasks that are not open; with its token it says which"
     ours = [f"{task}: {why}" for task, why in waiting.items() if task.startswith(f"{app}/")]
     return f"host {host.id} has tasks that are not open: {'; '.join(ours)}" if ours else None

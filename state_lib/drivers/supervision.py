@@ -275,7 +275,8 @@ class Supervision:
         return sight.driver != self.id and sight.epoch > known
 
     def _superseded(self, sight: Sight) -> Event:
-        who = sight.facts and f"another driver (on {sight.facts.host}, process {sight.facts.pid})"
+        other = sight.facts if sight.driver != self.id else None  # it may not have claimed yet
+        who = other and f"another driver (on {other.host}, process {other.pid})"
         by = sight.notice or who or "another driver"
         text = f"{self.app} was taken over by {by}; this driver is not started again"
         return self._over("superseded", text, epoch=sight.epoch, driver=sight.driver)

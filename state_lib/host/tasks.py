@@ -78,7 +78,7 @@ class TaskManager:
         """Re-open the tasks of every application that this host remembers."""
         for left in self.context.state_dir.glob(".*.gone-*"):
             shutil.rmtree(left, ignore_errors=True)
-        for remembered in sorted(self.context.state_dir.glob(f"*/{_REMEMBERED}")):
+        for remembered in sorted(self.context.state_dir.glob(f"[!.]*/{_REMEMBERED}")):
             try:
                 self._adopt(Topology.from_json(orjson.loads(remembered.read_bytes())))
             except (HoldfastError, OSError, ValueError, LookupError, TypeError) as error:

@@ -93,7 +93,8 @@ def check_logs(
         raise LogLost(
             f"task {topology.app}/{partition} cannot go on: topic {lost[0]!r} lost what was "
             f"committed: {lost[1]}. What this host has of it is kept. Bring the topic back; or "
-            f"begin anew: 'holdfast app reset {topology.app}'",
+            f"begin anew: 'holdfast app reset {topology.app}'. (After a reset that this host "
+            "missed, remove its directory of the task)",
             task=f"{topology.app}/{partition}",
             topic=lost[0],
         )

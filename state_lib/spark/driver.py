@@ -9,8 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import orjson
 import structlog
@@ -24,10 +23,8 @@ from state_lib.application import Application
 from state_lib.changelog.admin import ensure_topics, topic_configs
 from state_lib.changelog.topics import plan_topics
 from state_lib.config import Settings
-from state_lib.drivers.control import Control
-from state_lib.drivers.identity import Identity
-from state_lib.drivers.presence import Presence
 from state_lib.drivers.sight import How
+from state_lib.drivers.watched import Watched
 from state_lib.errors import (
     ConfigurationError,
     HoldfastError,
@@ -60,20 +57,6 @@ LOOK_S = 0.1
 _EXITS: dict[How, int] = {"stopped": EXIT_STOPPED, "superseded": EXIT_SUPERSEDED}
 
 
-@dataclass(frozen=True)
-class Watched:
-    """How a driver's process is seen and heard from outside, across restarts of its stream."""
-
-    presence: Presence
-    control: Control
-
-    @classmethod
-    def of(cls, app: str, settings: Settings) -> Self:
-        """Nothing is asked or said before the driver runs."""
-        kafka = Kafka.of(settings)
-        return cls(Presence(kafka, app, Identity.of_this_process()), Control(kafka, app))
-
-
 class Driver:
     """One run of an application.
 
@@ -81,8 +64,6 @@ class Driver:
         app: what the job declares.
         settings: of this process.
         watched: how this process is seen and heard; of its own where none is given.
-        stopping: set by whoever wants it to stop at a batch's edge, also by this driver when it is
-            asked to: a stop must outlive a stream that fails meanwhile.
         before: epoch of this process's last claim. Who claimed after it has taken over: a process
             that was frozen must not take the application back.
     """
@@ -92,7 +73,6 @@ class Driver:
         app: Application,
         settings: Settings,
         watched: Watched | None = None,
-        stopping: threading.Event | None = None,
         before: int | None = None,
     ) -> None:
         self._app, self._settings = app, settings
@@ -100,7 +80,7 @@ class Driver:
         self._watched = watched or Watched.of(app.id, settings)
         self._token = settings.read_token()
         self._lock = threading.Lock()
-        self._stopping = stopping or threading.Event()
+        self._stopping = self._watched.stopping
         self.epoch = before
         self._failure: BaseException | None = None
         self._query: StreamingQuery | None = None
@@ -116,6 +96,8 @@ class Driver:
         """
         topology = self._app.topology
         self._watched.control.begin()
+        if self.epoch is not None and self._asked_to_stop(self.epoch):
+            return
         admin = self._kafka.admin()
         sources = require(admin, topology.sources)
         retention = _longest_retention(topic_configs(admin, topology.sources))
@@ -127,14 +109,15 @@ class Driver:
         try:
             log.info("spark is up", seconds=round(time.monotonic() - started, 2))
             check_declared(spark, self._app)
-            make_way(self._watched.control, self._kafka, topology, code, settings)
             plans = plan_topics(topology, retention)
             ensure_topics(admin, plans, settings.replication_factor, settings.min_insync_replicas)
+            make_way(self._watched, self._kafka, topology, code, settings)
             self._watched.presence.join()
             if self.epoch is None or not self._asked_to_stop(self.epoch):
                 self._drive(spark, sources, code)
         finally:
-            spark.stop()
+            with contextlib.suppress(Py4JError, ConnectionError):  # the JVM may be gone
+                spark.stop()
 
     def stop(self) -> None:
         """Stop at the next batch's edge. Safe from a signal handler."""
@@ -199,6 +182,7 @@ class Driver:
             patience = self._settings.stop_timeout_s
             if not over.wait(patience):
                 log.warning("the batch does not end: it is left undone", seconds=patience)
+            while not over.wait(POLL_S):  # its next job may begin after a cancellation
                 spark.sparkContext.cancelAllJobs()
 
         threading.Thread(target=watch, name="last-batch", daemon=True).start()
@@ -358,12 +342,12 @@ def main(app: Application, settings: Settings) -> None:
 
 def _run(app: Application, settings: Settings, watched: Watched) -> tuple[How, str, bool]:
     """Run the stream, and again where that may help; returns how and why it ended."""
-    stopping = threading.Event()
+    stopping = watched.stopping
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
     failures, epoch = 0, None
     while not stopping.is_set():
-        driver = Driver(app, settings, watched, stopping, epoch)
+        driver = Driver(app, settings, watched, epoch)
         try:
             driver.run()
         except Superseded as error:
@@ -379,14 +363,14 @@ def _run(app: Application, settings: Settings, watched: Watched) -> tuple[How, s
                 return "failed", _first_lines(error), True
             stopping.wait(min(2.0**failures, 30.0) * 0.5)
         except (Py4JError, ConnectionError) as error:
-            if stopping.is_set():
-                break  # its last batch was cancelled
             log.error("the JVM is gone", why=_first_lines(error))
-            return "failed", f"the JVM is gone: {_first_lines(error)}", True
+            if not stopping.is_set():  # else its last batch was cancelled
+                return "failed", f"the JVM is gone: {_first_lines(error)}", True
         else:
-            break
+            stopping.set()
         epoch = driver.epoch
-    return "stopped", watched.control.stop or "it got a signal to stop", False
+    how, why = watched.control.ending
+    return how, why, False
 
 
 def _first_lines(error: BaseException, lines: int = 12) -> str:

@@ -38,10 +38,10 @@ def exchange_partition(
     if context is None:
         raise RuntimeError("exchange_partition runs inside Spark tasks only")
     task = context.partitionId()
-    if plan.batch.tasks is not None and task not in plan.batch.tasks:
-        return
     received = list(batches)
     table = pa.Table.from_batches(received) if received else None
+    if not received and plan.batch.tasks is not None and task not in plan.batch.tasks:
+        return
     marker, refusal = None, None
     try:
         check_placed(task, table)
@@ -63,8 +63,8 @@ def check_placed(task: int, table: pa.Table | None) -> None:
     if set(seen) <= {task}:
         return
     raise Misplaced(
-        f"Spark brought rows of tasks {sorted(seen)} into the partition of task {task}: nothing "
-        "was committed. Look for settings of the session that change how rows are exchanged, "
+        f"Spark brought rows of tasks {sorted(seen)} into the partition of task {task}, which "
+        "commits nothing. Look for settings of the session that change how rows are exchanged, "
         "spark.sql.adaptive.enabled and spark.sql.requireAllClusterKeysForDistribution first",
         task=task,
         seen=sorted(seen),

@@ -99,7 +99,8 @@ class ProgressLog:
         at = (self._topic, 0)
         first, end = starts(admin, [at])[at], ends(admin, [at])[at]
         out: list[Recorded] = []
-        for messages in read(self._kafka, self._topic, 0, max(first, since), end):
+        begin = since if first <= since < end else first  # else it is another topic's offset
+        for messages in read(self._kafka, self._topic, 0, begin, end):
             found = ((orjson.loads(m.value() or b"{}"), m.offset() or 0) for m in messages)
             out += [Recorded.from_json(one, at) for one, at in found if "kind" not in one]
         return out

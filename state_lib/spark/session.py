@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, SparkSession
 
+from state_lib.errors import ConfigurationError
+
 if TYPE_CHECKING:
     from state_lib.config import Settings
 
@@ -52,7 +54,25 @@ def open_session(app_id: str, settings: Settings, **conf: str) -> SparkSession:
         builder = builder.config(key, value)
     spark: SparkSession = builder.getOrCreate()
     spark.sparkContext.setLogLevel("WARN")
+    check_required(spark)
     return spark
+
+
+def check_required(spark: SparkSession) -> None:
+    """Refuse a session in which rows might come to other tasks than theirs, or mean another thing.
+
+    Raises:
+        ConfigurationError: the setting, the value seen and the one that is needed.
+    """
+    for key, needed in REQUIRED.items():
+        seen = spark.conf.get(key, None)
+        if seen != needed:
+            raise ConfigurationError(
+                f"Spark's setting {key} is {seen!r} and must be {needed!r}: remove what sets it",
+                key=key,
+                seen=seen,
+                needed=needed,
+            )
 
 
 def kafka_options(settings: Settings, topics: list[str]) -> dict[str, str]:

@@ -14,9 +14,9 @@ import structlog
 
 from state_lib.changelog.claims import newest_claim
 from state_lib.config import Settings
-from state_lib.drivers.control import Control
 from state_lib.drivers.members import living_drivers
-from state_lib.errors import CodeChanged
+from state_lib.drivers.watched import Watched
+from state_lib.errors import CodeChanged, Unavailable
 from state_lib.kafka import Kafka, Partition
 from state_lib.marker import flat
 from state_lib.spark.progress import ProgressLog, Recorded, effective
@@ -24,8 +24,8 @@ from state_lib.specs import Topology
 from state_lib.task.opening import newest_marker
 
 log = structlog.get_logger(__name__)
-STOPPING_S = 60.0
-"""How long the driver of other code may take for its last batch."""
+ENDING_S = 30.0
+"""How long a driver may take to end beyond what its last batch may take."""
 
 
 def check_code(
@@ -65,7 +65,7 @@ def check_code(
 
 
 def make_way(
-    control: Control, kafka: Kafka, topology: Topology, code: str, settings: Settings
+    watched: Watched, kafka: Kafka, topology: Topology, code: str, settings: Settings
 ) -> None:
     """Before a claim: let a driver of other code come to a batch's edge, and see that it did.
 
@@ -74,15 +74,25 @@ def make_way(
 
     Raises:
         CodeChanged: it has left a batch half done.
+        Unavailable: it does not come to an edge, for a while; nothing was claimed.
     """
     claim = newest_claim(kafka, topology.app)
     if claim is None or claim.notice is not None or claim.by.get("code") in (None, code):
         return
     log.info("the job has changed", code=code, before=claim.by["code"], file=claim.by.get("file"))
-    if living_drivers(kafka, topology.app):
-        control.ask_others_to_stop(f"a driver with other code ({code}) takes over")
-        deadline = time.monotonic() + STOPPING_S
-        while living_drivers(kafka, topology.app) and time.monotonic() < deadline:
+    if others := _others(watched, kafka, topology.app):
+        watched.control.ask_to_make_way(others, f"a driver with other code ({code}) takes over")
+        deadline = time.monotonic() + settings.stop_timeout_s + ENDING_S
+        while others := _others(watched, kafka, topology.app):
+            if watched.stopping.is_set():
+                return
+            if time.monotonic() > deadline:
+                raise Unavailable(
+                    f"driver {others[0]} of {topology.app!r} runs other code and does not end; it "
+                    "is asked again. Look at its log, or end it",
+                    app=topology.app,
+                    drivers=others,
+                )
             time.sleep(0.25)
     markers = [newest_marker(kafka, topology, p) for p in range(topology.partitions)]
     at = [flat(m.positions) for m in markers]
@@ -93,6 +103,10 @@ def make_way(
         recorded = next((r for r in chain if r.covers(least)), None)
         if recorded is not None:
             check_code(topology.app, recorded, code, settings.accept_new_code, tasks)
+
+
+def _others(watched: Watched, kafka: Kafka, app: str) -> list[str]:
+    return [d for d in living_drivers(kafka, app) if d != watched.presence.who.id]
 
 
 def behind(

@@ -72,7 +72,7 @@ def test_a_driver_is_seen_from_its_joining_to_its_last_words(app: App, looker: L
 
 def test_what_is_said_around_claims_is_no_claim(app: App, looker: Looker) -> None:
     epoch = write_claim(app.kafka, app.topology, who("one"))
-    control = Control(app.kafka, app.name)
+    control = Control(app.kafka, app.name, who("one"))
     control.begin()
     assert control.heed(epoch) is None
     ask_to_stop(app.kafka, app.name, why="tired")
@@ -86,7 +86,7 @@ def test_what_is_said_around_claims_is_no_claim(app: App, looker: Looker) -> Non
         control.heed(epoch)
     assert caught.value.details["current"] == newer
     assert looker.look().stop is None, "a request reaches those that started before it"
-    late = Control(app.kafka, app.name)
+    late = Control(app.kafka, app.name, who("late"))
     late.begin()
     assert late.heed(newer) is None
 
@@ -204,7 +204,7 @@ class FakeDriver:
     def __init__(self, app: App) -> None:
         self._app = app
         self.presence = Presence(app.kafka, app.name, who("fake"))
-        self._control = Control(app.kafka, app.name)
+        self._control = Control(app.kafka, app.name, self.presence.who)
         self._control.begin()
         self.presence.join()
         self.epoch = write_claim(app.kafka, app.topology, self.presence.who)

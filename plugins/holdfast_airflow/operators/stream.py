@@ -145,7 +145,7 @@ class SuperviseStreamOperator(BaseOperator):
         watched = Watched(context, self.app)
         before = watched.driver()
         try:
-            found = self._living(watched)
+            found = self._living(watched, gone=supervision.id)
             if found.process is None and supervision.asked_since(found.sight):
                 text = f"{self.app} was asked to stop: {found.sight.stop}"
                 self.log.info("stopped: %s", text)
@@ -163,10 +163,10 @@ class SuperviseStreamOperator(BaseOperator):
         supervision.launched(process.id, time.time(), found.sight)
         return self._watch(context, process, supervision, ending=found.ending)
 
-    def _living(self, watched: Watched) -> Found:
+    def _living(self, watched: Watched, gone: str | None = None) -> Found:
         settings = settings_of(self.env)
         job = self.application or f"{self.app}.py"
-        return living(settings, self.app, watched.driver(), job, self.log)
+        return living(settings, self.app, watched.driver(), job, self.log, gone=gone)
 
     def _launch(self, context: Context, sight: Sight) -> DriverProcess:
         from state_lib.drivers.identity import HEEDS_VARIABLE

@@ -21,6 +21,7 @@ _PASSING = {
 _PASSING_AT_ONCE = {
     "IO error: While lock file:": "another engine has it open: close that one first",
     "IO error: lock hold by current process": "another engine has it open: close that one first",
+    "IO error: while open a file for lock:": "look at who owns the directory and who runs this",
     "Shutdown in progress": "the engine is closing",
     "Resource busy": "repeat",
     "Operation aborted": "repeat",

@@ -42,7 +42,7 @@ def main() -> None:
     kafka = Kafka.of(settings)
     app = Application(name, partitions=1)
     app.stream(f"{name}-lines", Text()).group_by("value").count("counts")
-    control = Control(kafka, name)
+    control = Control(kafka, name, Identity.of_this_process())
     control.begin()
     ensure_topics(kafka.admin(), plan_topics(app.topology, -1), 1, 1)
     presence = Presence(kafka, name, Identity.of_this_process())

@@ -102,7 +102,10 @@ def test_a_living_driver_is_not_pulled_from_under(
     cluster: Cluster, applications: tuple[App, App], holdfast: Cli
 ) -> None:
     first, _ = applications
-    control, presence = Control(first.kafka, first.name), Presence(first.kafka, first.name, DRIVER)
+    control, presence = (
+        Control(first.kafka, first.name, DRIVER),
+        Presence(first.kafka, first.name, DRIVER),
+    )
     control.begin()
     epoch = cluster.start(first)
     presence.join()

@@ -21,6 +21,7 @@ from state_lib.changelog.topics import (
 from state_lib.client.flight import FlightHostClient
 from state_lib.config import Settings
 from state_lib.drivers.control import Control
+from state_lib.drivers.identity import Identity
 from state_lib.drivers.look import Looker
 from state_lib.errors import (
     ConfigurationError,
@@ -85,7 +86,7 @@ def test_one_is_reset_while_the_other_commits(
     assert topics(first) == kept - gone
     assert cluster.directories(first) == []
     with pytest.raises(Superseded, match="its reset was asked for"):
-        Control(first.kafka, first.name).heed(old)
+        Control(first.kafka, first.name, Identity.of_this_process()).heed(old)
     for p in range(PARTITIONS):
         with pytest.raises(NotFound):
             cluster.commit(first, old, p, b"zombie")
