@@ -125,6 +125,8 @@ class SuperviseStreamOperator(BaseOperator):
         """
         from state_lib.drivers.supervision import Supervision
 
+        for line in event.get("told", ()):
+            self.log.info("%s", line)
         self.log.info("%s: %s", event["event"], event["text"])
         if event["event"] == "restart":
             return self._restart(context, Supervision.from_json(event["supervision"]))

