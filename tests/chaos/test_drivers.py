@@ -2,69 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import signal
-import time
 from collections.abc import Iterator
-from typing import Any
 
-import psutil
 import pytest
 from pydantic import SecretStr
 
 from state_lib.drivers.control import ask_to_stop
-from state_lib.drivers.events import Event, Name
-from state_lib.drivers.identity import ID_VARIABLE
-from state_lib.drivers.look import Looker, observe
+from state_lib.drivers.pace import KNOWN
 from state_lib.drivers.process import DriverProcess
-from state_lib.drivers.supervision import Supervision
 from state_lib.kafka import Kafka
-from state_lib.processes import marked
 from tests.chaos.check import check
 from tests.chaos.cluster import Cluster
 from tests.chaos.conftest import Events
-from tests.support.waiting import deadline_in, until
+from tests.chaos.supervisor import Supervisor
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(900)]
-
-
-class Supervisor:
-    """What Airflow's trigger and operator do, in a loop."""
-
-    def __init__(self, cluster: Cluster, app: str, topic: str, **flags: Any) -> None:
-        self._cluster, self._app, self._topic, self._flags = cluster, app, topic, flags
-        self.looker = Looker(cluster.settings, app)
-        self.process = cluster.submit(app, topic, **flags)
-        self.supervision = Supervision(app, self.process.id, time.time())
-        self.told: list[Event] = []
-
-    def until(self, name: Name, timeout_s: float = 150) -> Event:
-        """Look, judge and launch, until an event."""
-        deadline = deadline_in(timeout_s)
-        while time.monotonic() < deadline:
-            sight, alive = observe(self.looker, self.process)
-            said = [] if alive else self.process.last_lines()
-            new = self.supervision.feed(sight, process=alive, now=time.time(), said=said)
-            self.told += new
-            if self.supervision.due:
-                self.relaunch()
-            if found := next((e for e in new if e.name == name), None):
-                return found
-            time.sleep(0.5)
-        raise AssertionError(f"no {name} in {self.told}:\n{self.process.last_lines()}")
-
-    def relaunch(self) -> None:
-        self.process = self._cluster.submit(self._app, self._topic, **self._flags)
-        self.supervision.launched(self.process.id, time.time())
-
-    def half(self, program: str) -> psutil.Process:
-        """The JVM (java) or the Python that runs the job (python)."""
-        found = [
-            p
-            for p in marked(ID_VARIABLE, self.process.id)
-            if program in p.name() and "pyspark.daemon" not in p.cmdline()
-        ]
-        assert len(found) == 1, found
-        return found[0]
 
 
 @pytest.fixture
@@ -72,8 +27,7 @@ def supervisor(cluster: Cluster, app: str, events: Events) -> Iterator[Superviso
     events.more(3000)
     one = Supervisor(cluster, app, events.topic)
     yield one
-    one.process.end(0)
-    one.looker.close()
+    one.close()
 
 
 def test_a_supervised_driver(
@@ -94,7 +48,7 @@ def test_a_supervised_driver(
         events.more(1000)
         supervisor.until("committing")
         check(cluster.settings, app, events.topic)
-    assert [e.name for e in supervisor.told].count("restart") == 2
+    assert supervisor.names().count("restart") == 2
 
     ask_to_stop(Kafka.of(cluster.settings), app, why="this test")
     stopped = supervisor.until("stopped")
@@ -122,11 +76,10 @@ def test_a_wrong_token_is_told_and_not_tried_again(
     try:
         end = supervisor.until("gave_up")
     finally:
-        supervisor.process.end(0)
-        supervisor.looker.close()
+        supervisor.close()
     assert "cannot help" in end.text
     assert "token" in end.text
-    assert "restart" not in [e.name for e in supervisor.told]
+    assert "restart" not in supervisor.names()
 
 
 def test_a_driver_that_is_taken_over_is_not_started_again(
@@ -143,6 +96,27 @@ def test_a_driver_that_is_taken_over_is_not_started_again(
         assert end.how == "superseded"
     finally:
         rival.stop()
+
+
+def test_a_host_that_hangs_stalls_the_stream_and_is_named(
+    cluster: Cluster, supervisor: Supervisor, app: str, events: Events
+) -> None:
+    supervisor.until("committing")
+    for _ in range(KNOWN + 1):  # what is usual must be known
+        events.more(100)
+        supervisor.until_caught_up()
+    pid = cluster.pid("host-1")
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        events.more(1000)
+        stalled = supervisor.until("stalled")
+        assert stalled.details["reason"] == "hosts", stalled
+        assert "host host-1 at http://127.0.0.1:" in stalled.text
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert "commits again" in supervisor.until("recovered").text
+    check(cluster.settings, app, events.topic)
+    assert {"crashed", "restart"} & set(supervisor.names()) == set()
 
 
 def await_end(process: DriverProcess, what: str = "the driver ended") -> None:

@@ -15,6 +15,8 @@ from tests.chaos.check import check
 from tests.chaos.cluster import Cluster
 from tests.chaos.conftest import Events
 from tests.chaos.feed import create, feed
+from tests.chaos.supervisor import Supervisor
+from tests.support.waiting import SLOWNESS
 
 RANDOM_SECONDS = float(os.environ.get("CHAOS_SECONDS", "100"))
 SEED = int(os.environ.get("CHAOS_SEED", "20131121"))
@@ -49,16 +51,26 @@ def test_kills_at_random_instants(cluster: Cluster, events: Events, app: str) ->
 
 
 def test_the_broker_is_away_for_two_minutes(cluster: Cluster, events: Events, app: str) -> None:
+    """Under supervision: one alarm, the same driver, and it goes on by itself."""
     events.more(4000)
-    driver = cluster.driver(app, events.topic)
-    driver.wait_event("batch")
-    supervisor.Client(cluster.stack.paths).stop("kafka")
-    time.sleep(AWAY_SECONDS)
-    assert driver.process.poll() is None, driver.log.read_text()[-2000:]
-    cluster.stack.up(only=["kafka"])
-    events.more(3000)
-    check(cluster.settings, app, events.topic, timeout_s=180)
-    assert driver.stop() == 0
+    supervised = Supervisor(cluster, app, events.topic)
+    try:
+        supervised.until("committing")
+        driver = supervised.process.id
+        supervisor.Client(cluster.stack.paths).stop("kafka")
+        supervised.until("kafka_away")
+        with pytest.raises(AssertionError, match="no kafka_back"):
+            supervised.until("kafka_back", AWAY_SECONDS / SLOWNESS)
+        cluster.stack.up(only=["kafka"])
+        events.more(3000)
+        supervised.until("kafka_back")
+        check(cluster.settings, app, events.topic, timeout_s=180)
+        names = supervised.names()
+        assert names.count("kafka_away") == 1, supervised.told
+        assert {"crashed", "restart", "unresponsive"} & set(names) == set(), supervised.told
+        assert supervised.looker.look().driver == driver
+    finally:
+        supervised.close()
 
 
 def test_a_source_that_is_missing_or_another_one(cluster: Cluster, app: str) -> None:
