@@ -18,13 +18,11 @@ from state_lib.changelog.claims import Claim, newest_claim
 from state_lib.changelog.topics import topology_topic
 from state_lib.errors import HoldfastError, Unavailable
 from state_lib.host.placement import assign
-from state_lib.host.tasks import TaskManager
+from state_lib.host.tasks import EVERY, TaskManager
 from state_lib.kafka import ADMIN_TIMEOUT_S, Kafka, unavailable
 from state_lib.names import check_name
 
 log = structlog.get_logger(__name__)
-EVERY = "(applications)"
-"""Stands in readiness for those that are not known yet; no application's id may look like it."""
 _FIRST_S, _MOST_S = 0.5, 10.0
 _AT_ONCE = 8
 
@@ -94,6 +92,9 @@ class Discovery:
         except HoldfastError as error:  # nobody's topic, another's, or a newer version's claim
             self._refused.add(app)
             log.warning("not taken for an application", app=app, why=error.message)
+        except Exception:  # a record of any form must not keep the host from the others
+            self._refused.add(app)
+            log.exception("not taken for an application", app=app)
         return None
 
     def _is_here(self, app: str, claim: Claim) -> bool:

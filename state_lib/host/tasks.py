@@ -38,6 +38,8 @@ from state_lib.task.opening import newest_marker
 log = structlog.get_logger(__name__)
 _REOPEN_FIRST_S, _REOPEN_MOST_S = 0.5, 10.0
 _LOOK_S = 0.5
+EVERY = "(applications)"
+"""Stands in readiness for those that are not known yet; no application's id may look like it."""
 
 
 class TaskManager:
@@ -153,8 +155,8 @@ class TaskManager:
             self._adopt(self._learn(app, None))  # without the lock: Kafka may take its time
         topology = self.apps.get(app)
         if topology is None:
-            if self.unlearned or app in self.unread:
-                why = "; ".join((self.unread | self.unlearned).values())
+            waiting = self.unlearned | self.unread
+            if why := waiting.get(app) or waiting.get(EVERY):
                 raise Unavailable(f"application {app!r} is not known yet: {why}", app=app)
             known = sorted(self.apps)
             raise NotFound(f"no application {app!r} here; known: {known}", app=app, known=known)

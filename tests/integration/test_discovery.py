@@ -16,15 +16,15 @@ from confluent_kafka.admin import NewTopic
 from state_lib.addresses import HostAddress
 from state_lib.apps.hosts import Hosts as AllHosts
 from state_lib.apps.removal import Kind, carry_out, plan
-from state_lib.changelog.claims import STREAMING, Notice, tell
+from state_lib.changelog.claims import STREAMING, Notice, newest_claim, tell
 from state_lib.changelog.topics import topology_topic
 from state_lib.client.query import QueryClient
 from state_lib.drivers.hosts import complaints
-from state_lib.errors import NotFound, Unavailable
+from state_lib.errors import ConfigurationError, NotFound, Unavailable
 from state_lib.host import discovery
-from state_lib.host.discovery import EVERY, Discovery
+from state_lib.host.discovery import Discovery
 from state_lib.host.placement import owner_of
-from state_lib.host.tasks import TaskManager
+from state_lib.host.tasks import EVERY, TaskManager
 from state_lib.kafka import Kafka
 from tests.integration.conftest import MakeApp
 from tests.support.apps import KV, app_of, batch, digests, kv
@@ -118,9 +118,9 @@ def test_readiness_counts_without_the_token_and_names_with_it(make_app: MakeApp)
 def test_nobodys_topics_stop_no_host(make_app: MakeApp, kafka: Kafka) -> None:
     app, at = make_app(), address()
     publish(app, [at])
-    foreign, torn, newer, parts = (f"{app.name}-{x}" for x in ("foreign", "torn", "newer", "parts"))
-    new = [NewTopic(topology_topic(x), 2 if x == parts else 1, 1) for x in
-           (foreign, torn, newer, parts)]  # fmt: skip
+    kinds = ("foreign", "torn", "newer", "odd", "strange", "parts")
+    foreign, torn, newer, odd, strange, parts = names = [f"{app.name}-{x}" for x in kinds]
+    new = [NewTopic(topology_topic(x), 2 if x == parts else 1, 1) for x in names]
     for future in kafka.admin().create_topics(new, operation_timeout=30).values():
         future.result()
     producer = kafka.producer()
@@ -129,17 +129,21 @@ def test_nobodys_topics_stop_no_host(make_app: MakeApp, kafka: Kafka) -> None:
         (torn, b'{"app": "to'),
         (newer, orjson.dumps({"app": newer, "shape": "of tomorrow", "extra": hosts})),
         (foreign, orjson.dumps(app.topology.to_json() | {"extra": hosts})),  # of another name
+        (odd, orjson.dumps(replace(app.topology, app=odd, extra={"hosts": 5}).to_json())),
+        (strange, orjson.dumps(replace(app.topology, app=strange, extra={"notice": 5}).to_json())),
     ):
         producer.produce(topology_topic(name), value, name.encode())
         producer.produce(topology_topic(name), b"whatever", STREAMING)
     assert producer.flush(30) == 0
     with managed(app, at) as manager, discovering(manager, at):
-        assert EVERY in manager.not_ready
         until(lambda: not manager.not_ready)
         assert set(manager.apps) == {app.name}
         assert manager.task(app.name, 0).is_open
         with pytest.raises(NotFound):
             manager.task(torn, 0)
+    for name in (torn, newer):
+        with pytest.raises(ConfigurationError, match=f"offset 0 of topic '{name}-topology'"):
+            newest_claim(kafka, name)
 
 
 @pytest.mark.parametrize("kind", ["reset", "delete"])
@@ -242,8 +246,9 @@ def test_a_torn_file_is_mended_by_what_kafka_says(make_app: MakeApp) -> None:
         before = digests(task)
     file = app.root / at.id / app.name / "topology.json"
     file.write_bytes(b'{"app": "ha')
-    with managed(app, at) as manager, discovering(manager, at):
+    with managed(app, at) as manager:
         assert app.name in manager.not_ready
-        until(lambda: not manager.not_ready)
-        assert digests(manager.task(app.name, 0)) == before
-        assert orjson.loads(file.read_bytes())["extra"]["epoch"] == epoch
+        with discovering(manager, at):
+            until(lambda: not manager.not_ready)
+            assert digests(manager.task(app.name, 0)) == before
+            assert orjson.loads(file.read_bytes())["extra"]["epoch"] == epoch
