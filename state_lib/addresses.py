@@ -28,6 +28,10 @@ class HostAddress:
     flight_port: int
     http_port: int
 
+    def __str__(self) -> str:
+        """As `parse_hosts` takes it."""
+        return f"{self.id}={self.host}:{self.flight_port}/{self.http_port}"
+
     @property
     def flight_url(self) -> str:
         """For Arrow Flight clients."""

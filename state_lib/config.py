@@ -269,11 +269,6 @@ class Settings(LoginSettings, BaseSettings):
         raise ConfigurationError(message, host=host_id, hosts=self.hosts)
 
     @property
-    def single_broker(self) -> bool:
-        """Whether topics have one replica, so that nothing waits for a second one."""
-        return self.replication_factor == 1
-
-    @property
     def min_insync_replicas(self) -> int:
         """Replicas that must have a record before it counts: all but one, at least one."""
         return max(1, self.replication_factor - 1)

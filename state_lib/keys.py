@@ -28,7 +28,6 @@ from state_lib.serdes.columns import (
 from state_lib.specs import SUFFIX_BYTES
 
 _SUFFIX = struct.Struct(">qi")
-_START = struct.Struct(">q")
 _SEED, _M = 0x9747B28C, 0x5BD1E995
 _MASK = 0xFFFFFFFF
 _LONG = 512  # bytes; rarer, longer keys are hashed one by one
@@ -90,11 +89,6 @@ def window_key(key: bytes, start_ms: int, seq: int = 0) -> bytes:
     return key + _SUFFIX.pack(start_ms, seq)
 
 
-def windowed_topic_key(key: bytes, start_ms: int) -> bytes:
-    """``key ‖ start``: the key that Kafka's windowed serde writes to topics."""
-    return key + _START.pack(start_ms)
-
-
 def split_window_key(composite: bytes) -> tuple[bytes, int, int]:
     """Inner key, start (ms) and seqnum. Raises SerdeError if shorter than the suffix."""
     if len(composite) < SUFFIX_BYTES:
@@ -118,22 +112,6 @@ def window_keys(keys: pa.Array[Any], starts_ms: npt.NDArray[np.int64]) -> pa.Bin
     for column in range(8):
         out[tail + column] = packed[:, column]
     return binary_array(out, lengths + SUFFIX_BYTES, None)
-
-
-def split_window_keys(
-    composites: pa.Array[Any],
-) -> tuple[pa.BinaryArray, npt.NDArray[np.int64], npt.NDArray[np.int32]]:
-    """`split_window_key` of every key. Raises SerdeError on a null or too short one."""
-    data, begins, lengths = _rows(composites)
-    short = np.flatnonzero(lengths < SUFFIX_BYTES)
-    if len(short):
-        raise _too_short(int(lengths[short[0]]), composites[int(short[0])].as_py())
-    tail = begins + lengths - SUFFIX_BYTES
-    raw = data[tail[:, None] + np.arange(SUFFIX_BYTES)].reshape(-1)
-    suffix = raw.view(np.dtype([("s", ">i8"), ("q", ">i4")]))
-    inner = lengths - SUFFIX_BYTES
-    keys = binary_array(gather(data, begins, inner), inner, None)
-    return keys, suffix["s"].astype(np.int64), suffix["q"].astype(np.int32)
 
 
 def _rows(keys: Any) -> tuple[Bytes1, Ints, Ints]:

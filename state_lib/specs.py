@@ -125,12 +125,20 @@ class Topology:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Topology:
-        """Rebuild from `to_json`. Raises ConfigurationError on unknown kinds."""
-        return cls(
-            app=data["app"],
-            partitions=data["partitions"],
-            stores=tuple(StoreSpec(**s) for s in data["stores"]),
-            outputs=tuple(OutputSpec(**o) for o in data["outputs"]),
-            sources=tuple(data["sources"]),
-            extra=dict(data.get("extra", {})),
-        )
+        """Rebuild from `to_json`.
+
+        Raises:
+            ConfigurationError: an unknown kind, or another form than this version's.
+        """
+        try:
+            return cls(
+                app=data["app"],
+                partitions=data["partitions"],
+                stores=tuple(StoreSpec(**s) for s in data["stores"]),
+                outputs=tuple(OutputSpec(**o) for o in data["outputs"]),
+                sources=tuple(data["sources"]),
+                extra=dict(data.get("extra", {})),
+            )
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            message = f"this is no topology as this version of Holdfast writes them: {error!r}"
+            raise ConfigurationError(message) from error

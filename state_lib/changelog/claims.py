@@ -19,9 +19,10 @@ from typing import Any, Literal
 import orjson
 from confluent_kafka import KafkaError, Message
 
+from state_lib.addresses import HostAddress, parse_hosts
 from state_lib.changelog.reader import read_last
 from state_lib.changelog.topics import topology_topic
-from state_lib.errors import NotFound
+from state_lib.errors import ConfigurationError, NotFound
 from state_lib.kafka import NO_ANSWER, Kafka, describe, unavailable
 from state_lib.specs import Topology
 from state_lib.times import iso
@@ -60,6 +61,15 @@ class Claim:
         return self.topology.extra
 
     @property
+    def hosts(self) -> tuple[HostAddress, ...]:
+        """All that its driver places tasks on; none in a claim of an older Holdfast.
+
+        Raises:
+            ConfigurationError: they cannot be read.
+        """
+        return parse_hosts(",".join(self.by.get("hosts", ())))
+
+    @property
     def notice(self) -> Notice | None:
         """What this is if it is no driver's claim."""
         body = self.topology.extra.get("notice")
@@ -67,8 +77,21 @@ class Claim:
 
     @classmethod
     def of(cls, record: Message) -> Claim:
-        """From a record of the topic."""
-        return cls(record.offset() or 0, Topology.from_json(orjson.loads(record.value() or b"{}")))
+        """From a record of the topic.
+
+        Raises:
+            ConfigurationError: it is no claim, or one of a newer Holdfast; says where it stands.
+        """
+        offset = record.offset() or 0
+        try:
+            return cls(offset, Topology.from_json(orjson.loads(record.value() or b"")))
+        except (ConfigurationError, orjson.JSONDecodeError) as error:
+            raise ConfigurationError(
+                f"the claim at offset {offset} of topic {record.topic()!r} cannot be read: {error}."
+                " If a newer Holdfast wrote it, install that version here",
+                topic=record.topic(),
+                offset=offset,
+            ) from error
 
 
 def newest_claim(kafka: Kafka, app: str) -> Claim | None:

@@ -13,7 +13,7 @@ from state_lib.apps.catalogue import catalogue, find
 from state_lib.cli._query import table
 from state_lib.config import Settings
 from state_lib.drivers.look import Looker
-from state_lib.drivers.sight import Sight
+from state_lib.drivers.sight import Ended, Sight
 from state_lib.errors import Unavailable
 from state_lib.kafka import Kafka
 from state_lib.times import iso
@@ -77,19 +77,20 @@ def _seen(app: str, first: Sight, then: Sight) -> Json:
     if then.away is not None:
         raise Unavailable(f"{app} cannot be looked at: {then.away}", app=app)
     facts = then.facts
-    ended = then.ended[-1] if then.ended and not then.drivers else None
+    ended = last_end(then)
     seconds = (then.at - first.at) / 1000
     same = first.away is None and bool(then.drivers) and seconds > 0
     rate = max(0, then.done - first.done) / seconds if same else None
     return {
         "app": app,
-        "state": _state(then),
+        "state": state_of(then),
         "drivers": list(then.drivers),
         "epoch": then.epoch,
         "since": None if facts is None else iso(facts.claimed_at),
         "host": None if facts is None else facts.host,
         "pid": None if facts is None else facts.pid,
         "log": None if facts is None else facts.log,
+        "restarts": None if facts is None else facts.restarts,
         "ui": None if facts is None else facts.ui,
         "n": then.n,
         "clock": None if then.clock < 0 else iso(then.clock),
@@ -103,11 +104,25 @@ def _seen(app: str, first: Sight, then: Sight) -> Json:
     }
 
 
-def _state(sight: Sight) -> str:
+def last_end(sight: Sight) -> Ended | None:
+    """How the last driver ended, if none lives; one that was killed has no words of its own."""
+    facts, last = sight.facts, sight.ended[-1] if sight.ended else None
+    if sight.drivers:
+        return None
+    silent = facts is not None and sight.stop is None and sight.end_of(facts.id) is None
+    if facts is None or not silent or (last is not None and last.how == "failed"):
+        return last  # maybe of one that did not come as far as a claim
+    why = f"the driver on {facts.host}, process {facts.pid}, is gone without a word"
+    return Ended(facts.id, "failed", why, restarts=facts.restarts)
+
+
+def state_of(sight: Sight) -> str:
+    """In a word: what the application's stream does."""
     if sight.notice is not None:
         return sight.notice
     if not sight.drivers:
-        return "failed" if sight.ended and sight.ended[-1].how == "failed" else "stopped"
+        end = last_end(sight)
+        return "failed" if end is not None and end.how == "failed" else "stopped"
     if sight.driver not in sight.drivers:
         return "starting"
     return "stopping" if sight.stop is not None else "running"

@@ -8,15 +8,18 @@ from datetime import timedelta
 from rich.console import Console
 from rich.table import Table
 
+from state_lib.cli._streams import Streams, streams_table
 from state_lib.stack import StackStatus
 from state_lib.stack.airflow import Login
 
 COLOURS = {"healthy": "green", "unhealthy": "red", "down": "dim"}
 
 
-def show(console: Console, status: StackStatus) -> None:
-    """The table, and below it how to get into Airflow."""
+def show(console: Console, status: StackStatus, seen: Streams | None = None) -> None:
+    """Services, streams, and below them how to get into Airflow."""
     console.print(table(status))
+    if seen is not None:
+        console.print(streams_table(seen))
     if status.airflow and status.supervisor_pid:
         console.print(login_text(status.airflow), highlight=False, soft_wrap=True)
 

@@ -11,7 +11,7 @@ from state_lib.errors import NotFound
 from state_lib.kafka import Kafka
 from state_lib.marker import Marker, now_ms
 from state_lib.restore.facts import log_ranges
-from state_lib.restore.source import held, why_not_valid
+from state_lib.restore.validity import judge
 from state_lib.snapshots.fetch import fetch
 from state_lib.snapshots.listing import list_snapshots
 from state_lib.specs import Topology
@@ -50,13 +50,12 @@ def from_snapshot(kafka: Kafka, url: str) -> Fill:
         logs = log_ranges(kafka, topology, partition)
         reasons = []
         for manifest in list_snapshots(url, topology.app, partition):
-            kept = held(topology, manifest.checkpoint, logs)
-            why = why_not_valid(manifest.checkpoint, kept, newest, now_ms())
-            if why is None and kept:
+            found = judge(topology, manifest.checkpoint, logs, newest, now_ms())
+            if found.why_not is None and found.kept:
                 require_room(path.parent, manifest.size_bytes)
                 fetch(manifest, path)
-                return {topic: int(manifest.offsets[topic][1]) for topic in kept}
-            reasons.append(f"{manifest.id}: {why or 'it holds none of these stores'}")
+                return {topic: int(manifest.offsets[topic][1]) for topic in found.kept}
+            reasons.append(f"{manifest.id}: {found.why_not or 'it holds none of these stores'}")
         raise NotFound(
             f"no snapshot of {topology.app}/{partition} in {url} can be used "
             f"({'; '.join(reasons) or 'there is none'}): 'holdfast snapshot create {topology.app}'",

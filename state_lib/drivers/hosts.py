@@ -38,5 +38,10 @@ def _complaint(host: HostAddress, app: str, headers: dict[bytes, bytes]) -> str 
         return f"host {host.id} at {host.http_url} does not answer ({type(error).__name__})"
     if count and not waiting:
         return f"host {host.id} has {count} tasks that are not open; with its token it says which"
-    ours = [f"{task}: {why}" for task, why in waiting.items() if task.startswith(f"{app}/")]
+    ours = [f"{one}: {why}" for one, why in waiting.items() if _concerns(app, one)]
     return f"host {host.id} has tasks that are not open: {'; '.join(ours)}" if ours else None
+
+
+def _concerns(app: str, waiting: str) -> bool:
+    """Whether it is a task of the application, the application itself, or none of both."""
+    return waiting == app or waiting.startswith((f"{app}/", "("))

@@ -14,6 +14,9 @@ LOG_VARIABLE = "HOLDFAST_DRIVER_LOG"
 HEEDS_VARIABLE = "HOLDFAST_DRIVER_HEEDS_FROM"
 """The offset in the topology topic from which on requests count for a launched driver."""
 
+RESTARTS_VARIABLE = "HOLDFAST_DRIVER_RESTARTS"
+"""How often the supervisor of a launched driver has started one again before it."""
+
 
 @dataclass(frozen=True)
 class Identity:
@@ -24,18 +27,22 @@ class Identity:
         host: name of its machine.
         pid: of the Python that runs the job.
         log: path of its log on that machine; empty if it does not know.
+        restarts: how often its supervisor has started one again before it.
     """
 
     id: str
     host: str
     pid: int
     log: str = ""
+    restarts: int = 0
 
     @classmethod
     def of_this_process(cls) -> Self:
         """Who we are, by the environment; it is only read."""
         given = os.environ.get(ID_VARIABLE) or uuid.uuid4().hex
-        return cls(given, socket.gethostname(), os.getpid(), os.environ.get(LOG_VARIABLE, ""))
+        log, restarts = os.environ.get(LOG_VARIABLE, ""), os.environ.get(RESTARTS_VARIABLE, "")
+        count = int(restarts) if restarts.isdecimal() else 0
+        return cls(given, socket.gethostname(), os.getpid(), log, count)
 
     def to_json(self) -> dict[str, Any]:
         """As plain data."""

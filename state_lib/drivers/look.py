@@ -150,7 +150,8 @@ class _Story:
         elif message.key() == ENDED:
             said = orjson.loads(value)
             self._ended.pop(said["id"], None)
-            self._ended[said["id"]] = Ended(said["id"], said["how"], said["why"], said["retry"])
+            words = {key: said[key] for key in ("id", "how", "why", "retry")}
+            self._ended[said["id"]] = Ended(**words, restarts=said.get("restarts", 0))
             self._ended = dict(list(self._ended.items())[-REMEMBERED_ENDS:])
         elif message.key() == self._app.encode():
             self._claim = Claim.of(message)
@@ -201,7 +202,9 @@ def _facts(claim: Claim, uis: Mapping[str, str | None]) -> DriverFacts | None:
         return None  # of an older version
     own = {key: by[key] for key in ("id", "host", "pid", "log", "claimed_at")}
     whose = {key: by.get(key, "") for key in ("file", "user")}
-    return DriverFacts(**own, **whose, epoch=claim.epoch, ui=uis.get(by["id"]))
+    restarts = by.get("restarts", 0)
+    ui = uis.get(by["id"])
+    return DriverFacts(**own, **whose, epoch=claim.epoch, ui=ui, restarts=restarts)
 
 
 def _words(notice: Notice | None) -> str | None:

@@ -78,7 +78,8 @@ class Presence:
 
     def _say(self, key: bytes, body: dict[str, Any]) -> None:
         try:
-            words = {"id": self.who.id, "at": now_ms(), **body}
+            who = {"id": self.who.id, "restarts": self.who.restarts}
+            words = {**who, "at": now_ms(), **body}
             tell(self._kafka, self._app, key, words, _LAST_WORDS_S)
         except HoldfastError as error:
             log.warning("could not tell the watchers", why=error.message)

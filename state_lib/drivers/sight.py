@@ -14,7 +14,7 @@ class DriverFacts:
     """What the newest claim's driver says of itself.
 
     Attributes:
-        id, host, pid, log: as `state_lib.drivers.identity.Identity`.
+        id, host, pid, log, restarts: as `state_lib.drivers.identity.Identity`.
         epoch: of its claim.
         claimed_at: wall time (ms).
         ui: address of its Spark page, once it streams.
@@ -30,16 +30,21 @@ class DriverFacts:
     ui: str | None = None
     file: str = ""
     user: str = ""
+    restarts: int = 0
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How a driver ended, in its own words. ``retry``: whether starting it again could help."""
+    """How a driver ended, in its own words.
+
+    ``retry``: whether starting it again could help; ``restarts``: as `DriverFacts`.
+    """
 
     id: str
     how: How
     why: str
     retry: bool = True
+    restarts: int = 0
 
 
 @dataclass(frozen=True)

@@ -33,12 +33,14 @@ class Supervision:
         id: of the driver that was just launched, or adopted.
         launched_at: wall seconds.
         max_restarts: in a row, without a commit in between; then it gives up.
+        restarts: how often the driver was started again, in all.
     """
 
     app: str
     id: str
     launched_at: float
     max_restarts: int = 8
+    restarts: int = 0
     phase: Phase = "starting"
     failures: int = 0
     restart_at: float = 0.0
@@ -195,6 +197,8 @@ class Supervision:
         self.epoch = sight.epoch
         if self.phase == "starting":
             self.phase = "running"
+            if sight.facts is not None:  # one that was adopted knows what was before
+                self.restarts = max(self.restarts, sight.facts.restarts)
             where = sight.facts and f" on {sight.facts.host}, process {sight.facts.pid}"
             text = f"the driver of {self.app} has claimed it (epoch {sight.epoch}{where or ''})"
             events.append(Event("started", text, {"epoch": sight.epoch, "driver": self.id}))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import structlog
 
 from state_lib.config import Settings
+from state_lib.host.discovery import Discovery
 from state_lib.host.flight import FlightHost
 from state_lib.host.http import HttpServer
 from state_lib.host.metrics import HostMetrics
@@ -63,6 +64,7 @@ class StateHost:
         self.tasks = TaskManager(context, settings.host_addresses, settings.flush_interval_s)
         self._snapshots = SnapshotJobs(self.tasks, settings.snapshots_url)
         self._retention = RetentionWatch(self.tasks)
+        self._discovery = Discovery(self.tasks, self.address)
         self._token = token
         self._flight: FlightHost | None = None
         self._http = HttpServer(self.tasks, self.address, token, metrics)
@@ -71,6 +73,7 @@ class StateHost:
         """Open remembered tasks in the background and answer requests."""
         at = self.address
         self.tasks.start()  # first: who asks for a task must not hear that it does not exist
+        self._discovery.start()
         self._flight = FlightHost(self.tasks, at.flight_url, self._token, self._snapshots)
         self._http.start()
         self._retention.start()
@@ -79,6 +82,7 @@ class StateHost:
     def stop(self) -> None:
         """Answer no more, then flush and close every task. Restores that run are given up."""
         self.tasks.context.stopping.set()
+        self._discovery.stop()
         self._http.stop()
         if self._flight is not None:
             self._flight.shutdown()

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 
-import orjson
 import structlog
 
 from state_lib.addresses import HostAddress
@@ -28,6 +25,7 @@ from state_lib.errors import (
     Unavailable,
     from_wire,
 )
+from state_lib.host import remembered
 from state_lib.host.placement import owner_of
 from state_lib.kafka import ends, require, starts
 from state_lib.marker import Marker
@@ -40,7 +38,8 @@ from state_lib.task.opening import newest_marker
 log = structlog.get_logger(__name__)
 _REOPEN_FIRST_S, _REOPEN_MOST_S = 0.5, 10.0
 _LOOK_S = 0.5
-_REMEMBERED = "topology.json"
+EVERY = "(applications)"
+"""Stands in readiness for those that are not known yet; no application's id may look like it."""
 
 
 class TaskManager:
@@ -51,6 +50,12 @@ class TaskManager:
         hosts: the static list of all hosts, this one included.
         flush_interval_s: a task's stores are made durable at least that often, so that a killed
             host replays at most what was committed since.
+
+    Attributes:
+        apps: that this host knows.
+        tasks: by application and partition.
+        unread: applications whose file cannot be read, and why; see `recall`.
+        unlearned: what Kafka has not been asked yet, and why; see `state_lib.host.discovery`.
     """
 
     def __init__(
@@ -64,6 +69,8 @@ class TaskManager:
         self.tasks: dict[tuple[str, int], StateTask] = {}
         self.failures: dict[str, str] = {}
         self.quarantined: dict[str, Quarantined] = {}
+        self.unread: dict[str, str] = {}
+        self.unlearned: dict[str, str] = {}
         self._lost: dict[str, LogLost] = {}
         self._opening: set[str] = set()
         self._dropped: dict[str, tuple[str, int]] = {}  # app → topology topic's id, notice's epoch
@@ -78,13 +85,25 @@ class TaskManager:
         """Re-open the tasks of every application that this host remembers."""
         for left in self.context.state_dir.glob(".*.gone-*"):
             shutil.rmtree(left, ignore_errors=True)
-        for remembered in sorted(self.context.state_dir.glob(f"[!.]*/{_REMEMBERED}")):
-            try:
-                self._adopt(Topology.from_json(orjson.loads(remembered.read_bytes())))
-            except (HoldfastError, OSError, ValueError, LookupError, TypeError) as error:
-                # The other applications live. This one comes back with its driver's next claim.
-                log.exception("cannot be read: ignored", file=str(remembered), why=repr(error))
+        self.recall()
         self._flusher.start()
+
+    def recall(self) -> None:
+        """Adopt what this host remembers. What it cannot read is `unread`, and stops nothing else.
+
+        It comes back when the file can be read, or with its driver's next claim.
+        """
+        unread = {}
+        for app in remembered.remembered(self.context.state_dir):
+            if app in self.apps:
+                continue
+            try:
+                self._adopt(remembered.recall(self.context.state_dir / app))
+            except HoldfastError as error:
+                unread[app] = error.message
+                if app not in self.unread:
+                    log.error("not remembered", app=app, why=error.message)
+        self.unread = unread
 
     def stop(self) -> None:
         """Flush and close every task."""
@@ -101,8 +120,10 @@ class TaskManager:
 
     @property
     def not_ready(self) -> dict[str, str]:
-        """Tasks that are not open, with the last reason."""
-        return {
+        """Tasks that are not open and applications that are not known, with the last reason."""
+        unknown = self.unread | self.unlearned
+        waiting = {app: why for app, why in unknown.items() if app not in self.apps}
+        return waiting | {
             t.name: self.failures.get(t.name, "opening")
             for t in list(self.tasks.values())
             if not t.is_open
@@ -128,14 +149,27 @@ class TaskManager:
 
         Raises:
             NotFound: no such application; lists the known ones.
+            Unavailable: it may have tasks here, which this host does not know yet.
         """
         if app not in self.apps and learn:
             self._adopt(self._learn(app, None))  # without the lock: Kafka may take its time
         topology = self.apps.get(app)
         if topology is None:
+            waiting = self.unlearned | self.unread
+            if why := waiting.get(app) or waiting.get(EVERY):
+                raise Unavailable(f"application {app!r} is not known yet: {why}", app=app)
             known = sorted(self.apps)
             raise NotFound(f"no application {app!r} here; known: {known}", app=app, known=known)
         return topology
+
+    def learn(self, claim: Claim) -> None:
+        """Adopt the application of its newest claim.
+
+        Raises:
+            MissingTopic: it was deleted meanwhile.
+            Unavailable: Kafka or the disk is away.
+        """
+        self._adopt(self._learned(claim))
 
     def task(self, app: str, partition: int, *, learn: bool = False) -> StateTask:
         """A task that this host owns, opened or being opened; ``learn`` as in `app`.
@@ -205,6 +239,7 @@ class TaskManager:
         with self._lock:
             self._dropped[app] = (topic_id, epoch)
             self.apps.pop(app, None)
+            self.unread = {a: why for a, why in self.unread.items() if a != app}
         self._retire(app)
         folder = self.context.state_dir / check_name("application", app)
         if folder.exists():
@@ -258,6 +293,10 @@ class TaskManager:
         claim = newest if epoch in (None, newest.epoch) else self._claim_at(app, epoch)
         if claim is None:
             raise NotFound(f"{topic} holds no claim at offset {epoch}", topic=topic, epoch=epoch)
+        return self._learned(claim)
+
+    def _learned(self, claim: Claim) -> Topology:
+        topic = topology_topic(claim.topology.app)
         topic_id = require(self.context.kafka.admin(), [topic])[topic].id
         extra = {**claim.topology.extra, "epoch": claim.epoch, "topic_id": topic_id}
         return replace(claim.topology, extra=extra)
@@ -289,7 +328,7 @@ class TaskManager:
             dropped_id, notice = self._dropped.get(topology.app, ("", -1))
             if dropped_id == topic_id and epoch < notice:
                 return
-            _remember(self.context.state_dir / topology.app, topology)
+            remembered.remember(self.context.state_dir / topology.app, topology)
             for partition in self._ours(topology):
                 key = (topology.app, partition)
                 if key not in self.tasks:
@@ -384,29 +423,3 @@ class TaskManager:
             self._open_soon(task)
         elif time.monotonic() - task.flushed_at > self._flush_interval_s:
             task.flush()
-
-
-def _remember(folder: Path, topology: Topology) -> None:
-    """Write ``topology.json``, unless it says so already: a full disk must not keep a host down.
-
-    Raises:
-        Unavailable: it cannot be written.
-    """
-    path, content = folder / _REMEMBERED, orjson.dumps(topology.to_json())
-    beside = path.with_suffix(".tmp")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if path.exists() and path.read_bytes() == content:
-            return
-        with beside.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-    except OSError as error:
-        raise Unavailable(
-            f"application {topology.app!r} cannot be remembered in {folder}: {error}; free space "
-            "there or make it writable, then it goes on by itself",
-            app=topology.app,
-            path=str(path),
-        ) from error

@@ -8,7 +8,7 @@ from typing import Literal
 from state_lib.changelog.topics import changelog_topic
 from state_lib.restore.facts import Facts
 from state_lib.restore.sample import Sample
-from state_lib.restore.source import held, is_current, why_not_valid
+from state_lib.restore.validity import Validity, judge
 from state_lib.snapshots.manifest import Manifest
 from state_lib.specs import StoreSpec
 from state_lib.stores.task_stores import Checkpoint
@@ -79,14 +79,12 @@ class Option:
 def local(facts: Facts) -> Option:
     """The task's own directory."""
     checkpoint = facts.local.checkpoint
-    why = facts.local.why
-    if why is None:
-        logs = facts.logs if checkpoint is None else held(facts.topology, checkpoint, facts.logs)
-        why = why_not_valid(checkpoint, logs, facts.marker, facts.now)
+    found = _judged(facts, checkpoint)
+    why = facts.local.why or found.why_not
     if why is not None or checkpoint is None:
         return Option("local", None, why, "")
-    current = is_current(checkpoint, facts.marker)
-    steps = () if current and facts.local.in_use else _steps_after(facts, checkpoint)
+    current = found.current
+    steps = () if current and facts.local.in_use else _steps_after(facts, checkpoint, found)
     about = "the directory stands at the newest commit"
     if not current:
         at = checkpoint.marker
@@ -103,14 +101,14 @@ def snapshots(facts: Facts) -> list[Option]:
 
 def _snapshot(facts: Facts, manifest: Manifest) -> Option:
     checkpoint = manifest.checkpoint
-    kept = held(facts.topology, checkpoint, facts.logs)
+    found = _judged(facts, checkpoint)
     why = facts.refused.get(manifest.id)
-    if why is None and not kept:
+    if why is None and not found.kept:
         why = "it holds none of the application's present stores"
-    why = why or why_not_valid(checkpoint, kept, facts.marker, facts.now)
+    why = why or found.why_not
     if why is not None:
         return Option("snapshot", manifest.id, why, "")
-    steps = _steps_after(facts, checkpoint)
+    steps = _steps_after(facts, checkpoint, found)
     size = sum(f.size for f in manifest.files if not f.of_memory)
     age = (facts.now - manifest.written_at) / 3_600_000
     at = f"commit {manifest.marker.epoch}/{manifest.marker.n}"
@@ -129,16 +127,18 @@ def changelog(facts: Facts) -> Option:
     return Option("changelog", None, None, about, steps, _space(facts, steps))
 
 
-def _steps_after(facts: Facts, checkpoint: Checkpoint) -> tuple[Step, ...]:
+def _judged(facts: Facts, checkpoint: Checkpoint | None) -> Validity:
+    return judge(facts.topology, checkpoint, facts.logs, facts.marker, facts.now)
+
+
+def _steps_after(facts: Facts, checkpoint: Checkpoint, found: Validity) -> tuple[Step, ...]:
     """What is missing in state that stands at a checkpoint."""
-    kept = held(facts.topology, checkpoint, facts.logs)
-    current = is_current(checkpoint, facts.marker)
     steps = []
     for spec in facts.topology.stores:
         topic = _topic(facts, spec)
-        if topic not in kept:  # another layout, an interrupted build, or in memory only
+        if topic not in found.kept:  # another layout, an interrupted build, or in memory only
             steps.append(_step(facts, spec, facts.logs[topic].start, full=True))
-        elif not current:
+        elif not found.current:
             steps.append(_step(facts, spec, checkpoint.offsets[topic][1], full=False))
     return tuple(s for s in steps if s.full or s.start < s.end)
 

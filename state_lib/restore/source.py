@@ -1,18 +1,15 @@
-"""Is a directory or a snapshot valid to go on from? Pure functions over facts (invariant 5)."""
+"""Do the logs hold what was committed? Pure: facts in, an error out."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from state_lib.changelog.topics import DELETE_RETENTION_MS, changelog_topic, commits_topic
+from state_lib.changelog.topics import DELETE_RETENTION_MS, commits_topic
 from state_lib.errors import LogLost
-from state_lib.marker import Marker, same_positions
+from state_lib.marker import Marker
 from state_lib.specs import Topology
-from state_lib.stores.task_stores import Checkpoint, layout_of
-
-AGE_MARGIN_MS = 3600 * 1000
-"""Taken off ``delete.retention.ms``: a directory that is nearly too old counts as too old."""
+from state_lib.stores.task_stores import Checkpoint
 
 
 @dataclass(frozen=True)
@@ -26,28 +23,6 @@ class LogRange:
     start: int
     end: int
     delete_retention_ms: int = DELETE_RETENTION_MS
-
-
-def is_current(checkpoint: Checkpoint, newest: Marker) -> bool:
-    """Whether the state is that of the newest commit."""
-    known = checkpoint.marker
-    same_commit = (known.epoch, known.n) == (newest.epoch, newest.n)
-    return same_commit and same_positions(known.positions, newest.positions)
-
-
-def held(
-    topology: Topology, checkpoint: Checkpoint, logs: Mapping[str, LogRange]
-) -> dict[str, LogRange]:
-    """The logs of those stores that a directory holds in their present layout.
-
-    The others (new ones, those of another layout, memory stores) are built from their changelogs.
-    """
-    topics = {
-        changelog_topic(topology.app, s.name)
-        for s in topology.stores
-        if s.backend != "memory" and checkpoint.layouts.get(s.name) == layout_of(s)
-    }
-    return {t: r for t, r in logs.items() if t in topics and t in checkpoint.offsets}
 
 
 def check_logs(
@@ -102,33 +77,3 @@ def check_logs(
 
 def _at(marker: Marker) -> tuple[int, int]:
     return marker.epoch, marker.n
-
-
-def why_not_valid(
-    checkpoint: Checkpoint | None, logs: Mapping[str, LogRange], newest: Marker, now: int
-) -> str | None:
-    """Why a directory cannot be used, or None if replaying its tail gives the exact state.
-
-    Valid means: topic ids match, and either it stands at the newest marker (then nothing is left
-    to replay, whatever the log has deleted since), or each offset lies within the log and the
-    state is younger than the tombstones that the log still holds. Older, and keys that were
-    deleted meanwhile would come back to life. (Offsets alone do not tell whether anything is left:
-    after a commit the log ends with the transaction's control record.) ``now`` is wall time in ms.
-    """
-    if checkpoint is None:
-        return "it holds no checkpoint"
-    current = is_current(checkpoint, newest)
-    age = now - checkpoint.marker.written_at
-    for topic, log in logs.items():
-        known = checkpoint.offsets.get(topic)
-        if known is None:
-            continue  # a store added since: it is built from its own changelog alone
-        topic_id, offset = known
-        if topic_id != log.topic_id:
-            return f"topic {topic} was created again ({topic_id} is now {log.topic_id})"
-        if offset > log.end or (offset < log.start and not current):
-            return f"offset {offset} of {topic} is outside the log [{log.start}, {log.end}]"
-        behind = offset < log.end and not current
-        if behind and age > log.delete_retention_ms - AGE_MARGIN_MS:
-            return f"its state is {age // 3_600_000} h old: tombstones since then may be gone"
-    return None

@@ -14,10 +14,10 @@ from typing import Any
 import orjson
 import structlog
 
-from state_lib.errors import InvalidRequest, NotFound, Realign
+from state_lib.errors import InvalidRequest, Realign
 from state_lib.marker import ByPartition, same_positions
 from state_lib.snapshots.listing import list_snapshots
-from state_lib.snapshots.manifest import FORMAT, Manifest, check_id, is_id
+from state_lib.snapshots.manifest import FORMAT, Manifest, is_id
 from state_lib.snapshots.storage import Storage
 
 log = structlog.get_logger(__name__)
@@ -94,16 +94,6 @@ def list_savepoints(url: str, app: str) -> list[Savepoint]:
         else:
             whole.append(one)
     return whole
-
-
-def find_savepoint(url: str, app: str, savepoint: str) -> Savepoint:
-    """One savepoint. Raises NotFound, naming those that there are."""
-    listed = list_savepoints(url, app)
-    for one in listed:
-        if one.id == check_id(savepoint):
-            return one
-    known = [one.id for one in listed]
-    raise NotFound(f"there is no savepoint {savepoint} of {app} in {url}; there are: {known}")
 
 
 def prune_savepoints(url: str, app: str, keep: int, *, dry: bool = False) -> list[str]:

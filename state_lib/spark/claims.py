@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -32,7 +32,11 @@ log = structlog.get_logger(__name__)
 
 
 def write_claim(
-    kafka: Kafka, topology: Topology, driver: Identity | None = None, code: str | None = None
+    kafka: Kafka,
+    topology: Topology,
+    driver: Identity | None = None,
+    code: str | None = None,
+    hosts: Sequence[HostAddress] = (),
 ) -> int:
     """Publish the topology; returns the claim's offset: the driver's epoch.
 
@@ -41,6 +45,7 @@ def write_claim(
         topology: as the job declares it.
         driver: who claims; this process where none is given.
         code: fingerprint of the job.
+        hosts: all that its tasks are placed on: one that lost its disk learns it from here.
     """
     driver = driver or Identity.of_this_process()
     said = {
@@ -49,6 +54,7 @@ def write_claim(
         "user": user_name(),
         "file": str(Path(sys.argv[0]).absolute()),
         "code": code,
+        "hosts": [str(host) for host in hosts],
         "claimed_at": now_ms(),
     }
     return tell(kafka, topology.app, topology.app.encode(), topology.to_json() | {"extra": said})

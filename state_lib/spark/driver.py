@@ -128,12 +128,13 @@ class Driver:
     def _drive(self, spark: SparkSession, sources: dict[str, TopicFacts], code: str) -> None:
         """Claim, align, stream."""
         topology, presence, started = self._app.topology, self._watched.presence, time.monotonic()
-        epoch = self.epoch = write_claim(self._kafka, topology, presence.who, code)
+        hosts = self._settings.host_addresses
+        epoch = self.epoch = write_claim(self._kafka, topology, presence.who, code, hosts)
         log.info("claimed", app=topology.app, epoch=epoch)
         markers = claim_tasks(
             topology,
             epoch,
-            tuple(self._settings.host_addresses),
+            tuple(hosts),
             self._token,
             self._settings.exchange_timeout_s,
             lambda: self._asked_to_stop(epoch),

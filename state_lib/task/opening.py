@@ -70,7 +70,7 @@ class Opening:
             Quarantined: the local state is lost, and a person or an orchestrator decides.
             InvalidRequest: the wanted source is not valid.
             LogLost: a topic does not hold what was committed any more.
-        Unavailable: Kafka or the disk is away; try again.
+            Unavailable: Kafka or the disk is away; try again.
         """
         context, app = self.context, self.topology.app
         changelogs = [changelog_topic(app, s.name) for s in self.topology.stores]

@@ -80,6 +80,8 @@ def test_a_killed_driver_is_started_again(scripts: Scripts) -> None:
         os.kill(first.facts.pid, signal.SIGKILL)
         second = scripts.commits("crashing", other_than=first.driver)
         drivers.extend([first.driver, second.driver])
+        assert second.facts is not None
+        assert (first.facts.restarts, second.facts.restarts) == (0, 1), "for `holdfast status`"
         stop(scripts, "crashing")
 
     with beside(work):

@@ -17,6 +17,7 @@ from state_lib.errors import (
     Superseded,
     Unavailable,
 )
+from state_lib.host import remembered
 from state_lib.host import tasks as host_tasks
 from state_lib.host.placement import assign
 from state_lib.host.tasks import TaskManager
@@ -100,7 +101,7 @@ def test_who_asks_while_it_is_remembered_is_told_to_wait(
     epoch = publish(app)
     answers: list[Exception] = []
     manager = TaskManager(app.context(where.id), [where], 60.0)
-    remember = host_tasks._remember
+    remember = remembered.remember
 
     def asked_meanwhile(folder: Path, topology: Topology) -> None:
         for ask in (manager.task, manager.owned):
@@ -109,7 +110,7 @@ def test_who_asks_while_it_is_remembered_is_told_to_wait(
             answers.append(unknown.value)
         remember(folder, topology)
 
-    monkeypatch.setattr(host_tasks, "_remember", asked_meanwhile)
+    monkeypatch.setattr(remembered, "remember", asked_meanwhile)
     manager.start()
     try:
         claim(manager, app, epoch)
@@ -261,7 +262,7 @@ def test_an_application_that_cannot_be_remembered_keeps_no_other_down(make_app: 
     half.write_text('{"app": "ha')
     with managed(app, at) as manager:
         assert set(manager.apps) == {app.name}
-        until(lambda: not manager.not_ready)
+        until(lambda: set(manager.not_ready) == {"half"})
         newer = publish(app)
         with pytest.raises(Unavailable, match="cannot be remembered in"):
             manager.claim(app.name, 0, newer)

@@ -10,18 +10,18 @@ from pathlib import Path
 import pytest
 from confluent_kafka import TopicPartition
 
-from state_lib.changelog.topics import DELETE_RETENTION_MS, commits_topic
+from state_lib.changelog.topics import commits_topic
 from state_lib.errors import LogLost, StateCorrupt, Unavailable
 from state_lib.kafka import describe, ends, starts
-from state_lib.marker import Marker, now_ms
+from state_lib.marker import Marker
 from state_lib.restore import run
 from state_lib.restore.listener import Silent
 from state_lib.restore.options import RestoreOptions
 from state_lib.restore.replay import Replay
-from state_lib.restore.source import AGE_MARGIN_MS, LogRange, check_logs, why_not_valid
+from state_lib.restore.source import LogRange, check_logs
 from state_lib.stores.digest import store_digest
 from state_lib.stores.rocksdb.options import RocksDBOptions
-from state_lib.stores.task_stores import Checkpoint, TaskStores
+from state_lib.stores.task_stores import TaskStores
 from state_lib.task import StateTask
 from tests.integration.conftest import MakeApp
 from tests.support.apps import HOUR, KV, NOON, TS, WIN, App, batch, digests, kv, win
@@ -29,50 +29,6 @@ from tests.support.counting import Counting
 from tests.support.filled import filled
 from tests.support.fold import fold
 from tests.support.waiting import until
-
-# ---------------------------------------------------------------- which directory is valid
-
-
-def directory(age_ms: int = 0, offset: int = 50, n: int = 4, topic_id: str = "id") -> Checkpoint:
-    marker = Marker(epoch=1, n=n, written_at=now_ms() - age_ms)
-    return Checkpoint(marker, {"t": [topic_id, offset]}, {})
-
-
-NEWEST = Marker(epoch=1, n=5)
-OLD = DELETE_RETENTION_MS - AGE_MARGIN_MS + 60_000
-
-
-@pytest.mark.parametrize(
-    ("checkpoint", "log", "why"),
-    [
-        (None, LogRange("id", 0, 100), "no checkpoint"),
-        (directory(), LogRange("id", 0, 100), None),
-        (directory(), LogRange("other", 0, 100), "created again"),
-        (directory(n=5), LogRange("other", 0, 100), "created again"),
-        (directory(offset=101), LogRange("id", 0, 100), "outside"),
-        (directory(offset=100), LogRange("id", 0, 100), None),
-        (directory(offset=50), LogRange("id", 50, 100), None),
-        (directory(offset=49), LogRange("id", 50, 100), "outside"),
-        (directory(n=5, offset=49), LogRange("id", 50, 100), None),
-        (directory(n=5, offset=101), LogRange("id", 0, 100), "outside"),
-        (directory(OLD), LogRange("id", 0, 100), "tombstones"),
-        (directory(OLD - HOUR), LogRange("id", 0, 100), None),
-        (directory(OLD, offset=100), LogRange("id", 0, 100), None),
-        (directory(OLD, offset=99, n=5), LogRange("id", 0, 100), None),
-        (directory(25 * HOUR), LogRange("id", 0, 100, 24 * HOUR), "tombstones"),
-        (directory(22 * HOUR), LogRange("id", 0, 100, 24 * HOUR), None),
-    ],
-)
-def test_valid_or_why_not(checkpoint: Checkpoint | None, log: LogRange, why: str | None) -> None:
-    reason = why_not_valid(checkpoint, {"t": log}, NEWEST, now_ms())
-    assert (reason is None) == (why is None), reason
-    assert why is None or why in str(reason)
-
-
-def test_a_store_that_was_added_does_not_count() -> None:
-    logs = {"t": LogRange("id", 0, 100), "new": LogRange("id2", 0, 7)}
-    assert why_not_valid(directory(), logs, NEWEST, now_ms()) is None
-
 
 # ---------------------------------------------------------------- restarts
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -49,6 +50,13 @@ class Hosts:
     def start(self, epoch: int) -> None:
         """Start those that do not run, and claim every task."""
         self.epoch = epoch
+        self.launch()
+        for partition in range(self.app.topology.partitions):
+            with self.client(partition) as client:
+                claim(client, self.app, epoch, partition)
+
+    def launch(self) -> None:
+        """Start those that do not run."""
         points = {"HOLDFAST_FAILPOINTS": f"@{self.armed}"}
         for host in self.settings.host_addresses:
             running = self.processes.get(host.id)
@@ -61,9 +69,12 @@ class Hosts:
                     stdout=log,
                     stderr=log,
                 )
-        for partition in range(self.app.topology.partitions):
-            with self.client(partition) as client:
-                claim(client, self.app, epoch, partition)
+
+    def lose(self, host: str = "host-1") -> None:
+        """SIGKILL, and nothing of its disk is left."""
+        self.processes[host].kill()
+        self.processes[host].wait()
+        shutil.rmtree(self.settings.home / "state" / host)
 
     def stop(self) -> None:
         for process in self.processes.values():

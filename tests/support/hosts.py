@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from state_lib.addresses import HostAddress
@@ -51,9 +51,9 @@ def served(
             jobs.stop()
 
 
-def publish(app: App) -> int:
+def publish(app: App, hosts: Sequence[HostAddress] = ()) -> int:
     """A driver's claim in the topology topic; returns its epoch."""
-    return write_claim(app.kafka, app.topology)
+    return write_claim(app.kafka, app.topology, hosts=hosts)
 
 
 def claim(

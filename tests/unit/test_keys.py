@@ -12,10 +12,8 @@ from state_lib.keys import (
     partition_for,
     partitions_for,
     split_window_key,
-    split_window_keys,
     window_key,
     window_keys,
-    windowed_topic_key,
 )
 
 VECTORS = {  # org.apache.kafka.common.utils.UtilsTest.testMurmur2
@@ -63,7 +61,6 @@ def test_null_keys_are_refused() -> None:
 def test_window_key_bytes() -> None:
     assert window_key(b"k", 1, 2) == b"k" + bytes(7) + b"\1" + bytes(3) + b"\2"
     assert window_key(b"", -1) == b"\xff" * 8 + bytes(4)
-    assert windowed_topic_key(b"k", 258) == b"k" + bytes(6) + b"\1\2"
 
 
 @settings(deadline=None)
@@ -79,23 +76,11 @@ def test_vectorised_window_keys(rows: list[tuple[bytes, int]], skip: int) -> Non
     starts = np.array([start for _, start in rows], np.int64)[skip:]
     composites = window_keys(array, starts)
     assert composites.to_pylist() == [window_key(k, s) for k, s in rows[skip:]]
-    keys, got, seqs = split_window_keys(composites)
-    assert keys.to_pylist() == array.to_pylist()
-    assert got.tolist() == starts.tolist()
-    assert not seqs.any()
-
-
-def test_split_reads_the_seqnum_of_sliced_arrays() -> None:
-    array = pa.array([window_key(b"no", 0), window_key(b"ab", -5, 9)], pa.binary()).slice(1)
-    keys, starts, seqs = split_window_keys(array)
-    assert (keys.to_pylist(), starts.tolist(), seqs.tolist()) == ([b"ab"], [-5], [9])
 
 
 def test_what_is_too_short_is_named() -> None:
     with pytest.raises(SerdeError, match="at least 12 bytes, not 11"):
         split_window_key(bytes(11))
-    with pytest.raises(SerdeError, match="at least 12 bytes, not 3"):
-        split_window_keys(pa.array([bytes(12), b"abc"], pa.binary()))
 
 
 def test_keys_and_starts_must_be_as_many() -> None:

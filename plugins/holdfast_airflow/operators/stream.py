@@ -152,7 +152,10 @@ class SuperviseStreamOperator(BaseOperator):
                 text = f"{self.app} was asked to stop: {found.sight.stop}"
                 self.log.info("stopped: %s", text)
                 return {"event": "stopped", "text": text}
-            process = found.process or self._launch(context, found.sight)
+            process = found.process
+            if process is None:
+                process = self._launch(context, found.sight, supervision.restarts + 1)
+                supervision.restarts += 1
             watched.keep(process)
         except HoldfastError as error:
             if before is None:
@@ -170,13 +173,17 @@ class SuperviseStreamOperator(BaseOperator):
         job = self.application or f"{self.app}.py"
         return living(settings, self.app, watched.driver(), job, self.log, gone=gone)
 
-    def _launch(self, context: Context, sight: Sight) -> DriverProcess:
-        from state_lib.drivers.identity import HEEDS_VARIABLE
+    def _launch(self, context: Context, sight: Sight, restarts: int = 0) -> DriverProcess:
+        from state_lib.drivers.identity import HEEDS_VARIABLE, RESTARTS_VARIABLE
         from state_lib.drivers.process import launch
         from state_lib.stack.paths import Paths
 
         settings = settings_of(self.env)
-        env = {**self.env, HEEDS_VARIABLE: str(sight.heard)}
+        env = {
+            **self.env,
+            HEEDS_VARIABLE: str(sight.heard),
+            RESTARTS_VARIABLE: str(restarts),
+        }
         target = SparkTarget(self.conn_id, self.app, settings, self.conf, env)
         target.check()
         check_token(settings)

@@ -35,18 +35,10 @@ def topology_of(tasks: TaskManager, app: str) -> Topology:
     Raises:
         InvalidName: not a possible name.
         NotFound: lists the known ones.
+        Unavailable: the host does not know all of its applications yet.
     """
     check_name("application", app)
-    found = tasks.apps.get(app)
-    if found is None:
-        known = sorted(tasks.apps)
-        raise NotFound(
-            f"host {tasks.context.host_id!r} knows no application {app!r}, only {known}; it learns "
-            "one when the application's driver claims its tasks",
-            app=app,
-            known=known,
-        )
-    return found
+    return tasks.app(app)
 
 
 def spec_of(topology: Topology, store: str, *, windows: bool | None = None) -> StoreSpec:

@@ -41,6 +41,13 @@ class Life:
         return [e.name for e in self.see(sight, process=process, seconds=seconds)]
 
 
+def test_an_adopted_driver_says_how_often_one_was_started_before_it() -> None:
+    life = Life()
+    assert CLAIMED.facts is not None
+    life.see(replace(CLAIMED, facts=replace(CLAIMED.facts, restarts=4)))
+    assert life.supervision.restarts == 4
+
+
 def test_a_good_life() -> None:
     life = Life()
     assert life.names(Sight(at=0)) == []

@@ -36,11 +36,9 @@ def test_the_local_stack_has_one_replica_and_a_cluster_three(
     local = Settings.load(kafka_port=4001)
     assert local.bootstrap_servers == "127.0.0.1:4001"
     assert (local.replication_factor, local.min_insync_replicas) == (1, 1)
-    assert local.single_broker
     monkeypatch.setenv("HOLDFAST_BOOTSTRAP_SERVERS", "kafka:9092")
     cluster = Settings.load()
     assert (cluster.replication_factor, cluster.min_insync_replicas) == (3, 2)
-    assert not cluster.single_broker
 
 
 def test_a_child_process_sees_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,99 @@
+"""The streams that ``holdfast status`` shows: what each does, and what to do if it failed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rich.table import Table
+
+from state_lib.apps.catalogue import catalogue
+from state_lib.cli._drivers import last_end, state_of
+from state_lib.cli._query import table
+from state_lib.config import Settings
+from state_lib.drivers.look import Looker
+from state_lib.drivers.sight import Sight
+from state_lib.errors import HoldfastError
+from state_lib.kafka import Kafka
+from state_lib.stack import StackStatus
+from state_lib.stack.programs import KAFKA, uses_local_broker
+
+_AT_ONCE = 8
+
+
+@dataclass(frozen=True)
+class Streams:
+    """One object per application: ``app, state, restarts, why, next``; ``unknown``: why none."""
+
+    streams: tuple[Mapping[str, Any], ...] = ()
+    unknown: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data."""
+        return {"streams": list(self.streams), "streams_unknown": self.unknown}
+
+
+def streams(settings: Settings, stack: StackStatus) -> Streams:
+    """Look at every application; Kafka is not waited for where the stack says that it is down."""
+    if uses_local_broker(settings) and stack[KAFKA].health == "down":
+        return Streams(unknown="Kafka does not run")
+    try:
+        kafka = Kafka.of(settings)
+        apps = [one.app for one in catalogue(kafka) if one.claim is not None]
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            return Streams(tuple(pool.map(lambda app: _stream(settings, app), apps)))
+    except HoldfastError as error:
+        return Streams(unknown=error.message)
+
+
+def streams_table(seen: Streams) -> Table | str:
+    """One row per application; what to do comes with the reason."""
+    if seen.unknown is not None:
+        return f"streams: not known; {seen.unknown}"
+    if not seen.streams:
+        return "streams: none"
+    return table(
+        {
+            "stream": s["app"],
+            "state": s["state"],
+            "restarts": s["restarts"],
+            "why": s["why"] or "",
+            "next step": s["next"] or "",
+        }
+        for s in seen.streams
+    )
+
+
+def _stream(settings: Settings, app: str) -> dict[str, Any]:
+    with closing(Looker(settings, app)) as looker:
+        return shown(app, looker.look())
+
+
+def shown(app: str, sight: Sight) -> dict[str, Any]:
+    """What a look says of a stream, for people and scripts."""
+    end, facts = last_end(sight), sight.facts
+    failed = end is not None and state_of(sight) == "failed"
+    out = {
+        "app": app,
+        "state": state_of(sight),
+        "restarts": end.restarts if end is not None else facts.restarts if facts is not None else 0,
+        "driver": None if facts is None else asdict(facts),
+        "why": sight.stop,
+        "next": None,
+    }
+    if sight.away is not None:
+        return out | {"state": "unknown", "why": sight.away, "next": "look at the brokers"}
+    if failed and end is not None:
+        return out | {"why": end.why, "next": _next(app, sight, retry=end.retry)}
+    return out
+
+
+def _next(app: str, sight: Sight, *, retry: bool) -> str:
+    log = "" if sight.facts is None else sight.facts.log
+    where = f"; its log: {log}" if log else ""
+    if retry:
+        return f"its supervisor starts it again; where it has none, start the job of {app}{where}"
+    return f"correct that, then start the job of {app}: nobody starts it again by itself{where}"

@@ -1,0 +1,79 @@
+"""Is a directory or a snapshot valid to go on from? Pure: facts in, a verdict out (invariant 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from state_lib.changelog.topics import changelog_topic
+from state_lib.marker import Marker, same_positions
+from state_lib.restore.source import LogRange
+from state_lib.specs import Topology
+from state_lib.stores.task_stores import Checkpoint, layout_of
+
+AGE_MARGIN_MS = 3600 * 1000
+"""Taken off ``delete.retention.ms``: a directory that is nearly too old counts as too old."""
+
+
+@dataclass(frozen=True)
+class Validity:
+    """Of what stands at a checkpoint.
+
+    Attributes:
+        why_not: it cannot be used; None if replaying the tails of ``kept`` gives the exact state.
+        kept: by topic, the logs of those stores that it holds in their present layout. The others
+            (new ones, those of another layout, memory stores) are built from their changelogs.
+        current: it is the state of the newest commit.
+    """
+
+    why_not: str | None
+    kept: Mapping[str, LogRange] = field(default_factory=dict)
+    current: bool = False
+
+
+def judge(
+    topology: Topology,
+    checkpoint: Checkpoint | None,
+    logs: Mapping[str, LogRange],
+    newest: Marker,
+    now: int,
+) -> Validity:
+    """Whether one can go on from a checkpoint, and with which stores.
+
+    Valid means: topic ids match, and either it stands at the newest marker (then nothing is left
+    to replay, whatever the log has deleted since), or each offset lies within the log and the
+    state is younger than the tombstones that the log still holds. Older, and keys that were
+    deleted meanwhile would come back to life. (Offsets alone do not tell whether anything is left:
+    after a commit the log ends with the transaction's control record.)
+
+    Args:
+        topology: of the application.
+        checkpoint: of the directory or the snapshot; None if it has none.
+        logs: facts of every changelog.
+        newest: marker of the task.
+        now: wall time in ms.
+    """
+    if checkpoint is None:
+        return Validity("it holds no checkpoint")
+    at = checkpoint.marker
+    current = (at.epoch, at.n) == (newest.epoch, newest.n)
+    current = current and same_positions(at.positions, newest.positions)
+    kept: dict[str, LogRange] = {}
+    for store in topology.stores:
+        topic = changelog_topic(topology.app, store.name)
+        same_layout = checkpoint.layouts.get(store.name) == layout_of(store)
+        if same_layout and store.backend != "memory" and topic in checkpoint.offsets:
+            kept[topic] = logs[topic]
+    for topic, log in kept.items():
+        topic_id, offset = checkpoint.offsets[topic]
+        age = now - at.written_at
+        why = None
+        if topic_id != log.topic_id:
+            why = f"topic {topic} was created again ({topic_id} is now {log.topic_id})"
+        elif offset > log.end or (offset < log.start and not current):
+            why = f"offset {offset} of {topic} is outside the log [{log.start}, {log.end}]"
+        elif offset < log.end and not current and age > log.delete_retention_ms - AGE_MARGIN_MS:
+            why = f"its state is {age // 3_600_000} h old: tombstones since then may be gone"
+        if why is not None:
+            return Validity(why, kept, current)
+    return Validity(None, kept, current)

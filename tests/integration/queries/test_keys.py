@@ -1,0 +1,108 @@
+"""Queries of key-value stores: points and ranges, by the client and over HTTP."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from state_lib.client.query import QueryClient
+from state_lib.host.http import reads as page_reads
+from tests.support.queried import (
+    APP,
+    NOON,
+    PARTITIONS,
+    WORDS,
+    Answer,
+    Cluster,
+    ask,
+)
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_any_text_is_a_key(client: QueryClient, word: str) -> None:
+    found = client.get(APP, "words", word)
+    assert found is not None
+    assert found["key"] == word
+    assert found["value"] == {"n": WORDS.index(word), "last": word, "raw": "00ff"}, "no _last_ts"
+    assert found["timestamp"] == NOON + WORDS.index(word)
+    assert found["position"] == {
+        found["task"]: {
+            "epoch": 0,
+            "n": 1,
+            "positions": {"lines": {found["task"][-1]: 1}},
+            "clock": NOON,
+        }
+    }
+
+
+def test_numbers_and_bytes_as_keys(client: QueryClient, cluster: Cluster) -> None:
+    shown = {-3: "NaN", 2**62: "-Infinity", 0: 0.5, 7: 1.25}
+    for key, value in shown.items():
+        found = client.get(APP, "numbers", key)
+        assert found is not None
+        assert (found["key"], found["value"]) == (key, value)
+        assert "timestamp" not in found
+    found = client.get(APP, "raw", b"\x01\x06")
+    assert found is not None
+    assert (found["key"], found["value"]) == ("0106", "06")
+    for path in ("numbers/keys/seven", "numbers/keys/9223372036854775808", "raw/keys/0g"):
+        assert ask(cluster.hosts[0].http_url, f"/v1/apps/{APP}/stores/{path}", 400)
+
+
+def test_unknown_key_is_404_with_its_position(client: QueryClient, cluster: Cluster) -> None:
+    assert client.get(APP, "words", "nosuch") is None
+    path = f"/v1/apps/{APP}/stores/words/keys/nosuch"
+    body = ask(cluster.url_of("words", "nosuch"), path, 404)
+    assert body["code"] == "not-found"
+    (position,) = body["details"]["position"].values()
+    assert position["n"] == 1
+
+
+def test_another_hosts_key_is_421_and_names_the_owner(cluster: Cluster) -> None:
+    owner = cluster.url_of("words", "a")
+    (other,) = (h.http_url for h in cluster.hosts if h.http_url != owner)
+    body = ask(other, f"/v1/apps/{APP}/stores/words/keys/a", 421)
+    assert body["code"] == "not-owner"
+    assert body["details"]["url"] == owner
+
+
+def test_ranges_of_all_hosts_are_merged_in_key_order(client: QueryClient) -> None:
+    rows = client.range(APP, "words")
+    assert [row["key"] for row in rows] == sorted(WORDS, key=str.encode)
+    assert set(rows.position) == {f"{APP}/{p}" for p in range(PARTITIONS)}
+    assert [row["key"] for row in client.range(APP, "words", "a", "ab")] == [
+        "a",
+        "a b",
+        "a/b",
+        "ab",
+    ]
+    assert [r["key"] for r in client.range(APP, "words", prefix="ab")] == ["ab", "abc"]
+    assert [r["key"] for r in client.range(APP, "words", "abb", prefix="ab")] == ["abc"]
+    assert [r["key"] for r in client.range(APP, "numbers")] == [0, 7, 2**62, -3]
+    assert [r["key"] for r in client.range(APP, "numbers", 1)] == [7, 2**62, -3]
+    assert list(client.range(APP, "words", "x", "b")) == []
+
+
+def test_a_memory_store_and_pages_that_end_early(
+    client: QueryClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = [row["key"] for row in client.range(APP, "raw")]
+    assert keys == sorted(bytes([b % 5, b]).hex() for b in range(250))
+    monkeypatch.setattr(page_reads, "MOST_BYTES", 4)
+    assert [row["key"] for row in client.range(APP, "raw", prefix=b"\x03")] == keys[150:200]
+    assert client.count(APP, "raw") == 250
+
+
+def test_pages_have_cursors_until_the_end(cluster: Cluster) -> None:
+    url, path = cluster.hosts[0].http_url, f"/v1/apps/{APP}/stores/raw/range"
+    whole = ask(url, path, limit=10_000)
+    assert whole["cursor"] is None
+    seen: list[Answer] = []
+    query: dict[str, Any] = {"limit": 11}
+    while query.get("cursor", "") is not None:
+        page = ask(url, path, **query)
+        assert len(page["entries"]) <= 11
+        seen += page["entries"]
+        query["cursor"] = page["cursor"]
+    assert seen == whole["entries"]
