@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 
 import orjson
 import structlog
@@ -76,15 +77,15 @@ def align(
     standing = batches.standing
     at = [flat(m.positions) for m in standing.markers]
     target = {p: max(x[p] for x in at) for p in at[0]}
-    chain: list[Recorded] = []
+    since = min(m.recorded for m in standing.markers)
+    chain = cache(lambda: effective(records(since)))
     while True:
-        least, group = behind(at)
-        if least is None:
-            break
         if stopped():
             return False
-        chain = chain or effective(records(min(m.recorded for m in standing.markers)))
-        recorded = next((r for r in chain if r.covers(least)), None)
+        found = behind(at, chain)
+        if found is None:
+            break
+        least, group, recorded = found.positions, found.tasks, found.batch
         if recorded is None:
             raise ConfigurationError(
                 f"tasks {group} stand at {nested(least)}, behind {nested(target)}, and no record "

@@ -8,7 +8,8 @@ from one that has: lost, or counted twice.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import structlog
 
@@ -95,32 +96,48 @@ def make_way(
                 )
             time.sleep(0.25)
     markers = [newest_marker(kafka, topology, p) for p in range(topology.partitions)]
-    at = [flat(m.positions) for m in markers]
-    least, tasks = behind(at)
-    if least is not None:
-        since = min(m.recorded for m in markers)
-        chain = effective(ProgressLog(kafka, topology.app).read(since))
-        recorded = next((r for r in chain if r.covers(least)), None)
-        if recorded is not None:
-            check_code(topology.app, recorded, code, settings.accept_new_code, tasks)
+    since = min(m.recorded for m in markers)
+    found = behind(
+        [flat(m.positions) for m in markers],
+        lambda: effective(ProgressLog(kafka, topology.app).read(since)),
+    )
+    if found is not None and found.batch is not None:
+        check_code(topology.app, found.batch, code, settings.accept_new_code, found.tasks)
 
 
 def _others(watched: Watched, kafka: Kafka, app: str) -> list[str]:
     return [d for d in living_drivers(kafka, app) if d != watched.presence.who.id]
 
 
+@dataclass(frozen=True)
+class Behind:
+    """The tasks that stand furthest behind, where that is, and the batch that they have next.
+
+    ``batch`` is None if no record covers the positions.
+    """
+
+    positions: dict[Partition, int]
+    tasks: list[int]
+    batch: Recorded | None
+
+
 def behind(
-    at: Sequence[Mapping[Partition, int]],
-) -> tuple[dict[Partition, int] | None, list[int]]:
-    """The least positions of tasks that are not at the foremost, and which tasks stand there.
+    at: Sequence[Mapping[Partition, int]], chain: Callable[[], Sequence[Recorded]]
+) -> Behind | None:
+    """Which tasks are not at the foremost positions; None if all are.
 
     Only partitions count that all tasks know: initial positions may be half committed.
+
+    Args:
+        at: positions by task.
+        chain: the `effective` batches from where any of the tasks stands; asked only if needed.
     """
     common = set.intersection(*(set(x) for x in at))
     shared = [{p: x[p] for p in common} for x in at]
     target = {p: max(x[p] for x in shared) for p in common}
     late = [x for x in shared if x != target]
     if not late:
-        return None, []
+        return None
     least = min(late, key=lambda x: sum(x.values()))
-    return least, [i for i, x in enumerate(shared) if x == least]
+    tasks = [i for i, x in enumerate(shared) if x == least]
+    return Behind(least, tasks, next((r for r in chain() if r.covers(least)), None))

@@ -189,6 +189,7 @@ def test_what_moved_to_other_hosts_is_not_taken(make_app: MakeApp) -> None:
         assert sorted(manager.tasks) == [(wide.name, p) for p in mine]
 
 
+@pytest.mark.full
 def test_kafka_is_asked_again_until_it_answers(
     tmp_path: Path,
     tmp_path_factory: pytest.TempPathFactory,

@@ -6,7 +6,7 @@ import pytest
 
 from state_lib.errors import CodeChanged, ConfigurationError
 from state_lib.spark.progress import Recorded
-from state_lib.spark.versions import behind, check_code
+from state_lib.spark.versions import Behind, behind, check_code
 
 P, Q = ("t", 0), ("t", 1)
 
@@ -35,9 +35,17 @@ def test_other_code_is_refused_by_name(accepted: str) -> None:
     assert isinstance(refused.value, ConfigurationError), "no restart can help"
 
 
-def test_who_is_behind() -> None:
-    assert behind([{P: 5, Q: 5}, {P: 5, Q: 5}]) == (None, [])
-    assert behind([{P: 5, Q: 5}, {P: 2, Q: 5}, {P: 2, Q: 5}]) == ({P: 2, Q: 5}, [1, 2])
-    assert behind([{P: 5, Q: 5}, {P: 4, Q: 5}, {P: 2, Q: 5}]) == ({P: 2, Q: 5}, [2])
-    assert behind([{P: 5, Q: 5}, {P: 5}]) == (None, []), "a source that is new to one of them"
-    assert behind([{}, {P: 5}]) == (None, [])
+def test_who_is_behind_and_which_batch_they_have_next() -> None:
+    def never() -> list[Recorded]:
+        raise AssertionError("nobody is behind: the log is not read")
+
+    assert behind([{P: 5, Q: 5}, {P: 5, Q: 5}], never) is None
+    assert behind([{P: 5, Q: 5}, {P: 5}], never) is None, "a source that is new to one of them"
+    assert behind([{}, {P: 5}], never) is None
+
+    batch = Recorded(3, 7, {P: 2, Q: 0}, {P: 4, Q: 5}, 0, 0)
+    after = Recorded(3, 8, {P: 4, Q: 5}, {P: 5, Q: 5}, 0, 0)
+    there, least = {P: 5, Q: 5}, {P: 2, Q: 5}
+    assert behind([there, least, least], lambda: [batch, after]) == Behind(least, [1, 2], batch)
+    assert behind([there, {P: 4, Q: 5}, least], lambda: [after]) == Behind(least, [2], None)
+    assert behind([there, {P: 4, Q: 5}], lambda: [batch, after]) == Behind({P: 4, Q: 5}, [1], after)
