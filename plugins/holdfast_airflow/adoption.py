@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import socket
 import time
-from dataclasses import dataclass
-from pathlib import PurePath
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 from state_lib.errors import ConfigurationError, Unavailable
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from airflow.sdk.types import Logger
 
     from state_lib.config import Settings
     from state_lib.drivers.process import DriverProcess
-    from state_lib.drivers.sight import Sight
+    from state_lib.drivers.sight import DriverFacts, Sight
+
+LOOK_S = 0.2
+KILL_S = 3.0
+"""How long a driver that hangs in its exit has left when it is ended."""
 
 
 @dataclass(frozen=True)
@@ -23,16 +30,16 @@ class Found:
 
     Attributes:
         process: a driver that lives.
-        ending: it was asked to stop and has not done so yet.
+        ending: the stop that it was asked for and heeds, as its offset; -1: none.
         sight: the look that showed it.
     """
 
     process: DriverProcess | None
-    ending: bool
+    ending: int
     sight: Sight
 
 
-def living(
+def living(  # noqa: PLR0913 - what is asked, and all that is known
     settings: Settings,
     app: str,
     known: DriverProcess | None,
@@ -40,20 +47,25 @@ def living(
     log: Logger,
     *,
     gone: str | None = None,
+    submission: Mapping[str, str] | None = None,
 ) -> Found:
     """The application's driver, if one lives: the one that Airflow remembers, or any other.
+
+    One that has said its last words lives no more. Where its process hangs in its exit, it is ended
+    before this returns.
 
     Args:
         settings: of the application.
         app: its id.
         known: the driver that Airflow remembers.
-        job: the file that would be started.
+        job: the file that would be started: a full path, or a URL.
         log: of the task.
         gone: a driver that was judged gone: where only Kafka can tell, it may still be counted.
+        submission: what the cluster calls the known driver, as `Submission.to_json`.
 
     Raises:
         ConfigurationError: a driver that Airflow does not know runs another file.
-        Unavailable: Kafka cannot be asked, so it cannot be known.
+        Unavailable: Kafka cannot be asked, so it cannot be known; or a process survives SIGKILL.
     """
     from state_lib.drivers.look import Looker, observe
 
@@ -62,6 +74,8 @@ def living(
         sight, alive = observe(looker, known)
     finally:
         looker.close()
+    if alive is None and submission is not None:
+        alive = _active(submission)
     if sight.away is not None and not alive:
         raise Unavailable(
             f"Kafka cannot be asked whether a driver of {app!r} runs: {sight.away}. The task is "
@@ -72,37 +86,87 @@ def living(
         alive = False
     process = known if _lives(known, alive, sight) else _stranger(app, known, sight)
     if process is None:
-        return Found(None, ending=False, sight=sight)
+        if known is not None and sight.end_of(known.id) is not None:
+            see_off(known, log, waited=known.id == gone)
+        return Found(None, ending=-1, sight=sight)
     if process is not known:
         _check_same_job(app, process.id, job, sight)
-    ending = sight.stop is not None and sight.away is None
+    ending = sight.stop_offset if sight.away is None else -1
     log.info(
-        "Adopting driver %s (process %d on %s)%s",
+        "Adopting driver %s (%s)%s",
         process.id,
-        process.pid,
-        process.host,
-        f"; it was asked to stop: {sight.stop}. A new one is started then" if ending else "",
+        f"process {process.pid} on {process.host}" if process.host else "seen through Kafka",
+        f"; it was asked to stop: {sight.stop}. A new one is started then" if ending >= 0 else "",
     )
     return Found(process, ending, sight)
+
+
+def see_off(process: DriverProcess, log: Logger, *, waited: bool) -> None:
+    """Wait until a driver that has said its last words is gone; end it if it hangs.
+
+    Args:
+        process: of the driver; on another machine nothing is done.
+        log: of the task.
+        waited: it has had its time to end.
+
+    Raises:
+        Unavailable: it survives SIGKILL.
+    """
+    from state_lib.drivers.supervision import DYING_S
+
+    deadline = time.monotonic() + (0 if waited else DYING_S)
+    while process.alive():
+        if time.monotonic() >= deadline:
+            log.warning("Driver %s has ended and its process does not: ending it", process.id)
+            process.end(KILL_S)
+            return
+        time.sleep(LOOK_S)
+
+
+def same_job(facts: DriverFacts, job: str, user: str) -> bool:
+    """Whether a driver runs our job.
+
+    On one machine a file's full path tells. On another one, or in a container, the same job may lie
+    elsewhere: there its name and its user tell.
+
+    Args:
+        facts: what the driver says of itself.
+        job: our file: a full path, or a URL.
+        user: who would start it.
+    """
+    if not facts.file or facts.file == job:
+        return True
+    if PurePath(facts.file).name != PurePath(job).name:
+        return False
+    if facts.host == socket.gethostname() and "://" not in job:
+        return Path(facts.file).resolve() == Path(job).resolve()
+    return facts.user in ("", user)
+
+
+def _active(submission: Mapping[str, str]) -> bool | None:
+    from holdfast_airflow.hooks.cluster import Submission  # noqa: PLC0415 - for clusters only
+
+    return Submission(**submission).seen()
 
 
 def _lives(known: DriverProcess | None, alive: bool | None, sight: Sight) -> bool:  # noqa: FBT001
     from state_lib.drivers.supervision import START_PATIENCE_S
 
-    if known is None or alive is not None:
-        return bool(alive)
+    if known is None or sight.end_of(known.id) is not None:
+        return False
+    if alive is not None:
+        return alive
     # On another machine, where only Kafka can tell; it may not have joined its group yet.
     starting = time.time() - known.started_at / 1000 < START_PATIENCE_S
-    ended = sight.end_of(known.id) is not None
-    return known.id in sight.drivers or (starting and not ended)
+    return known.id in sight.drivers or starting
 
 
 def _check_same_job(app: str, driver: str, job: str, sight: Sight) -> None:
     """Two teams may have thought of one name: what one of them runs is not the other's to adopt."""
+    from state_lib.changelog.claims import user_name  # noqa: PLC0415 - Kafka's client
+
     facts = sight.facts
-    if facts is None or facts.id != driver or not facts.file:
-        return
-    if PurePath(facts.file).name == PurePath(job).name:
+    if facts is None or facts.id != driver or same_job(facts, job, user_name()):
         return
     raise ConfigurationError(
         f"application {app!r} is run by another job: {facts.file} of user {facts.user} (process "
@@ -118,11 +182,13 @@ def _stranger(app: str, known: DriverProcess | None, sight: Sight) -> DriverProc
     from state_lib.drivers.process import DriverProcess
 
     dead = None if known is None else known.id
-    strangers = [driver for driver in sight.drivers if driver != dead]
+    strangers = [d for d in sight.drivers if d != dead and sight.end_of(d) is None]
     if not strangers:
         return None
     facts = sight.facts
     if facts is not None and facts.id in strangers:
-        return DriverProcess(facts.id, app, facts.host, facts.pid, facts.log, facts.claimed_at)
+        found = DriverProcess(facts.id, app, facts.host, facts.pid, facts.log, facts.claimed_at)
+        # Without our mark in its processes it lives for as long as Kafka says so.
+        return replace(found, host="") if found.alive() is False else found
     # It has joined and not claimed yet.
     return DriverProcess(strangers[-1], app, "", 0, "", sight.at)

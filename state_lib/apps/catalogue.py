@@ -13,7 +13,7 @@ from state_lib.apps.hosts import Held
 from state_lib.changelog.claims import Claim, newest_claim
 from state_lib.changelog.topics import topology_topic
 from state_lib.drivers.members import living_drivers
-from state_lib.errors import HoldfastError, NotFound
+from state_lib.errors import InvalidName, NotFound
 from state_lib.kafka import ADMIN_TIMEOUT_S, Kafka, unavailable
 from state_lib.names import check_name
 
@@ -94,9 +94,14 @@ def _known(kafka: Kafka, app: str, claim: Claim | None, held: Sequence[Held]) ->
 
 
 def _claim(kafka: Kafka, app: str) -> Claim | None:
-    """The newest claim, if the topic is a topology topic at all: anybody may name one so."""
+    """The newest claim, if the topic is a topology topic at all: anybody may name one so.
+
+    Raises:
+        Unavailable: Kafka cannot be asked.
+        KafkaRefused: this principal must not read it.
+    """
     try:
         claim = newest_claim(kafka, check_name("application", app))
-    except (ValueError, TypeError, KeyError, HoldfastError):
+    except (ValueError, TypeError, KeyError, InvalidName):
         return None
     return claim if claim is not None and claim.topology.app == app else None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from state_lib.client.airflow import FINAL, Airflow, Run
@@ -37,12 +38,15 @@ def ready(airflow: Airflow, dags: tuple[str, ...], settings: Settings) -> None:
     """Wait until Airflow has parsed these DAGs, and let them run.
 
     Raises:
-        ConfigurationError: it cannot import a file, or there is no such DAG.
+        ConfigurationError: it cannot import the file of one, which bears its name; or there is no
+            such DAG.
     """
     deadline = time.monotonic() + PARSED_WITHIN_S
     while missing := sorted(set(dags) - airflow.dags().keys()):
-        broken = "".join(f"\n{file}: {why}" for file, why in airflow.import_errors().items())
-        if broken or time.monotonic() > deadline:
+        errors = airflow.import_errors()
+        hopeless = set(missing) & {PurePath(file).stem for file in errors}
+        if hopeless or time.monotonic() > deadline:
+            broken = "".join(f"\n{file}: {why}" for file, why in errors.items())
             message = (
                 f"Airflow has no DAG {' and '.join(missing)} from {settings.dags_dir}."
                 f"{broken}\nCorrect the files, or set HOLDFAST_DAGS_DIR."
@@ -62,7 +66,8 @@ class Pipeline:
         airflow: Asked now and then; it need not be patient.
         app: The application's id, and the name of its source topic.
         load: The run that loads.
-        stream: The run that streams, None before it is started.
+        stream: The run that streams, None before it is started. One that ran already may end now
+            for a stop of before, such as ``make down``: another one is triggered then.
     """
 
     settings: Settings
@@ -70,6 +75,7 @@ class Pipeline:
     app: str
     load: Run
     stream: Run | None = None
+    _found: bool = field(default=False, init=False)
     _kafka: Kafka = field(init=False)
     _asked_at: float = field(default=float("-inf"), init=False)
     _away: bool = field(default=False, init=False)
@@ -115,15 +121,18 @@ class Pipeline:
         if self.stream is not None:
             before, self.stream = self.stream, self.airflow.run(self.stream.dag, self.stream.id)
             said += _changed(before, self.stream)
-        elif records:
-            dag = f"{self.app}_stream"
-            if active := self.airflow.active_runs(dag):
-                self.stream = active[0]
-                said.append(f"{dag}: runs already ({self.stream.id})")
-            else:
-                self.stream = self.airflow.trigger(dag)
-                said.append(f"{dag}: {self.stream.state}")
+            if self._found and self.stream.state == "success":
+                self.stream, self._found = None, False
+        if self.stream is None and records:
+            said.append(self._start(f"{self.app}_stream"))
         return said
+
+    def _start(self, dag: str) -> str:
+        if active := self.airflow.active_runs(dag):
+            self.stream, self._found = active[0], True
+            return f"{dag}: runs already ({self.stream.id})"
+        self.stream = self.airflow.trigger(dag)
+        return f"{dag}: {self.stream.state}"
 
     def _check(self) -> None:
         bad = self.load if self.load.state == "failed" else None

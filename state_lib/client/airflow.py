@@ -16,6 +16,9 @@ from state_lib.errors import HoldfastError, InvalidRequest, NotFound, Unauthoriz
 
 ANSWER_S = 10.0
 WAIT_S = (0.2, 2.0)
+PAGE = 100
+"""Entries that are asked for at once: as many as Airflow gives by default (``maximum_page_limit``).
+"""
 ACTIVE = ("queued", "running")
 FINAL = ("success", "failed")
 
@@ -85,12 +88,12 @@ class Airflow:
 
     def dags(self) -> dict[str, bool]:
         """The DAGs that Airflow has parsed, and whether each is paused."""
-        found = self._call("GET", "/dags", params={"limit": 100})["dags"]
+        found = self._all("/dags", "dags")
         return {str(dag["dag_id"]): bool(dag["is_paused"]) for dag in found}
 
     def import_errors(self) -> dict[str, str]:
         """DAG files that cannot be imported, and how they fail."""
-        found = self._call("GET", "/importErrors")["import_errors"]
+        found = self._all("/importErrors", "import_errors")
         return {str(one["filename"]): str(one["stack_trace"]) for one in found}
 
     def unpause(self, dag: str) -> None:
@@ -133,6 +136,15 @@ class Airflow:
         path = f"/dags/{_segment(run.dag)}/dagRuns/{_segment(run.id)}/taskInstances"
         found = self._call("GET", path)["task_instances"]
         return [Task(one["task_id"], one["state"], one["try_number"]) for one in found]
+
+    def _all(self, path: str, what: str) -> list[dict[str, Any]]:
+        """Every page of a list."""
+        found: list[dict[str, Any]] = []
+        while True:
+            page = self._call("GET", path, params={"limit": PAGE, "offset": len(found)})
+            found += page[what]
+            if not page[what] or len(found) >= page["total_entries"]:
+                return found
 
     def _call(self, method: str, path: str, **request: Any) -> dict[str, Any]:
         for attempt in stamina.retry_context(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import socket
@@ -18,7 +19,7 @@ import structlog
 
 from state_lib import processes
 from state_lib.drivers.identity import ID_VARIABLE, LOG_VARIABLE
-from state_lib.errors import ConfigurationError, Unavailable
+from state_lib.errors import ConfigurationError, HoldfastError, Unavailable
 from state_lib.marker import now_ms
 
 log = structlog.get_logger(__name__)
@@ -28,6 +29,17 @@ _EXEC_S = 0.05
 SAME_START_S = 5.0
 """Between what the kernel and what the launcher say of a start: ids are not used again so soon."""
 _ENDED = (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
+_TO_CORRECT = {
+    errno.ENOENT,
+    errno.EACCES,
+    errno.EPERM,
+    errno.ENOEXEC,
+    errno.EEXIST,
+    errno.ENOTDIR,
+    errno.EISDIR,
+    errno.EROFS,
+}
+"""A launch that fails so fails again."""
 _launched: dict[str, subprocess.Popen[bytes]] = {}
 """Children of this process, so that those that ended are reaped."""
 
@@ -166,7 +178,9 @@ def launch(
         cwd: working directory; this process' when None.
 
     Raises:
-        ConfigurationError: the program, or the job file that the command names, does not exist.
+        ConfigurationError: the program, the job file that the command names, or the log's folder
+            does not exist or may not be used.
+        Unavailable: the machine cannot do it now: memory, processes, files, disk.
     """
     for argument in command[1:]:
         is_job = argument.endswith(".py") and "://" not in argument and "," not in argument
@@ -177,10 +191,10 @@ def launch(
                 path=argument,
             )
     log = log.absolute()
-    log.parent.mkdir(parents=True, exist_ok=True)
     mark = uuid.uuid4().hex
-    with log.open("ab") as out:
-        try:
+    try:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("ab") as out:
             child = subprocess.Popen(  # noqa: S603 - the operator's own command
                 list(command),
                 env={**env, ID_VARIABLE: mark, LOG_VARIABLE: str(log)},
@@ -190,14 +204,25 @@ def launch(
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        except OSError as error:
-            raise ConfigurationError(
-                f"the driver of {app!r} cannot start: {command[0]!r}: {error.strerror}. Is it "
-                "installed, and is it on the PATH of this process?",
-                program=command[0],
-            ) from error
+    except OSError as error:
+        raise _not_started(app, command[0], error) from error
     _launched[mark] = child
     return DriverProcess(mark, app, socket.gethostname(), child.pid, str(log), now_ms())
+
+
+def _not_started(app: str, program: str, error: OSError) -> HoldfastError:
+    what = f"{str(error.filename or program)!r}: {error.strerror}"
+    if error.errno in _TO_CORRECT:
+        return ConfigurationError(
+            f"the driver of {app!r} cannot start: {what}. A program must be installed, and be on "
+            "the PATH of this process; a log's folder must be writable",
+            program=program,
+        )
+    return Unavailable(
+        f"the driver of {app!r} cannot start now: {what}. It is tried again; look at this "
+        "machine's memory, disk and limits",
+        program=program,
+    )
 
 
 def _stops_at_an_edge(process: psutil.Process) -> bool:

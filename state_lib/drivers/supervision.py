@@ -67,6 +67,10 @@ class Supervision:
         """Whether nothing more will come: stopped, superseded or given up."""
         return self.phase == "over"
 
+    def overdue(self, now: float) -> bool:
+        """Whether the driver has had its time to end after its last words (``now``: wall s)."""
+        return self.ended_since is not None and now - self.ended_since >= DYING_S
+
     def to_json(self) -> dict[str, Any]:
         """As plain data."""
         return asdict(self)
@@ -215,8 +219,7 @@ class Supervision:
     def _lives(self, sight: Sight, *, process: bool | None, now: float) -> bool:
         if sight.end_of(self.id) is not None:
             self.ended_since = self.ended_since or now
-            dying = now - self.ended_since < DYING_S
-            return process is True and dying
+            return process is True and not self.overdue(now)
         if process is not None:
             return process
         if self.id in sight.drivers:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import keyword
 import re
 import sys
@@ -42,17 +43,33 @@ def write_project(name: str, folder: Path) -> list[Path]:
             folder=str(folder),
             files=there,
         )
+    made: list[Path] = []
     for path, source in files.items():
         text = Template(source.read_text()).substitute(words)
         try:
-            (folder / path).parent.mkdir(parents=True, exist_ok=True)
-            (folder / path).write_text(text)
+            _write(folder / path, text, made)
         except OSError as error:
+            _undo(made)
             raise ConfigurationError(
                 f"cannot write {folder / path}: {error.strerror}. Choose a folder with --dir",
                 path=str(folder / path),
             ) from error
     return list(files)
+
+
+def _write(path: Path, text: str, made: list[Path]) -> None:
+    """Write a file; all that did not exist before is added to ``made``, outermost first."""
+    for parent in reversed([one for one in path.parents if not one.exists()]):
+        parent.mkdir()
+        made.append(parent)
+    made.append(path)
+    path.write_text(text)
+
+
+def _undo(made: list[Path]) -> None:
+    for path in reversed(made):
+        with contextlib.suppress(OSError):
+            path.rmdir() if path.is_dir() else path.unlink(missing_ok=True)
 
 
 def _check(name: str) -> None:

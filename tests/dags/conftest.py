@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import time
 import uuid
@@ -27,6 +28,7 @@ from sqlalchemy import delete
 
 from state_lib import processes
 from state_lib.config import Settings
+from state_lib.drivers.identity import ID_VARIABLE
 from state_lib.drivers.look import Looker
 from state_lib.drivers.process import DriverProcess, launch
 from state_lib.drivers.sight import Sight
@@ -145,6 +147,13 @@ class Scripts:
         environment = {**os.environ, "SCRIPTED_APP": app}
         self._started.append(launch(app, command, env=environment, log=log))
         return self._started[-1]
+
+    def by_hand(self, app: str) -> subprocess.Popen[bytes]:
+        """Start a driver as a person does: nothing marks its process."""
+        environment = {**os.environ, "SCRIPTED_APP": app}
+        environment.pop(ID_VARIABLE, None)
+        command = [sys.executable, str(airflow_home.SCRIPTED / "job.py")]
+        return subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL)
 
     def sight(self, app: str, enough: Callable[[Sight], bool], timeout_s: float = 90) -> Sight:
         """Look until it is so."""

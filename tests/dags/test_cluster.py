@@ -11,11 +11,15 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import structlog
 
+from holdfast_airflow.adoption import living
 from holdfast_airflow.hooks.cluster import Submission, submit
 from holdfast_airflow.hooks.spark import SparkTarget
 from holdfast_airflow.triggers.stream import Watch
 from state_lib.config import Settings
+from state_lib.drivers.process import DriverProcess
+from state_lib.errors import Unavailable
 from tests.dags.conftest import Connect
 from tests.support.airflow_home import SCRIPTED
 
@@ -108,3 +112,23 @@ def test_a_cluster_that_does_not_say_leaves_it_to_kafka() -> None:
     watch = Watch("flights", {}, {"conn_id": "cluster", "id": "application_0_0"})
     assert watch._active_in_cluster() is None
     watch.close()
+
+
+@pytest.mark.usefixtures("manager")
+def test_a_submission_that_fails_may_be_tried_again(tmp_path: Path) -> None:
+    (tmp_path / "refuses").touch()
+    with pytest.raises(Unavailable, match=r"(?s)yarn did not take the driver of 'flights'.*queue"):
+        submit(target(), "/jobs/flights.py")
+
+
+@pytest.mark.parametrize(("state", "lives"), [("ACCEPTED", True), ("KILLED", False)])
+def test_a_driver_that_waits_for_the_cluster_is_adopted(
+    manager: ResourceManager, settings: Settings, state: str, lives: bool
+) -> None:
+    """However long ago it was submitted: Kafka does not know it yet."""
+    manager.state = state
+    known = DriverProcess("submitted", "accepted", "yarn", 0, "", 0)
+    submission = Submission("cluster", ID).to_json()
+    job, log = "/jobs/accepted.py", structlog.get_logger("task")
+    found = living(settings, "accepted", known, job, log, submission=submission)
+    assert found.process == (known if lives else None)

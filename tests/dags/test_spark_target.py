@@ -88,6 +88,16 @@ def test_a_master_that_does_not_answer_is_told_at_once(connect: Connect) -> None
         target().check()
 
 
+def test_a_port_that_is_given_twice_is_named(connect: Connect) -> None:
+    connect("spark://spark.example:7077", port=7077)
+    why = r"spark://spark\.example:7077:7077.*host spark://spark\.example and port 7077"
+    with pytest.raises(ConfigurationError, match=why):
+        target().check()
+    connect("spark://spark.example:many")
+    with pytest.raises(ConfigurationError, match=r"spark://spark\.example:many.*is no address"):
+        target().check()
+
+
 def test_one_answering_master_of_several_is_enough(connect: Connect) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         there, gone = server.getsockname()[1], free_port()

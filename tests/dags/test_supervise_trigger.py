@@ -12,6 +12,9 @@ from airflow.executors.workloads.task import TaskInstanceDTO
 from airflow.models import TaskInstance
 from airflow.models.trigger import Trigger
 from airflow.sdk import DagRunState
+from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
+from airflow.sdk.execution_time.comms import ErrorResponse
+from airflow.sdk.execution_time.supervisor import set_supervisor_comms
 from airflow.triggers.base import TriggerEvent
 from airflow.utils.session import create_session
 from airflow.utils.state import TaskInstanceState
@@ -69,14 +72,43 @@ def test_a_stop_fires(driver: DriverProcess, scripts: Scripts) -> None:
     assert event["text"].endswith("enough")
 
 
-@pytest.mark.parametrize(("why", "ending"), [(f"{HANDOVER} (dag, run)", False), ("enough", True)])
+@pytest.mark.parametrize(("why", "known"), [(f"{HANDOVER} (dag, run)", False), ("enough", True)])
 def test_a_stop_meant_for_the_supervisor_before_starts_a_new_driver(
-    driver: DriverProcess, scripts: Scripts, why: str, ending: bool
+    driver: DriverProcess, scripts: Scripts, why: str, known: bool
 ) -> None:
     ask_to_stop(scripts.kafka, "triggered", why=why)
-    event = asyncio.run(asyncio.wait_for(first(watching(driver, ending=ending)), 90))
+    stop = asked(scripts, why)
+    event = asyncio.run(asyncio.wait_for(first(watching(driver, ending=stop if known else -1)), 90))
     assert event["event"] == "restart"
     assert "starting a new one" in event["text"]
+    assert event["supervision"]["stale_stop"] == stop
+
+
+def test_a_stop_after_the_one_that_an_adopted_driver_heeds_stops_the_stream(
+    driver: DriverProcess, scripts: Scripts
+) -> None:
+    os.kill(driver.pid, signal.SIGSTOP)  # a long batch
+    ask_to_stop(scripts.kafka, "triggered", why="of before")
+    ending = asked(scripts, "of before")
+    ask_to_stop(scripts.kafka, "triggered", why="a person")
+    os.kill(driver.pid, signal.SIGCONT)
+    event = asyncio.run(asyncio.wait_for(first(watching(driver, ending=ending)), 90))
+    assert (event["event"], event["text"][-8:]) == ("stopped", "a person")
+
+
+def test_a_stop_after_a_clear_stops_the_stream(driver: DriverProcess, scripts: Scripts) -> None:
+    """Even if the driver has ended by then, for the clear."""
+    ask_to_stop(scripts.kafka, "triggered", why=f"{HANDOVER} (dag, run)")
+    scripts.sight("triggered", lambda s: s.end_of(driver.id) is not None)
+    ask_to_stop(scripts.kafka, "triggered", why="a person")
+    asked(scripts, "a person")
+    event = asyncio.run(asyncio.wait_for(first(watching(driver)), 90))
+    assert event["event"] == "stopped"
+
+
+def asked(scripts: Scripts, why: str) -> int:
+    """Where a stop stands."""
+    return scripts.sight("triggered", lambda s: s.stop == why).stop_offset
 
 
 def test_a_triggerer_that_goes_leaves_the_driver_alone(
@@ -122,6 +154,27 @@ def test_what_a_user_does_to_the_task_stops_the_driver_at_an_edge(
     assert end.how == "stopped"
     assert end.why.startswith(f"{HANDOVER} (handed_on_stream, ")
     until(lambda: not driver.alive(), 60)
+
+
+def test_an_airflow_that_cannot_be_asked_does_not_keep_the_driver_running(
+    driver: DriverProcess, scripts: Scripts
+) -> None:
+    trigger = watching(driver)
+    trigger.task_instance = supervised_by(  # type: ignore[assignment]
+        TaskInstanceState.FAILED, scripts
+    )
+    with set_supervisor_comms(Silent()):
+        asyncio.run(trigger.on_kill())
+    end = scripts.sight("triggered", lambda s: s.end_of(driver.id) is not None).end_of(driver.id)
+    assert end is not None
+    assert end.why.startswith(HANDOVER)
+
+
+class Silent:
+    """The way to an api-server that is away."""
+
+    def send(self, _message: object) -> None:
+        raise AirflowRuntimeError(ErrorResponse(error=ErrorType.API_SERVER_ERROR, detail={}))
 
 
 def test_a_cancelled_trigger_is_cancelled_again_and_ends_its_driver(

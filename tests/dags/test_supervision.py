@@ -151,6 +151,49 @@ def test_a_driver_that_runs_already_is_adopted(scripts: Scripts) -> None:
     assert (after.driver, after.epoch) == (process.id, before.epoch)
 
 
+def test_a_driver_that_was_started_by_hand_is_adopted(
+    scripts: Scripts, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No mark of a launcher is in its process: Kafka alone tells that it lives."""
+    scripts.says("by_hand", "run")
+    child = scripts.by_hand("by_hand")
+    before = scripts.commits("by_hand")
+    said: list[str] = []
+
+    def commits() -> bool:
+        said.append(capsys.readouterr().out)
+        return "by_hand commits, " in "".join(said)
+
+    def work() -> None:
+        until(commits, 90)
+        stop(scripts, "by_hand")
+
+    with beside(work):
+        run = scripts.dag("by_hand").test()
+    assert child.wait(60) == 0
+    assert ran(run)[0] == DagRunState.SUCCESS
+    after = scripts.sight("by_hand", lambda s: not s.drivers)
+    assert (after.driver, after.epoch) == (before.driver, before.epoch)
+
+
+def test_a_driver_that_hangs_after_its_last_words_is_ended(
+    scripts: Scripts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("state_lib.drivers.supervision.DYING_S", 2.0)
+    scripts.says("hanging", "hang")
+    process = scripts.launch("hanging")
+    scripts.commits("hanging")
+
+    def work() -> None:
+        kept(scripts, "hanging", process.id)
+        stop(scripts, "hanging")
+
+    with beside(work):
+        run = scripts.dag("hanging").test()
+    assert ran(run)[0] == DagRunState.SUCCESS
+    assert process.alive() is False
+
+
 def test_the_driver_of_another_job_is_not_adopted(
     scripts: Scripts, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

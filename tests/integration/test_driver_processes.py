@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from state_lib.drivers.process import DriverProcess, launch
-from state_lib.errors import ConfigurationError
+from state_lib.errors import ConfigurationError, Unavailable
 from tests.support.waiting import until
 
 JOB = """
@@ -182,3 +183,17 @@ def test_what_does_not_exist_is_named(started: Started) -> None:
     with pytest.raises(ConfigurationError, match=r"job file 'absent\.py' does not exist"):
         started.start(sys.executable, "absent.py")
     assert started.all == []
+
+
+def test_a_machine_that_cannot_start_it_now_may_be_asked_again(started: Started) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+    try:
+        with pytest.raises(Unavailable, match=r"'app' cannot start now: .*Too many open files"):
+            started.start(sys.executable, "-c", "print('done')")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    started.log.parent.rmdir()
+    started.log.parent.touch()
+    with pytest.raises(ConfigurationError, match=r"cannot start: .*logs"):
+        started.start(sys.executable, "-c", "print('done')")

@@ -119,6 +119,15 @@ def test_config_prints_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert "no holdfast.toml here" in table.stdout
 
 
+def test_a_project_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    target = tmp_path / "deep" / "views"
+    target.mkdir(parents=True)
+    (target / "tests").write_text("a file where a folder must be")
+    with pytest.raises(ConfigurationError, match=r"cannot write .*tests"):
+        write_project("page_views", target)
+    assert [p.name for p in target.iterdir()] == ["tests"]
+
+
 def test_an_archive_has_what_executors_import(tmp_path: Path) -> None:
     archive = tmp_path / "executors.tar.gz"
     count = pack(archive, ["sortedcontainers"])

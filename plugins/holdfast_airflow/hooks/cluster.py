@@ -6,18 +6,21 @@ run against a real cluster.
 
 from __future__ import annotations
 
+import logging
 import time
 import uuid
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from holdfast_airflow.hooks.spark import AIRFLOWS, SparkTarget
+from state_lib.errors import Unavailable
 
 if TYPE_CHECKING:
     from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
     from state_lib.drivers.process import DriverProcess
 
+log = logging.getLogger(__name__)
 # Paths of this machine mean nothing in a container, and a token does not belong on a command line:
 # give HOLDFAST_TOKEN_FILE in the operator's ``env`` instead.
 NOT_SHIPPED = (
@@ -50,9 +53,24 @@ class Submission:
         context: Any = {}
         return bool(operator.is_job_active(operator.get_job_status(self.id, context)))
 
+    def seen(self) -> bool | None:
+        """As `active`; None if the cluster does not say."""
+        try:
+            return self.active()
+        except Exception:
+            # Whatever the provider meets: Kafka's group tells as well.
+            log.warning("the cluster did not say whether the driver runs", exc_info=True)
+            return None
+
 
 def submit(target: SparkTarget, application: str) -> tuple[DriverProcess, Submission]:
-    """Submit a driver to the cluster; returns once the cluster has accepted it."""
+    """Submit a driver to the cluster; returns once the cluster has accepted it.
+
+    Raises:
+        Unavailable: it has not, or ``spark-submit`` could not be run; says what was said.
+    """
+    from airflow.sdk.exceptions import AirflowException  # noqa: PLC0415
+
     from state_lib.drivers.identity import ID_VARIABLE
     from state_lib.drivers.process import DriverProcess
 
@@ -75,7 +93,15 @@ def submit(target: SparkTarget, application: str) -> tuple[DriverProcess, Submis
         track_driver_via_k8s_api=target.master.startswith("k8s"),
     )
     context: Any = {}
-    submitted = operator.submit_job(context)
+    try:
+        submitted = operator.submit_job(context)
+    except (AirflowException, RuntimeError, OSError) as error:
+        raise Unavailable(
+            f"{target.master} did not take the driver of {target.app!r}: {error}. Look at the "
+            f"cluster, and at connection {target.conn_id!r}",
+            app=target.app,
+            master=target.master,
+        ) from error
     process = DriverProcess(driver, target.app, target.master, 0, "", int(time.time() * 1000))
     return process, Submission(target.conn_id, str(submitted))
 

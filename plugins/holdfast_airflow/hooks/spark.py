@@ -124,14 +124,27 @@ class SparkTarget:
         return self.master.startswith("local") or bool(named and named <= set(LOOPBACKS))
 
     def addresses(self) -> list[tuple[str, int]]:
-        """Host and port of each master that the connection names; none for local and YARN."""
+        """Host and port of each master that the connection names; none for local and YARN.
+
+        Raises:
+            ConfigurationError: that is no address.
+        """
         kind, found, rest = self.master.partition("://")
         if kind not in ("spark", "k8s") or not found:
             return []
         default = 7077 if kind == "spark" else 443
         urls = [one if "://" in one else f"//{one}" for one in rest.split(",")]
-        parts = [urlsplit(url) for url in urls]
-        return [(part.hostname or "", part.port or default) for part in parts]
+        try:
+            parts = [urlsplit(url) for url in urls]
+            return [(part.hostname or "", part.port or default) for part in parts]
+        except ValueError as error:
+            raise ConfigurationError(
+                f"connection {self.conn_id!r} names the master {self.master}, which is no address "
+                f"({error}). Write host {kind}://{rest.partition(':')[0]} and port {default}, or "
+                "all of it as the host and no port",
+                conn_id=self.conn_id,
+                master=self.master,
+            ) from error
 
     def check(self) -> None:
         """Ask the master whether it is there: ``spark-submit`` finds out after a minute only.
@@ -160,20 +173,22 @@ class SparkTarget:
             )
 
 
+def job_path(settings: Settings, app: str, application: str | None) -> str:
+    """``application``, or ``<app>.py``, taken from the jobs directory: a full path, or a URL."""
+    given = application or f"{app}.py"
+    return given if "://" in given else str(settings.jobs_dir.absolute() / given)
+
+
 def job_file(settings: Settings, app: str, application: str | None) -> str:
-    """The file to submit: ``application``, or ``<app>.py`` in the jobs directory.
+    """The file to submit: see `job_path`.
 
     Raises:
         ConfigurationError: it is a local path and there is no such file.
     """
-    given = application or str(settings.jobs_dir / f"{app}.py")
-    if "://" in given:
-        return given
+    given = job_path(settings, app, application)
     path = Path(given)
-    if not path.is_absolute():
-        path = settings.jobs_dir / path
-    if path.is_file():
-        return str(path)
+    if "://" in given or path.is_file():
+        return given
     there = sorted(one.name for one in path.parent.glob("*.py")) if path.parent.is_dir() else []
     raise ConfigurationError(
         f"the job file {path} does not exist (there are: {', '.join(there) or 'none'}). Correct "

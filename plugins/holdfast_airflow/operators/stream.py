@@ -13,12 +13,12 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from holdfast_airflow.adoption import Found, living
 from holdfast_airflow.errors import as_airflow
 from holdfast_airflow.hooks.hosts import check_token
-from holdfast_airflow.hooks.spark import SparkTarget, describe, job_file
+from holdfast_airflow.hooks.spark import SparkTarget, describe, job_file, job_path
 from holdfast_airflow.links import DriverLogLink, SparkUiLink
 from holdfast_airflow.settings import settings_of
 from holdfast_airflow.triggers.stream import StreamEndTrigger, SuperviseStreamTrigger
 from holdfast_airflow.watched import Watched, app_asset
-from state_lib.errors import HoldfastError
+from state_lib.errors import ConfigurationError, HoldfastError
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -36,14 +36,18 @@ class SuperviseStreamOperator(BaseOperator):
     """Keeps one driver of an application running until somebody stops it.
 
     The driver is started by ``spark-submit`` as the Spark connection says, in a session of its own,
-    and outlives every process of Airflow. The task then waits in the triggerer. A driver that runs
-    already, whoever started it, is adopted: there is never a second one.
+    and outlives every process of Airflow. The task then waits in the triggerer. A driver of the
+    same job that runs already, whoever started it, is adopted: there is never a second one.
 
-    - The driver crashes: it is started again, with growing pauses; given up after ``max_restarts``
-      failures in a row without a commit, with the last lines of its log. The task fails.
-    - It cannot be started again for now (Spark's master or Kafka is away): that is a failure like
-      any other, tried again after a pause.
+    - The driver cannot be started at first: what a person must correct fails the task at once, for
+      the rest the task's retries apply.
+    - The driver crashes: it is started again, with growing pauses; given up after more than
+      ``max_restarts`` failures in a row without a commit, with the last lines of its log, or at
+      once if the driver says that another start cannot help. The task fails.
+    - It cannot be started again for now (Spark's master, a cluster or Kafka is away): that is a
+      failure like any other, tried again after a pause.
     - Another driver takes the application over: the task fails and says which; no restart.
+    - It has said its last words and hangs in its exit: its process is ended after a minute.
     - Somebody stops the stream (`StopStreamOperator`, ``holdfast stop``): the task succeeds.
     - A user marks the task as failed or success: the driver stops at a batch's edge.
     - A user clears the task: the driver stops at a batch's edge, and the next try starts a new one.
@@ -147,8 +151,9 @@ class SuperviseStreamOperator(BaseOperator):
         watched = Watched(context, self.app)
         before = watched.driver()
         try:
-            found = self._living(watched, gone=supervision.id)
-            if found.process is None and supervision.asked_since(found.sight):
+            found = self._living_or_fail(watched, supervision.id)
+            asked = supervision.asked_since(found.sight)
+            if found.process is None and asked:
                 text = f"{self.app} was asked to stop: {found.sight.stop}"
                 self.log.info("stopped: %s", text)
                 return {"event": "stopped", "text": text}
@@ -166,18 +171,28 @@ class SuperviseStreamOperator(BaseOperator):
             self.log.warning("%s", event.text)
             self._watch(context, before, supervision)
         supervision.launched(process.id, time.time(), found.sight)
-        return self._watch(context, process, supervision, ending=found.ending)
+        return self._watch(context, process, supervision, ending=-1 if asked else found.ending)
+
+    def _living_or_fail(self, watched: Watched, gone: str) -> Found:
+        """As `_living`; a driver of another job is for a person to stop, as at the first launch."""
+        try:
+            return self._living(watched, gone=gone)
+        except ConfigurationError as error:
+            raise AirflowFailException(error.message) from error
 
     def _living(self, watched: Watched, gone: str | None = None) -> Found:
-        settings = settings_of(self.env)
-        job = self.application or f"{self.app}.py"
-        return living(settings, self.app, watched.driver(), job, self.log, gone=gone)
+        settings, known = settings_of(self.env), watched.driver()
+        job = job_path(settings, self.app, self.application)
+        submission = None if known is None else watched.submission(known.id)
+        return living(settings, self.app, known, job, self.log, gone=gone, submission=submission)
 
     def _launch(self, context: Context, sight: Sight, restarts: int = 0) -> DriverProcess:
         from state_lib.drivers.identity import HEEDS_VARIABLE, RESTARTS_VARIABLE
         from state_lib.drivers.process import launch
         from state_lib.stack.paths import Paths
 
+        if self._killed:
+            raise AirflowException("the task was killed before its driver was launched")
         settings = settings_of(self.env)
         env = {
             **self.env,
@@ -226,7 +241,7 @@ class SuperviseStreamOperator(BaseOperator):
         process: DriverProcess,
         supervision: Supervision,
         *,
-        ending: bool = False,
+        ending: int = -1,
     ) -> NoReturn:
         if self._killed:
             raise AirflowException("the task was killed before its driver was watched")
@@ -247,13 +262,15 @@ class StopStreamOperator(BaseOperator):
     """Asks an application's driver to stop at a batch's edge, and waits until it has.
 
     It works wherever the driver runs and whoever supervises it: the request goes through Kafka. A
-    task that supervises the driver succeeds. Nothing runs: nothing happens.
+    task that supervises the driver succeeds, also one that is about to start it again. Where
+    nothing runs the request is written too, for nobody, and the task succeeds at once.
 
     Args:
         app: The application's id.
         why: For the logs of all who watch.
         env: ``HOLDFAST_*`` variables that win over those of the worker.
-        wait: How long the driver may take; a batch that runs is finished first.
+        wait: How long the driver may take; a batch that runs is finished first. After that the task
+            fails; the request stands.
     """
 
     template_fields: Sequence[str] = ("app", "why", "env")

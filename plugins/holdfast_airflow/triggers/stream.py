@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
+from holdfast_airflow.adoption import see_off
 from holdfast_airflow.settings import settings_of
-from state_lib.errors import HoldfastError
+from state_lib.errors import HoldfastError, Unavailable
 
 if TYPE_CHECKING:
     from state_lib.drivers.events import Event
@@ -84,12 +85,7 @@ class Watch:
         from holdfast_airflow.hooks.cluster import Submission  # noqa: PLC0415
 
         self._asked_at = time.monotonic()
-        try:
-            self._active = Submission(**self._submission).active()
-        except Exception:
-            # Whatever the provider meets: Kafka's group tells as well.
-            log.warning("the cluster did not say whether the driver runs", exc_info=True)
-            self._active = None
+        self._active = Submission(**self._submission).seen()
         return self._active
 
     def _made(self) -> Looker:
@@ -114,7 +110,8 @@ class SuperviseStreamTrigger(BaseTrigger):
         process: The driver, as `DriverProcess.to_json`.
         supervision: What is known of it, as `Supervision.to_json`.
         env: ``HOLDFAST_*`` variables that win over the triggerer's.
-        ending: The driver was asked to stop before this task came: its end is no end of the stream.
+        ending: The offset of a stop that the driver was asked for before this task came: its end is
+            no end of the stream, unless a later stop is asked for. -1: none.
         submission: What the cluster calls a driver that runs inside it, as `Submission.to_json`.
         look_every_s: Seconds between looks.
     """
@@ -126,7 +123,7 @@ class SuperviseStreamTrigger(BaseTrigger):
         supervision: dict[str, Any],
         env: dict[str, str] | None = None,
         *,
-        ending: bool = False,
+        ending: int = -1,
         submission: dict[str, str] | None = None,
         look_every_s: float = LOOK_EVERY_S,
     ) -> None:
@@ -158,6 +155,8 @@ class SuperviseStreamTrigger(BaseTrigger):
                     level = "warning" if event.name in ALARMS else "info"
                     getattr(self.log, level)("%s", event.text)
                     if event.name in NEEDS_A_WORKER:
+                        if supervision.overdue(now):
+                            await watch.call(lambda: self._see_off(process))
                         yield self._fire(event, sight, supervision.to_json(), told[-TOLD_LINES:])
                         return
                     told += [event.text] if event.name != "progress" else []
@@ -181,14 +180,26 @@ class SuperviseStreamTrigger(BaseTrigger):
         self, event: Event, sight: Sight, supervision: dict[str, Any], told: list[str]
     ) -> TriggerEvent:
         name, text = event.name, event.text
-        if name == "stopped" and (self.ending or HANDOVER in (sight.stop or "") + text):
+        if name == "stopped" and self._is_handover(text, sight):
             name = "restart"
             text = f"the driver of the supervisor before has ended ({text}); starting a new one"
-            supervision = {**supervision, "stale_stop": sight.stop_offset}
+            supervision = {**supervision, "stale_stop": max(sight.stop_offset, self.ending)}
         # Airflow empties the log of a try's trigger when the task defers again [tried]: the worker
         # writes into its own what must not be lost.
         said = {"event": name, "text": text, "details": event.details, "told": told}
         return TriggerEvent({**said, "supervision": supervision})  # type: ignore[no-untyped-call]
+
+    def _see_off(self, process: DriverProcess) -> None:
+        try:
+            see_off(process, self.log, waited=True)
+        except Unavailable as error:
+            self.log.warning("%s", error.message)
+
+    def _is_handover(self, text: str, sight: Sight) -> bool:
+        """Whether the newest stop is meant for the supervisor of before, and not for this one."""
+        if sight.stop is None:
+            return self.ending >= 0 or HANDOVER in text
+        return sight.stop_offset <= self.ending or HANDOVER in sight.stop
 
     def _end_driver(self) -> None:
         from state_lib.drivers.process import DriverProcess
@@ -229,9 +240,14 @@ class SuperviseStreamTrigger(BaseTrigger):
         ti = self.task_instance
         if ti is None:
             return None
-        states: dict[str, Any] = RuntimeTaskInstance.get_task_states(
-            dag_id=ti.dag_id, task_ids=[ti.task_id], run_ids=[ti.run_id]
-        )
+        try:
+            states: dict[str, Any] = RuntimeTaskInstance.get_task_states(
+                dag_id=ti.dag_id, task_ids=[ti.task_id], run_ids=[ti.run_id]
+            )
+        except Exception:
+            # A stop by mistake is mended by whoever supervises then; a driver left is by nobody.
+            self.log.warning("Airflow did not say how the task stands", exc_info=True)
+            return None
         state = states.get(ti.run_id, {}).get(ti.task_id)
         return None if state is None else str(state)
 

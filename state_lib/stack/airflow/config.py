@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from state_lib.config import Settings
+from state_lib.stack.airflow.connections import wanted
 from state_lib.stack.airflow.home import ADDRESS, USER, AirflowHome, base_url, write_private
 
 Sections = dict[str, dict[str, object]]
@@ -38,7 +39,9 @@ def environment(settings: Settings, base: Mapping[str, str]) -> dict[str, str]:
     """The variables of Airflow's processes, and so of its tasks and of what they launch.
 
     A variable of ``base`` that would win over what Holdfast decides is left out: somebody else's
-    Airflow on the same machine must not lend ours its database. What merely tunes goes through.
+    Airflow on the same machine must not lend ours its database. What merely tunes goes through. So
+    do connections, but for those that the stack makes: the pages would show one and tasks use
+    another.
 
     Args:
         settings: Of the stack; its tasks see the same.
@@ -51,6 +54,7 @@ def environment(settings: Settings, base: Mapping[str, str]) -> dict[str, str]:
         for section, keys in (*own.items(), *secrets.items())
         for key in (*keys, *(["sql_alchemy_conn_async"] if section == "database" else []))
     }
+    decided |= {f"AIRFLOW_CONN_{one.id}".upper() for one in wanted(settings)}
     kept = {
         name: value
         for name, value in base.items()
@@ -124,7 +128,12 @@ def tuning() -> Sections:
         "api": {"workers": 1},
         # Tasks of a scheduler that was killed wait until its heart has not beaten for 30 s; the
         # default looks for them every 300 s.
-        "scheduler": {"orphaned_tasks_check_interval": 15},
+        # A task whose worker is gone is run again after 60 s without its heartbeat; the default is
+        # 300 s, in which nobody would watch a stream.
+        "scheduler": {
+            "orphaned_tasks_check_interval": 15,
+            "task_instance_heartbeat_timeout": 60,
+        },
         # One that was killed and started again takes its triggers back when the heart of the one
         # before has not beaten for so long: until then nobody watches a stream.
         "triggerer": {"job_heartbeat_sec": 3, "triggerer_health_check_threshold": 15},

@@ -45,7 +45,7 @@ def prepare(settings: Settings) -> None:
     holds. Callers must not run this twice at the same time for one home (`Stack` holds a lock).
 
     Raises:
-        Unavailable: the database does not answer.
+        Unavailable: the database does not answer, or Airflow takes too long with it.
         ConfigurationError: Airflow could not migrate it; its words are in the message.
     """
     home = config.write(settings)
@@ -53,15 +53,22 @@ def prepare(settings: Settings) -> None:
     if _is_prepared(home, settings, found):
         return
     environment = config.environment(settings, os.environ)
-    done = subprocess.run(
-        [sys.executable, "-m", "state_lib.stack.airflow.migrate"],
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=MIGRATE_TIMEOUT_S,
-    )
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "state_lib.stack.airflow.migrate"],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=MIGRATE_TIMEOUT_S,
+        )
+    except subprocess.TimeoutExpired as error:
+        message = (
+            f"Airflow has not prepared its database {shown(settings)} in {MIGRATE_TIMEOUT_S} s. Is "
+            "it locked, or the machine very busy? Run 'holdfast up' again; it goes on from there."
+        )
+        raise Unavailable(message, database=shown(settings)) from error
     if done.returncode:
         said = "\n".join((done.stdout + done.stderr).strip().splitlines()[-SAID_LINES:])
         message = (

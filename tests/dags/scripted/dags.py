@@ -6,9 +6,11 @@ from holdfast_airflow.dags import stream_dag
 
 APPS = (
     "adopted",
+    "by_hand",
     "cleared",
     "crashing",
     "handed_on",
+    "hanging",
     "hopeless",
     "killed",
     "others",

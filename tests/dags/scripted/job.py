@@ -4,6 +4,7 @@
 
 - ``run``: claims, and commits a batch every moment until it is stopped or superseded;
 - ``fail``: raises before it claims anything;
+- ``hang``: as ``run``, and does not end after its last words;
 - ``claim and fail``: claims, commits once, raises.
 """
 
@@ -13,6 +14,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from pathlib import Path
 
 from state_lib import Application, Text
@@ -51,14 +53,16 @@ def main() -> None:
     presence.streaming(epoch, "http://127.0.0.1:1/spark-of-the-test")
     sys.stdout.write(f"the script runs: {what}\n")
     try:
-        follow(kafka, name, control, epoch, once=what != "run")
+        follow(kafka, name, control, epoch, once=what == "claim and fail")
     except Superseded as error:
         presence.leave("superseded", error.message, retry=False)
         sys.exit(EXIT_SUPERSEDED)
-    if what != "run":
+    if what == "claim and fail":
         presence.leave("failed", "failed later, as the test wants it")
         raise RuntimeError("failed later, as the test wants it")
     presence.leave("stopped", control.stop or "SIGTERM", retry=False)
+    while what == "hang":
+        time.sleep(1)
 
 
 def follow(kafka: Kafka, name: str, control: Control, epoch: int, *, once: bool) -> None:

@@ -134,10 +134,10 @@ def test_unknown_dags_are_named(airflow: Airflow) -> None:
 
 
 def test_a_dag_file_that_cannot_be_imported_is_named(stack: Stack, airflow: Airflow) -> None:
-    broken = stack.settings.dags_dir / "broken.py"
+    broken = stack.settings.dags_dir / "nosuch_load.py"
     broken.write_text("from airflow.sdk import dag_of_no_kind\n")
     until(lambda: airflow.import_errors() != {}, WITHIN_S)
-    with pytest.raises(ConfigurationError, match=r"(?s)broken\.py.*dag_of_no_kind") as missing:
+    with pytest.raises(ConfigurationError, match=r"(?s)nosuch_load\.py.*dag_of_no_kind") as missing:
         ready(airflow, ("look_around", "nosuch_load"), stack.settings)
     assert "nosuch_load from" in missing.value.message
     broken.unlink()

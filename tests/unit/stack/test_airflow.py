@@ -4,6 +4,7 @@ import configparser
 import json
 import os
 import stat
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -94,11 +95,16 @@ def test_somebody_elses_airflow_lends_nothing() -> None:
         "AIRFLOW__API_AUTH__JWT_SECRET": "theirs",
         "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": "[]",
         "AIRFLOW__SCHEDULER__SCHEDULER_HEARTBEAT_SEC": "7",
+        "AIRFLOW_CONN_SPARK_DEFAULT": "spark://theirs:7077",
+        "AIRFLOW_CONN_AWS_DEFAULT": "aws://",
     }
     seen = environment(Settings.load(), base)
     assert [name for name in seen if name.startswith("AIRFLOW__")] == [
         "AIRFLOW__SCHEDULER__SCHEDULER_HEARTBEAT_SEC"
     ]
+    assert [name for name in seen if name.startswith("AIRFLOW_CONN_")] == [
+        "AIRFLOW_CONN_AWS_DEFAULT"
+    ], "the page shows where streams run"
     assert seen["AIRFLOW_HOME"] != "/theirs"
 
 
@@ -121,6 +127,26 @@ def test_a_database_that_does_not_answer_is_named_without_its_password() -> None
         database.prepare(Settings.load(airflow_db=url))
     assert "s3cret" not in silent.value.message
     assert "me:***@127.0.0.1" in silent.value.message
+
+
+def test_a_database_that_airflow_does_not_finish_with_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(database, "MIGRATE_TIMEOUT_S", 0.01)
+    with pytest.raises(Unavailable, match=r"has not prepared its database sqlite:.*in 0\.01 s"):
+        database.prepare(Settings.load())
+
+
+def test_a_lost_worker_leaves_a_stream_unwatched_for_a_minute_at_most() -> None:
+    """The option is one that the installed Airflow reads."""
+    _, seen = told()
+    name = "task_instance_heartbeat_timeout"
+    assert int(seen["scheduler"][name]) <= 60
+    airflow = find_spec("airflow")  # not imported: that takes seconds
+    assert airflow is not None
+    assert airflow.origin is not None
+    known = Path(airflow.origin).with_name("config_templates") / "config.yml"
+    assert f"\n    {name}:\n" in known.read_text()
 
 
 def test_status_tells_how_to_get_in(tmp_path: Path) -> None:
