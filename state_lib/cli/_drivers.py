@@ -13,7 +13,7 @@ from state_lib.apps.catalogue import catalogue, find
 from state_lib.cli._query import table
 from state_lib.config import Settings
 from state_lib.drivers.look import Looker
-from state_lib.drivers.sight import Sight
+from state_lib.drivers.sight import Ended, Sight
 from state_lib.errors import Unavailable
 from state_lib.kafka import Kafka
 from state_lib.times import iso
@@ -77,7 +77,7 @@ def _seen(app: str, first: Sight, then: Sight) -> Json:
     if then.away is not None:
         raise Unavailable(f"{app} cannot be looked at: {then.away}", app=app)
     facts = then.facts
-    ended = then.ended[-1] if then.ended and not then.drivers else None
+    ended = _end(then)
     seconds = (then.at - first.at) / 1000
     same = first.away is None and bool(then.drivers) and seconds > 0
     rate = max(0, then.done - first.done) / seconds if same else None
@@ -103,11 +103,21 @@ def _seen(app: str, first: Sight, then: Sight) -> Json:
     }
 
 
+def _end(sight: Sight) -> Ended | None:
+    """How the driver that holds the claim has ended: others may have been refused since."""
+    if sight.drivers:
+        return None
+    if sight.driver is None:
+        return sight.ended[-1] if sight.ended else None
+    return sight.end_of(sight.driver)
+
+
 def _state(sight: Sight) -> str:
     if sight.notice is not None:
         return sight.notice
     if not sight.drivers:
-        return "failed" if sight.ended and sight.ended[-1].how == "failed" else "stopped"
+        end = _end(sight)
+        return "failed" if end is not None and end.how == "failed" else "stopped"
     if sight.driver not in sight.drivers:
         return "starting"
     return "stopping" if sight.stop is not None else "running"
