@@ -105,13 +105,15 @@ def _seen(app: str, first: Sight, then: Sight) -> Json:
 
 
 def last_end(sight: Sight) -> Ended | None:
-    """How the last driver ended, if none lives; one that was killed has no words of its own."""
-    facts, last = sight.facts, sight.ended[-1] if sight.ended else None
+    """How the claim's driver ended, if none lives; others may have been refused since."""
     if sight.drivers:
         return None
-    silent = facts is not None and sight.stop is None and sight.end_of(facts.id) is None
-    if facts is None or not silent or (last is not None and last.how == "failed"):
-        return last  # maybe of one that did not come as far as a claim
+    facts, last = sight.facts, sight.ended[-1] if sight.ended else None
+    end = None if facts is None else sight.end_of(facts.id)
+    if facts is None or end is not None or sight.stop is not None:
+        return last if facts is None else end
+    if last is not None and last.how == "failed":
+        return last  # of one that was to follow it, and did not come as far as a claim
     why = f"the driver on {facts.host}, process {facts.pid}, is gone without a word"
     return Ended(facts.id, "failed", why, restarts=facts.restarts)
 

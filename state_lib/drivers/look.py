@@ -152,7 +152,9 @@ class _Story:
             self._ended.pop(said["id"], None)
             words = {key: said[key] for key in ("id", "how", "why", "retry")}
             self._ended[said["id"]] = Ended(**words, restarts=said.get("restarts", 0))
-            self._ended = dict(list(self._ended.items())[-REMEMBERED_ENDS:])
+            holder = None if self._claim is None else self._claim.by.get("id")
+            newest = list(self._ended)[-REMEMBERED_ENDS:]
+            self._ended = {k: v for k, v in self._ended.items() if k in (holder, *newest)}
         elif message.key() == self._app.encode():
             self._claim = Claim.of(message)
 

@@ -71,7 +71,7 @@ class Sight:
         committed_at: wall time (ms) of that commit, by its hosts; 0 before any.
         done, total: source records that all tasks have processed, and that there are.
         batch: what is under way.
-        ended: the last ends of drivers, oldest first.
+        ended: the last ends of drivers, oldest first; that of the claim's driver stays among them.
         stop, stop_offset: why a stop was asked for after the newest claim, and which request that
             is; None and -1 without one.
         hosts: what is wrong with state hosts; asked only while there is work and no commit.

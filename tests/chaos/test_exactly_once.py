@@ -148,7 +148,8 @@ def test_edited_code_does_not_finish_what_other_code_began(
     check(cluster.settings, app, events.topic)
     edited = cluster.driver(app, events.topic, key="upper(k)")
     edited.wait_event("streaming")
-    assert driver.wait(60) == 0, "it was asked to come to a batch's edge"
+    assert driver.wait(60) == EXIT_SUPERSEDED, "it was asked to make way at a batch's edge"
+    assert '"event": "superseded"' in driver.log.read_text()
     assert edited.stop() == 0
 
 

@@ -18,11 +18,13 @@ from typer.testing import CliRunner
 
 from state_lib.changelog.claims import newest_claim
 from state_lib.cli import app as cli
+from state_lib.cli._demo_run import Pipeline
+from state_lib.client.airflow import Airflow, Run
 from state_lib.config import Settings
 from state_lib.drivers.control import Control, ask_to_stop
 from state_lib.drivers.events import Event
 from state_lib.drivers.identity import Identity
-from state_lib.drivers.look import Looker, observe
+from state_lib.drivers.look import REMEMBERED_ENDS, Looker, observe
 from state_lib.drivers.presence import Presence
 from state_lib.drivers.process import DriverProcess, launch
 from state_lib.drivers.supervision import Supervision
@@ -246,6 +248,35 @@ def test_holdfast_drivers_and_stop(
     unknown = CliRunner().invoke(cli, ["stop", "nosuch"])
     assert unknown.exit_code == 1
     assert "nosuch" in unknown.stderr
+
+
+def test_a_stranger_that_was_refused_is_not_how_the_application_ended(
+    app: App, broker: LocalBroker, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HOLDFAST_BOOTSTRAP_SERVERS", broker.bootstrap)
+    monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path))
+    write_claim(app.kafka, app.topology, who("ours"))
+    Presence(app.kafka, app.name, who("ours")).leave("stopped", "enough", retry=False)
+    for n in range(REMEMBERED_ENDS + 1):
+        stranger = Presence(app.kafka, app.name, who(f"stranger-{n}"))
+        stranger.leave("failed", "does not fit", retry=False)
+    (shown,) = called("drivers", app.name, "--seconds", "0")
+    assert (shown["state"], shown["ended"]) == ("stopped", "stopped: enough")
+
+
+def test_the_demo_waits_for_a_driver_even_where_all_is_done(
+    app: App, broker: LocalBroker, tmp_path: Path
+) -> None:
+    settings = Settings.load(bootstrap_servers=broker.bootstrap, home=tmp_path)
+    write_claim(app.kafka, app.topology, who("of-before"))
+    with Airflow("http://127.0.0.1:1", "nobody", None, patience_s=0) as airflow:
+        pipeline = Pipeline(settings, airflow, app.name, Run("x_load", "1", "success"))
+        pipeline.stream = Run("x_stream", "1", "running")
+        assert not pipeline.streams()
+        presence = Presence(app.kafka, app.name, who("one"))
+        presence.join()
+        until(pipeline.streams, 60)
+        presence.leave("stopped", "enough", retry=False)
 
 
 def test_holdfast_stop_says_when_it_takes_too_long(
