@@ -12,20 +12,30 @@ from state_lib.aggregates import Aggregate
 from state_lib.application import Aggregation
 from state_lib.spark.attempts import attempt, type_of, value_of
 from state_lib.spark.partitioner import partition_for_key
-from state_lib.spark.plan import DEAD, DROPPED, SEEN
+from state_lib.spark.plan import DEAD, DROPPED, SEEN, BatchPlan
 from state_lib.spark.rows import letter
+from state_lib.spark.sizes import UNBOUNDED, too_large
 
 _SQL_TYPES = {"int64": "bigint", "float64": "double", "utf8": "string", "bool": "boolean"}
 _KEY_TYPES = {"int64": "bigint", "bytes": "binary", "utf8": "string"}
 
 
-def judge(rows: DataFrame, index: int, verb: Aggregation, types: Mapping[str, str]) -> DataFrame:
+def judge(
+    rows: DataFrame, index: int, verb: Aggregation, types: Mapping[str, str], limit: int
+) -> DataFrame:
     """Add what a verb takes from each row, and why it is a dead letter for this verb.
 
     Columns: ``__hf_key<i>`` (bytes), ``__hf_start<i>`` (ms), ``__hf_late<i>``, ``__hf_why<i>``
-    (null, ``failed:<store>.<column>`` or ``not-utf8:<store>.<column>``), and one
-    ``__hf_in<i>_<number>`` per field with an expression. Fields are computed only for rows that
-    have a key and are not late. ``types``: of the columns that steps leave, see `types_of`.
+    (null, ``failed:<store>.<column>``, ``not-utf8:<store>.<column>`` or ``too-large:<store>``),
+    ``__hf_size<i>`` (bytes, if that is why), and one ``__hf_in<i>_<number>`` per field with an
+    expression. Fields are computed only for rows that have a key and are not late.
+
+    Args:
+        rows: after the steps.
+        index: of the verb.
+        verb: what is to be made of them.
+        types: of the columns that steps leave, see `types_of`.
+        limit: the most that the verb's topics take of one record (bytes).
     """
     own, spec = f"{index}", verb.store
     usable = F.col("__hf_bad").isNull() & ~F.col("__hf_skip")
@@ -58,7 +68,11 @@ def judge(rows: DataFrame, index: int, verb: Aggregation, types: Mapping[str, st
             what = _Wanted(field.expr, of_type, f"{spec.name}.{name}")
             rows, values[column], why_not = _tried(rows, column, wanted, what, types)
             reasons.append(why_not)
-    return rows.withColumns({**values, f"__hf_why{own}": F.coalesce(*reasons)})
+    rows = rows.withColumns({**values, f"__hf_why{own}": F.coalesce(*reasons)})
+    larger = F.when(wanted & why.isNull(), too_large(verb, key, index, limit))
+    rows = rows.withColumn(f"__hf_size{own}", larger.cast("bigint"))
+    large = F.when(F.col(f"__hf_size{own}").isNotNull(), f"too-large:{spec.name}")
+    return rows.withColumn(f"__hf_why{own}", F.coalesce(why, large))
 
 
 @dataclass(frozen=True)
@@ -94,6 +108,7 @@ def entry(
     spark: SparkSession,
     index: int,
     aggregations: Sequence[Aggregation],
+    plan: BatchPlan,
     partitions: int,
     first: bool,  # noqa: FBT001
 ) -> list[Column]:
@@ -103,6 +118,7 @@ def entry(
     """
     name = aggregations[index].store.name
     key, why = F.col(f"__hf_key{index}"), F.col(f"__hf_why{index}")
+    size, limit = F.col(f"__hf_size{index}"), plan.limits.get(name, UNBOUNDED)
     bad, late = F.col("__hf_bad"), F.col(f"__hf_late{index}")
     told = F.col("__hf_told") if first else F.lit(True)  # noqa: FBT003
     kind = (
@@ -116,7 +132,7 @@ def entry(
     entry_key = (
         F.when(kind == index, key)
         .when(kind == DROPPED, reason.cast("binary"))
-        .when(kind == DEAD, letter(F.coalesce(bad, why)))
+        .when(kind == DEAD, letter(F.coalesce(bad, why), size, limit))
     )
     mine, keyed = kind == index, key.isNotNull() & why.isNull()
     by_key = partition_for_key(spark, key, partitions)

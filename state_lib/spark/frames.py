@@ -12,6 +12,7 @@ from state_lib.spark.attempts import types_of
 from state_lib.spark.entries import entry, judge
 from state_lib.spark.plan import BatchPlan
 from state_lib.spark.rows import apply_steps, decode
+from state_lib.spark.sizes import UNBOUNDED
 
 GROUP = ["task", "kind", "key", "start", "src"]
 
@@ -42,8 +43,9 @@ def combine(
         rows = apply_steps(rows.withColumn("__hf_told", told), steps)
         types = types_of(rows)
         for index in verbs:
-            rows = judge(rows, index, aggregations[index], types)
-        entries = [entry(spark, i, aggregations, partitions, i == verbs[0]) for i in verbs]
+            verb = aggregations[index]
+            rows = judge(rows, index, verb, types, plan.limits.get(verb.store.name, UNBOUNDED))
+        entries = [entry(spark, i, aggregations, plan, partitions, i == verbs[0]) for i in verbs]
         if len(entries) == 1:
             frames.append(rows.select(*entries[0]))
         else:

@@ -118,7 +118,7 @@ def _reason(step: Step) -> str:
     return f"failed:where {shown if len(shown) <= _SHOWN else shown[:_SHOWN] + '…'}"
 
 
-def letter(reason: Column) -> Column:
+def letter(reason: Column, size: Column, limit: int) -> Column:
     """A bad row as JSON bytes, unique by place and reason: `state_lib.host.letters` unpacks it."""
     return F.to_json(
         F.struct(
@@ -127,6 +127,8 @@ def letter(reason: Column) -> Column:
             F.col("__hf_offset").alias("offset"),
             reason.alias("reason"),
             F.col("__hf_millis").alias("timestamp"),
+            size.alias("size"),
+            F.when(size.isNotNull(), limit).alias("limit"),
             F.base64("__hf_key").alias("key"),
             F.base64("__hf_value").alias("value"),
         )

@@ -378,3 +378,31 @@ def test_text_that_is_not_utf8_is_a_letter(spark: SparkSession) -> None:
     assert letters_of(found) == {0: "not-utf8:s.key", 1: "not-utf8:s.seen"}
     assert [(bytes(r.key), r.l0.a0_seen) for r in found if r.kind == 0] == [(b"k", "x")]
     assert {bytes(r.key): r.n for r in found if r.kind == 1} == {b"\xff": 1, b"k": 2}
+
+
+def test_a_row_too_large_for_its_topics_is_a_letter(spark: SparkSession) -> None:
+    app = Application("app", partitions=4)
+    stream = app.stream("t", Json("k STRING, x STRING"))
+    stream.group_by("k").count("counts").to("out")
+    stream.group_by("k").aggregate("seen", x=agg.last("x"))
+    values = [
+        {"k": "a", "x": "b"}, {"k": "k" * 2000, "x": "x"}, {"k": "a", "x": "x" * 6000},
+        {"k": "\u0001" * 800, "x": "x"}, {"k": "k" * 1200, "x": "x"},
+    ]  # fmt: skip
+    rows: list[Row] = [(b"", json.dumps(v).encode(), 0, i, 5) for i, v in enumerate(values)]
+    plan = BatchPlan(
+        1, 1, {}, {"t": {"0": 99}}, -1, NOW, HOUR, {}, limits={"counts": 3000, "seen": 5000}
+    )
+    found = combine(spark, source(spark, rows), app.aggregations, 4, plan).collect()
+    assert letters_of(found) == {
+        1: "too-large:counts",
+        2: "too-large:seen",
+        3: "too-large:counts",
+    }
+    assert sum(r.n for r in found if r.kind == 0) == 3
+    assert sum(r.n for r in found if r.kind == 1) == 4
+    dead = [json.loads(bytes(r.key)) for r in found if r.kind == DEAD]
+    large = {one["offset"]: (one["size"], one["limit"]) for one in dead}
+    assert large[2][0] in range(6001, 6600)
+    assert large[2][1] == 5000
+    assert large[3][0] > 800 * 7
