@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from state_lib.client.flight import Exchange, FlightHostClient
-from state_lib.errors import CommitRefused, ConfigurationError, Misplaced, Moved, Unavailable
+from state_lib.errors import HoldfastError, Misplaced, Moved, Unavailable
 from state_lib.failpoints import failpoint
 from state_lib.host.placement import owner_of
 from state_lib.marker import CommitHeader, Marker, nested
@@ -46,7 +46,11 @@ def exchange_partition(
     try:
         check_placed(task, table)
         marker = exchange(plan, task, table, _client(plan, task)).to_bytes()
-    except (CommitRefused, ConfigurationError) as error:  # so would a Spark retry: the driver
+    except Unavailable:
+        raise  # passing: Spark may try again
+    except HoldfastError as error:  # so would a retry: for the driver, as what it is
+        if type(error) is HoldfastError:  # nobody meant it: a connection that broke, perhaps
+            raise
         refusal = orjson.dumps(error.to_wire())
     row = [[task], [marker], [refusal]]
     columns = [pa.array(v, f.type) for v, f in zip(row, RESULT, strict=True)]
