@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -13,7 +14,7 @@ from state_lib.application import Aggregation
 from state_lib.spark.attempts import attempt, type_of, value_of
 from state_lib.spark.partitioner import partition_for_key
 from state_lib.spark.plan import DEAD, DROPPED, SEEN, BatchPlan
-from state_lib.spark.rows import letter
+from state_lib.spark.rows import POSITION, letter
 from state_lib.spark.sizes import UNBOUNDED, too_large
 
 _SQL_TYPES = {"int64": "bigint", "float64": "double", "utf8": "string", "bool": "boolean"}
@@ -148,17 +149,30 @@ def entry(
     for other, aggregation in enumerate(aggregations):
         for number, (field_name, field) in enumerate(aggregation.fields.items()):
             if field.expr is not None:
-                value = F.col(f"__hf_in{other}_{number}") if other == index else F.lit(None)
-                columns.append(_input(field, value, mine).alias(f"a{other}_{field_name}"))
+                none = F.lit(None).cast(_SQL_TYPES[field.type])
+                value = F.col(f"__hf_in{other}_{number}")
+                own = _input(field, value, mine) if other == index else none
+                columns.append(own.alias(f"a{other}_{field_name}"))
         if aggregation.has_last:
             columns.append(F.when(mine, F.col("__hf_offset")).cast("bigint").alias(f"o{other}"))
+            for number in range(explodes(aggregation)):
+                at = F.col(f"{POSITION}{number}") if other == index else F.lit(None)
+                columns.append(F.when(mine, at).cast("int").alias(f"p{other}_{number}"))
     return columns
+
+
+def explodes(verb: Aggregation) -> int:
+    """How many of its steps make several rows of one."""
+    return sum(step.op == "explode" for step in verb.steps)
 
 
 def _input(field: Aggregate, value: Column, mine: Column) -> Column:
     if field.op == "count":
         return F.when(mine & value.isNotNull(), F.lit(1)).cast("bigint")
-    return F.when(mine, value).cast(_SQL_TYPES[field.type])
+    value = value.cast(_SQL_TYPES[field.type])
+    if field.type == "float64" and field.op != "last":  # one NaN, one zero
+        value = F.when(F.isnan(value), math.nan).when(value == 0.0, 0.0).otherwise(value)
+    return F.when(mine, value)
 
 
 def _key_bytes(verb: Aggregation, key: Column) -> Column:

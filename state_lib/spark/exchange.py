@@ -120,20 +120,21 @@ def _run(
         i: open_exchange.get(plan.aggregations[i].store.name, rows.keys)
         for i, rows in verbs.items()
     }
+    counts: dict[str, int] = {}
     for i, rows in verbs.items():
         verb = plan.aggregations[i]
         merged = merge(rows, stored.pop(i), verb)
+        counts |= {f"wrapped:{verb.store.name}.{f}": n for f, n in merged.wrapped.items()}
         open_exchange.put(verb.store.name, rows.keys, merged.values, merged.timestamps)
         if verb.outputs:
             keys, values = output_keys(verb, rows), output_values(verb, rows, merged)
             for topic in verb.outputs:
                 open_exchange.output(topic, keys, values, merged.timestamps)
-    dropped: dict[str, int] = {}
     maxima: dict[tuple[str, int], int] = {}
     if table is not None:
         letters = table.filter(pc.equal(table.column("kind"), DEAD)).column("key").combine_chunks()
         open_exchange.dead_letters(letters)
-        dropped = _dropped(table, letters)
+        counts |= _dropped(table, letters)
         maxima = _maxima(plan, table)
     batch = plan.batch
     failpoint("exchange.before_commit")
@@ -146,7 +147,7 @@ def _run(
             clock=batch.clock,
             topic_ids=batch.topic_ids,
             maxima=nested(maxima),
-            dropped=dropped,
+            dropped=counts,
             recorded=batch.recorded,
         )
     )

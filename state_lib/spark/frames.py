@@ -9,11 +9,12 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from state_lib.application import Aggregation, Source, Step
 from state_lib.spark.attempts import types_of
-from state_lib.spark.entries import entry, judge
+from state_lib.spark.entries import entry, explodes, judge
 from state_lib.spark.plan import BatchPlan
 from state_lib.spark.rows import apply_steps, decode
 from state_lib.spark.sizes import UNBOUNDED
 
+LOW = 0xFFFF_FFFF
 GROUP = ["task", "kind", "key", "start", "src"]
 
 
@@ -30,6 +31,8 @@ def combine(
     reason of a drop; a dead letter), ``start`` (window start in ms, else 0), ``src`` (source
     partition's number), ``n`` (rows), ``ts`` (greatest event time in ms), then one column
     ``a<verb>_<field>`` per field, and ``l<verb>`` (a struct) for the fields that keep the last.
+    Sums of int64 come in two parts that cannot overflow: ``a<verb>_<field>`` is that of the low 32
+    bits of each value, unsigned, and ``h<verb>_<field>`` that of the rest.
     """
     branches: dict[tuple[Source, tuple[Step, ...]], list[int]] = {}
     for index, verb in enumerate(aggregations):
@@ -68,6 +71,9 @@ def _partials(aggregations: Sequence[Aggregation]) -> list[Column]:
             match field.op:
                 case "count" if field.expr is not None:
                     columns.append(F.count(column).alias(column))
+                case "sum" if field.type == "int64":
+                    low, high = F.col(column).bitwiseAND(F.lit(LOW)), F.shiftright(column, 32)
+                    columns += [F.sum(low).alias(column), F.sum(high).alias(f"h{index}_{name}")]
                 case "sum":
                     columns.append(F.sum(column).alias(column))
                 case "min":
@@ -77,7 +83,10 @@ def _partials(aggregations: Sequence[Aggregation]) -> list[Column]:
         if verb.has_last:
             kept = [f"a{index}_{n}" for n, f in verb.fields.items() if f.op == "last"]
             newest = F.struct(F.col("ts"), F.col("src").cast("bigint"), F.col(f"o{index}"))
+            at = [F.col(f"p{index}_{number}") for number in range(explodes(verb))]
             columns.append(
-                F.max_by(F.struct(newest.alias("order"), *kept), newest).alias(f"l{index}")
+                F.max_by(F.struct(newest.alias("order"), *kept), F.struct(newest, *at)).alias(
+                    f"l{index}"
+                )
             )
     return columns

@@ -21,6 +21,7 @@ from state_lib.spark.attempts import attempt, value_of
 from state_lib.spark.plan import BatchPlan
 
 _CORRUPT, _TRIED = "__hf_corrupt", "__hf_tried"
+POSITION = "__hf_position"
 _SHOWN = 60  # characters of a condition in a reason
 _STRICT = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
 
@@ -85,8 +86,10 @@ def _of_batch(value: int, plan: BatchPlan) -> Column:
 def apply_steps(rows: DataFrame, steps: Iterable[Step]) -> DataFrame:
     """Run a stream's steps; expressions are evaluated on good, unfiltered rows only.
 
-    A row on which one raises becomes a bad one, ``failed:`` with what was to be computed.
+    A row on which one raises becomes a bad one, ``failed:`` with what was to be computed. Columns
+    `POSITION` with a number say which element a row is of each array that was exploded.
     """
+    exploded = 0
     for step in steps:
         good = F.col("__hf_bad").isNull() & ~F.col("__hf_skip")
         what = F.expr(step.expr)
@@ -104,7 +107,8 @@ def apply_steps(rows: DataFrame, steps: Iterable[Step]) -> DataFrame:
             case "explode":
                 rows = rows.withColumn("__hf_bad", bad)
                 others = [_quoted(c) for c in rows.columns if c.lower() != step.name.lower()]
-                rows = rows.select(*others, F.explode_outer(value).alias(step.name))
+                made = F.posexplode_outer(value).alias(f"{POSITION}{exploded}", step.name)
+                rows, exploded = rows.select(*others, made), exploded + 1
                 empty = F.col(_quoted(step.name)).isNull()
                 rows = rows.withColumn("__hf_skip", kept | empty)
         rows = rows.drop(_TRIED)

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark import TaskContext
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from state_lib import Application, Json, Text, TimeWindows, agg
@@ -21,20 +21,7 @@ from state_lib.spark.frames import combine
 from state_lib.spark.partitioner import partition_for_key
 from state_lib.spark.plan import DEAD, DROPPED, SEEN, BatchPlan
 from state_lib.spark.session import REQUIRED
-
-NOW = 1_795_000_000_000
-HOUR = 3_600_000
-Row = tuple[bytes | None, bytes | None, int, int, int]
-
-
-def source(spark: SparkSession, rows: list[Row]) -> DataFrame:
-    """Rows of (key, value, partition, offset, ms) as Spark's Kafka source has them."""
-    frame = spark.createDataFrame(
-        rows, "key binary, value binary, partition int, offset long, ms long"
-    )
-    return frame.selectExpr(
-        "key", "value", "'t' AS topic", "partition", "offset", "timestamp_millis(ms) AS timestamp"
-    )
+from tests.support.rows import HOUR, NOW, Row, source
 
 
 def combined(
