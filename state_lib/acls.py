@@ -117,10 +117,10 @@ def _of_host(app: str, plan: TopicPlan) -> tuple[str, ...]:
         configs = "ALTER_CONFIGS" if plan.store.is_window else "DESCRIBE_CONFIGS"
         return (configs, "READ", "WRITE")
     if plan.name == commits_topic(app):
-        return ("READ", "WRITE")
+        return ("DESCRIBE_CONFIGS", "READ", "WRITE")
     if plan.name == topology_topic(app):
         return ("READ",)
-    return () if plan.name == progress_topic(app) else ("WRITE",)
+    return () if plan.name == progress_topic(app) else ("DESCRIBE_CONFIGS", "WRITE")
 
 
 def _operator(topology: Topology) -> list[Right]:

@@ -26,7 +26,7 @@ from state_lib.names import check_column, check_name
 from state_lib.specs import DAY_MS, BackendName, OutputSpec, StoreSpec, Topology
 
 KeySerde = Literal["utf8", "int64", "bytes"]
-_MEANING = 1
+_MEANING = 2
 """Counts up when Holdfast itself does something else with a record."""
 ORDER_FIELDS = (("_last_ts", "int64"), ("_last_src", "int64"), ("_last_offset", "int64"))
 """Hidden fields of a store with `last`: which record the kept values are from."""

@@ -11,6 +11,7 @@
     │   ├── LogLost                 an internal topic was deleted, cut or created again
     │   ├── CodeChanged             other code left a batch half done
     │   ├── Misplaced               Spark brought rows to another task than theirs
+    │   ├── TooLarge                a record that its topic does not take
     │   ├── KafkaRefused            brokers do not let us in, or forbid what we ask
     │   └── PortInUse
     ├── CommitRefused               the commit protocol said no; carries both sides' numbers
@@ -106,6 +107,12 @@ class Misplaced(ConfigurationError):
     """Rows of other tasks came to this one. Details: task, seen."""
 
     code = "misplaced"
+
+
+class TooLarge(ConfigurationError):
+    """A record is larger than its topic takes. Details: topic, size, limit (bytes)."""
+
+    code = "too-large"
 
 
 class KafkaRefused(ConfigurationError):

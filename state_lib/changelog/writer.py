@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import structlog
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from state_lib.errors import HoldfastError, NotOwner, Unavailable
+from state_lib.changelog.limits import FRAMING, USUAL, producer_sizes, size_limits
+from state_lib.errors import HoldfastError, NotOwner, TooLarge, Unavailable
 from state_lib.kafka import Kafka, not_writable, unavailable
 from state_lib.kafka_door import is_forbidden
 
@@ -67,6 +68,7 @@ class TransactionalWriter:
         partition: the task's partition.
         timeout_s: for opening, flushing and committing one transaction.
         topic: one that it will write to; known, it opens faster.
+        limits: see `size_limits`, of all topics that it will write to.
     """
 
     def __init__(
@@ -76,8 +78,10 @@ class TransactionalWriter:
         partition: int,
         timeout_s: float = 30.0,
         topic: str | None = None,
+        limits: Mapping[str, int] | None = None,
     ) -> None:
         self._kafka = kafka
+        self._limits = dict(limits or {})
         self._id = transactional_id
         self._partition = partition
         self._timeout_s = timeout_s
@@ -87,12 +91,16 @@ class TransactionalWriter:
                 "transactional.id": transactional_id,
                 "transaction.timeout.ms": 60_000,
                 "linger.ms": 20,
-                "batch.size": 1 << 20,
                 "compression.type": "lz4",
                 "queue.buffering.max.messages": 500_000,
                 "queue.buffering.max.kbytes": 128 << 10,
+                **producer_sizes(self._limits),
             },
         )
+
+    def limit(self, topic: str) -> int:
+        """The greatest key plus value (bytes) that a topic took when this writer was made."""
+        return self._limits.get(topic, USUAL)
 
     def open(self) -> None:
         """Fence earlier writers and finish or abort what they left open."""
@@ -119,6 +127,8 @@ class TransactionalWriter:
         Raises:
             Unavailable: the transaction was aborted; nothing of it stands; it may be retried.
             KafkaRefused: a topic must not be written; nothing stands; open a new writer.
+            TooLarge: a record is larger than its topic takes; nothing stands; a new writer looks
+                at the limits again.
             NotOwner: another writer of the same id has fenced this one.
             OutcomeUnknown: it cannot be told whether it was committed.
         """
@@ -133,13 +143,13 @@ class TransactionalWriter:
             self._send(marker[0], marker[1], value, None, cut.delivered, None)
             self._flush(cut)
         except KafkaException as error:
-            self._abort(error.args[0], topics)
+            self._abort(error.args[0], topics, records)
         except BaseException:
             with contextlib.suppress(KafkaException):
                 self._producer.purge()
                 self._producer.abort_transaction(self._timeout_s)
             raise
-        self._commit(topics)
+        self._commit(topics, records)
         return value
 
     def close(self) -> None:
@@ -215,7 +225,7 @@ class TransactionalWriter:
         if cut.error is not None:
             raise KafkaException(cut.error)
 
-    def _commit(self, topics: list[str]) -> None:
+    def _commit(self, topics: list[str], records: Sequence[Records] = ()) -> None:
         deadline = time.monotonic() + self._timeout_s
         while True:
             try:
@@ -223,13 +233,15 @@ class TransactionalWriter:
             except KafkaException as failure:
                 error = failure.args[0]
                 if error.txn_requires_abort():
-                    self._abort(error, topics)
+                    self._abort(error, topics, records)
                 if not error.retriable() or time.monotonic() > deadline:
                     raise _fatal(error) from failure
             else:
                 return
 
-    def _abort(self, error: KafkaError, topics: Sequence[str]) -> None:
+    def _abort(
+        self, error: KafkaError, topics: Sequence[str], records: Sequence[Records] = ()
+    ) -> None:
         if error.fatal():
             raise _fatal(error)
         cause = self._cause(error)
@@ -242,9 +254,34 @@ class TransactionalWriter:
         if is_forbidden(cause):
             refused = not_writable(self._kafka.admin(), topics) or topics
             raise unavailable(f"write to topic {', '.join(refused)}", cause, self._kafka)
+        if cause.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+            raise self._too_large(records)
         raise Unavailable(
             f"the transaction was aborted: {cause.str()}; nothing of it stands, it is retried",
             kafka_error=cause.name(),
+        )
+
+    def _too_large(self, records: Sequence[Records]) -> HoldfastError:
+        """Which record it was: the one that is most beyond what its topic takes by now.
+
+        If that takes it by now, only this writer does not: another one has to be opened.
+        """
+        now = size_limits(self._kafka.admin(), [g.topic for g in records])
+        largest = {g.topic: _largest(g) for g in records}
+        topic = max(largest, key=lambda t: largest[t] - now[t])
+        size, limit = largest[topic], now[topic]
+        if size <= limit:
+            return OutcomeUnknown(
+                f"nothing stands: topic {topic!r} takes a record of {size} bytes only by now; the "
+                "task is opened again, to write that"
+            )
+        return TooLarge(
+            f"a record of {size} bytes was refused: topic {topic!r} takes {limit}. Raise its "
+            f"max.message.bytes beyond {size + FRAMING}, and what the brokers and consumers set, "
+            "then start again",
+            topic=topic,
+            size=size,
+            limit=limit,
         )
 
     def _cause(self, error: KafkaError) -> KafkaError:
@@ -259,6 +296,11 @@ class TransactionalWriter:
                 cause: KafkaError = failure.args[0]
                 return cause
         return error
+
+
+def _largest(group: Records) -> int:
+    pairs = zip(group.keys, group.values, strict=True)
+    return max((len(key or b"") + len(value or b"") for key, value in pairs), default=0)
 
 
 def _fatal(error: KafkaError) -> HoldfastError:

@@ -177,7 +177,8 @@ class _Exchange:
                 case "output":
                     self._outputs.append(_records(message["topic"], chunk.data))
                 case "dead-letters":
-                    self._outputs.append(dead_letters(letters, chunk.data.column("value")))
+                    raw, most = chunk.data.column("value"), self._task.size_limit(letters)
+                    self._outputs.append(dead_letters(letters, raw, most))
                 case "commit":
                     self._commit(message["header"])
                     return

@@ -14,7 +14,9 @@ import structlog
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from pyspark.sql import DataFrame, SparkSession
 
-from state_lib.application import Application
+from state_lib.application import Aggregation, Application
+from state_lib.changelog.limits import size_limits
+from state_lib.changelog.topics import changelog_topic
 from state_lib.client.flight import FlightHostClient
 from state_lib.config import Settings
 from state_lib.errors import HoldfastError, Superseded, Unavailable, from_wire
@@ -85,6 +87,7 @@ class Batches:
         self._admin = kafka.admin()
         self._progress = ProgressLog(kafka, app.id)
         self._code = app.fingerprint
+        self._limits = self._patiently(self._size_limits)
         self.standing = standing
         self.rows = 0
         self._group: Consumer = kafka.reader(**{"group.id": app.id})
@@ -116,6 +119,7 @@ class Batches:
             self._plan(at, to, recorded.clock),
             now=recorded.now,
             max_future_ms=recorded.max_future_ms,
+            limits=recorded.limits,
             tasks=tuple(tasks),
             recorded=recorded.offset,
         )
@@ -185,7 +189,17 @@ class Batches:
             max_future_ms=int(self._settings.max_future_s * 1000),
             topic_ids=self.standing.topic_ids,
             code=self._code,
+            limits=self._limits,
         )
+
+    def _size_limits(self) -> dict[str, int]:
+        """Per store, what the strictest of its topics takes."""
+        into = {a.store.name: self._topics_of(a) for a in self._app.aggregations}
+        limits = size_limits(self._admin, [t for topics in into.values() for t in topics])
+        return {store: min(limits[t] for t in topics) for store, topics in into.items()}
+
+    def _topics_of(self, verb: Aggregation) -> list[str]:
+        return [changelog_topic(self._app.id, verb.store.name), *verb.outputs]
 
     def _exchange_plan(self, batch: BatchPlan) -> ExchangePlan:
         return ExchangePlan(

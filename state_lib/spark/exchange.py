@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from state_lib.client.flight import Exchange, FlightHostClient
-from state_lib.errors import CommitRefused, ConfigurationError, Misplaced, Moved, Unavailable
+from state_lib.errors import HoldfastError, Misplaced, Moved, Unavailable
 from state_lib.failpoints import failpoint
 from state_lib.host.placement import owner_of
 from state_lib.marker import CommitHeader, Marker, nested
@@ -46,7 +46,11 @@ def exchange_partition(
     try:
         check_placed(task, table)
         marker = exchange(plan, task, table, _client(plan, task)).to_bytes()
-    except (CommitRefused, ConfigurationError) as error:  # so would a Spark retry: the driver
+    except Unavailable:
+        raise  # passing: Spark may try again
+    except HoldfastError as error:  # so would a retry: for the driver, as what it is
+        if type(error) is HoldfastError:  # nobody meant it: a connection that broke, perhaps
+            raise
         refusal = orjson.dumps(error.to_wire())
     row = [[task], [marker], [refusal]]
     columns = [pa.array(v, f.type) for v, f in zip(row, RESULT, strict=True)]
@@ -116,20 +120,21 @@ def _run(
         i: open_exchange.get(plan.aggregations[i].store.name, rows.keys)
         for i, rows in verbs.items()
     }
+    counts: dict[str, int] = {}
     for i, rows in verbs.items():
         verb = plan.aggregations[i]
         merged = merge(rows, stored.pop(i), verb)
+        counts |= {f"wrapped:{verb.store.name}.{f}": n for f, n in merged.wrapped.items()}
         open_exchange.put(verb.store.name, rows.keys, merged.values, merged.timestamps)
         if verb.outputs:
             keys, values = output_keys(verb, rows), output_values(verb, rows, merged)
             for topic in verb.outputs:
                 open_exchange.output(topic, keys, values, merged.timestamps)
-    dropped: dict[str, int] = {}
     maxima: dict[tuple[str, int], int] = {}
     if table is not None:
         letters = table.filter(pc.equal(table.column("kind"), DEAD)).column("key").combine_chunks()
         open_exchange.dead_letters(letters)
-        dropped = _dropped(table, letters)
+        counts |= _dropped(table, letters)
         maxima = _maxima(plan, table)
     batch = plan.batch
     failpoint("exchange.before_commit")
@@ -142,7 +147,7 @@ def _run(
             clock=batch.clock,
             topic_ids=batch.topic_ids,
             maxima=nested(maxima),
-            dropped=dropped,
+            dropped=counts,
             recorded=batch.recorded,
         )
     )

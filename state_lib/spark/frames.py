@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from state_lib.aggregates import Aggregate
 from state_lib.application import Aggregation, Source, Step
-from state_lib.spark.partitioner import partition_for_key
-from state_lib.spark.plan import DEAD, DROPPED, SEEN, BatchPlan
-from state_lib.spark.rows import apply_steps, decode, letter
+from state_lib.spark.attempts import types_of
+from state_lib.spark.entries import entry, explodes, judge
+from state_lib.spark.plan import BatchPlan
+from state_lib.spark.rows import apply_steps, decode
+from state_lib.spark.sizes import UNBOUNDED
 
-_SQL_TYPES = {"int64": "bigint", "float64": "double", "utf8": "string", "bool": "boolean"}
+LOW = 0xFFFF_FFFF
 GROUP = ["task", "kind", "key", "start", "src"]
 
 
@@ -30,6 +31,8 @@ def combine(
     reason of a drop; a dead letter), ``start`` (window start in ms, else 0), ``src`` (source
     partition's number), ``n`` (rows), ``ts`` (greatest event time in ms), then one column
     ``a<verb>_<field>`` per field, and ``l<verb>`` (a struct) for the fields that keep the last.
+    Sums of int64 come in two parts that cannot overflow: ``a<verb>_<field>`` is that of the low 32
+    bits of each value, unsigned, and ``h<verb>_<field>`` that of the rest.
     """
     branches: dict[tuple[Source, tuple[Step, ...]], list[int]] = {}
     for index, verb in enumerate(aggregations):
@@ -37,13 +40,15 @@ def combine(
     frames: list[DataFrame] = []
     lettered: set[str] = set()
     for (source, steps), verbs in branches.items():
-        rows = apply_steps(decode(batch, source, plan), steps)
-        dead = DEAD if source.topic not in lettered else SEEN
+        rows = decode(batch, source, plan)
+        told = F.col("__hf_bad").isNotNull() & F.lit(source.topic in lettered)
         lettered.add(source.topic)
-        entries = [
-            _entry(spark, i, aggregations, partitions, dead if i == verbs[0] else SEEN)
-            for i in verbs
-        ]
+        rows = apply_steps(rows.withColumn("__hf_told", told), steps)
+        types = types_of(rows)
+        for index in verbs:
+            verb = aggregations[index]
+            rows = judge(rows, index, verb, types, plan.limits.get(verb.store.name, UNBOUNDED))
+        entries = [entry(spark, i, aggregations, plan, partitions, i == verbs[0]) for i in verbs]
         if len(entries) == 1:
             frames.append(rows.select(*entries[0]))
         else:
@@ -58,77 +63,6 @@ def combine(
     return shuffled.groupBy(*GROUP).agg(*_partials(aggregations))
 
 
-def _entry(
-    spark: SparkSession,
-    index: int,
-    aggregations: Sequence[Aggregation],
-    partitions: int,
-    dead: int,
-) -> list[Column]:
-    verb = aggregations[index]
-    usable = F.col("__hf_bad").isNull() & ~F.col("__hf_skip")
-    key = F.when(usable, _key_bytes(verb))
-    start: Column = F.lit(0).cast("bigint")
-    late: Column = F.lit(False)  # noqa: FBT003
-    spec = verb.store
-    if spec.is_window:
-        size = spec.window_size_ms
-        start = F.when(usable, F.col("__hf_ts") - F.pmod(F.col("__hf_ts"), F.lit(size)))
-        late = start + (size + spec.grace_ms) <= F.col("__hf_clock")
-    kind = (
-        F.when(F.col("__hf_bad").isNotNull(), dead)
-        .when(F.col("__hf_skip"), SEEN)
-        .when(key.isNull(), DROPPED)
-        .when(late, DROPPED)
-        .otherwise(index)
-    )
-    reason = F.when(key.isNull(), f"null-key:{spec.name}").otherwise(f"late:{spec.name}")
-    entry_key = (
-        F.when(kind == index, key)
-        .when(kind == DROPPED, reason.cast("binary"))
-        .when(kind == DEAD, letter())
-    )
-    by_key = partition_for_key(spark, key, partitions)
-    task = F.when(key.isNotNull(), by_key).otherwise(F.pmod(F.col("__hf_src"), F.lit(partitions)))
-    mine = kind == index
-    columns = [
-        task.cast("int").alias("task"),
-        kind.cast("int").alias("kind"),
-        entry_key.alias("key"),
-        F.when(mine, start).otherwise(F.lit(0)).cast("bigint").alias("start"),
-        F.col("__hf_src").cast("int").alias("src"),
-        F.col("__hf_ts").alias("ts"),
-    ]
-    for other, aggregation in enumerate(aggregations):
-        for name, field in aggregation.fields.items():
-            if field.expr is not None:
-                value = F.expr(field.expr) if field.op == "count" else _typed(field)
-                if field.op == "count":
-                    value = F.when(value.isNotNull(), F.lit(1)).cast("bigint")
-                columns.append(_only(value, mine, other == index).alias(f"a{other}_{name}"))
-        if aggregation.has_last:
-            columns.append(F.when(mine, F.col("__hf_offset")).cast("bigint").alias(f"o{other}"))
-    return columns
-
-
-def _only(value: Column, mine: Column, same: bool) -> Column:  # noqa: FBT001
-    return F.when(mine, value) if same else F.when(F.lit(False), value)  # noqa: FBT003
-
-
-def _typed(field: Aggregate) -> Column:
-    return F.expr(str(field.expr)).cast(_SQL_TYPES[field.type])
-
-
-def _key_bytes(verb: Aggregation) -> Column:
-    key = F.expr(verb.key)
-    match verb.key_serde:
-        case "bytes":
-            return key.cast("binary")
-        case "int64":
-            return F.unhex(F.lpad(F.hex(key.cast("bigint")), 16, "0"))
-    return key.cast("string").cast("binary")
-
-
 def _partials(aggregations: Sequence[Aggregation]) -> list[Column]:
     columns = [F.count(F.lit(1)).alias("n"), F.max("ts").alias("ts")]
     for index, verb in enumerate(aggregations):
@@ -137,6 +71,9 @@ def _partials(aggregations: Sequence[Aggregation]) -> list[Column]:
             match field.op:
                 case "count" if field.expr is not None:
                     columns.append(F.count(column).alias(column))
+                case "sum" if field.type == "int64":
+                    low, high = F.col(column).bitwiseAND(F.lit(LOW)), F.shiftright(column, 32)
+                    columns += [F.sum(low).alias(column), F.sum(high).alias(f"h{index}_{name}")]
                 case "sum":
                     columns.append(F.sum(column).alias(column))
                 case "min":
@@ -146,7 +83,10 @@ def _partials(aggregations: Sequence[Aggregation]) -> list[Column]:
         if verb.has_last:
             kept = [f"a{index}_{n}" for n, f in verb.fields.items() if f.op == "last"]
             newest = F.struct(F.col("ts"), F.col("src").cast("bigint"), F.col(f"o{index}"))
+            at = [F.col(f"p{index}_{number}") for number in range(explodes(verb))]
             columns.append(
-                F.max_by(F.struct(newest.alias("order"), *kept), newest).alias(f"l{index}")
+                F.max_by(F.struct(newest.alias("order"), *kept), F.struct(newest, *at)).alias(
+                    f"l{index}"
+                )
             )
     return columns

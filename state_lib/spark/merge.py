@@ -17,6 +17,7 @@ from state_lib.serdes.columns import binary_array, binary_parts, gather
 
 Ints = npt.NDArray[np.int64]
 _INT64 = np.iinfo(np.int64)
+_LOW = 0xFFFF_FFFF
 NOTHING = -(2**62)
 """Stands for null in columns of times: less than every event time."""
 _ARROW = {"int64": pa.int64(), "float64": pa.float64(), "utf8": pa.utf8(), "bool": pa.bool_()}
@@ -27,7 +28,8 @@ class Rows:
     """Rows of one verb of one task, sorted by composite key, one per key.
 
     ``columns``: per field the batch's partial value; ``order``: the three columns that tell which
-    record is the latest, for verbs with `last`.
+    record is the latest, for verbs with `last`; ``high``: per sum of int64 its bits from 32 on,
+    before it wrapped.
     """
 
     keys: pa.BinaryArray
@@ -36,15 +38,20 @@ class Rows:
     timestamps: pa.Int64Array
     columns: dict[str, pa.Array]
     order: tuple[Ints, ...] | None
+    high: dict[str, Ints]
 
 
 @dataclass(frozen=True)
 class Merged:
-    """New values: ``values`` as the changelog has them; ``fields`` to show in outputs."""
+    """New values: ``values`` as the changelog has them; ``fields`` to show in outputs.
+
+    ``wrapped``: per sum of int64, how many went beyond 2^63 and around.
+    """
 
     values: pa.BinaryArray
     timestamps: pa.Int64Array
     fields: dict[str, pa.Array]
+    wrapped: dict[str, int]
 
 
 def rows_of(table: pa.Table, index: int, verb: Aggregation) -> Rows:
@@ -64,7 +71,10 @@ def rows_of(table: pa.Table, index: int, verb: Aggregation) -> Rows:
         parts = latest.field(0).flatten()
         order = tuple(_ints(p) for p in parts)
     columns: dict[str, pa.Array] = {}
+    rest: dict[str, pa.Array] = {}
     for name, field in verb.fields.items():
+        if (field.op, field.type) == ("sum", "int64"):
+            rest[name] = _flat(picked.column(f"h{index}_{name}"))
         if field.op == "last":
             columns[name] = latest.field(f"a{index}_{name}")  # type: ignore[union-attr]
         elif field.op == "count":
@@ -73,7 +83,8 @@ def rows_of(table: pa.Table, index: int, verb: Aggregation) -> Rows:
         else:
             columns[name] = _flat(picked.column(f"a{index}_{name}"))
     if len(heads) == len(keys):
-        return Rows(keys, inner, starts, stamps, columns, order)
+        high = {name: _joined(columns, name, part) for name, part in rest.items()}
+        return Rows(keys, inner, starts, stamps, columns, order, high)
     at = pa.array(heads)
     winners = heads if order is None else _winners(order, heads, len(keys))
     for name, field in verb.fields.items():
@@ -81,6 +92,8 @@ def rows_of(table: pa.Table, index: int, verb: Aggregation) -> Rows:
             columns[name] = columns[name].take(pa.array(winners))
         else:
             columns[name] = _fold(field.op, columns[name], heads)
+    rest = {name: _fold("sum", part, heads) for name, part in rest.items()}
+    high = {name: _joined(columns, name, part) for name, part in rest.items()}
     return Rows(
         keys.take(at),
         inner.take(at),
@@ -88,6 +101,7 @@ def rows_of(table: pa.Table, index: int, verb: Aggregation) -> Rows:
         _fold("max", stamps, heads),
         columns,
         None if order is None else tuple(part[winners] for part in order),
+        high,
     )
 
 
@@ -100,6 +114,7 @@ def merge(rows: Rows, stored: pa.BinaryArray, verb: Aggregation) -> Merged:
     old = serde.decode_arrow(payload)
     single = not pa.types.is_struct(old.type)
     fields: dict[str, pa.Array] = {}
+    wrapped: dict[str, int] = {}
     newer: Any = None
     before: tuple[Ints, ...] = ()
     if rows.order is not None:
@@ -110,14 +125,10 @@ def merge(rows: Rows, stored: pa.BinaryArray, verb: Aggregation) -> Merged:
         now = rows.columns[name].cast(_ARROW[field.type])
         if field.op == "last":
             fields[name] = pc.if_else(pa.array(newer), now, was)
-        elif field.op in ("count", "sum"):
-            fields[name] = pc.if_else(
-                pc.is_null(was), now, pc.if_else(pc.is_null(now), was, pc.add_checked(was, now))
-            )
-        elif field.op == "min":
-            fields[name] = pc.min_element_wise(was, now)
         else:
-            fields[name] = pc.max_element_wise(was, now)
+            fields[name] = _both(field.op, was, now)
+        if name in rows.high and (times := _wraps(was, now, rows.high[name])):
+            wrapped[name] = times
     if single:
         values = serde.encode_arrow(next(iter(fields.values())))
     else:
@@ -129,7 +140,7 @@ def merge(rows: Rows, stored: pa.BinaryArray, verb: Aggregation) -> Merged:
             }
         arrays = hidden | fields
         values = serde.encode_arrow(pa.StructArray.from_arrays(list(arrays.values()), list(arrays)))
-    return Merged(values, pa.array(stamps), fields)
+    return Merged(values, pa.array(stamps), fields, wrapped)
 
 
 def _flat(column: pa.ChunkedArray) -> pa.Array:
@@ -165,19 +176,66 @@ def _heads(keys: pa.BinaryArray) -> Ints:
     return np.flatnonzero(new)
 
 
-def _fold(op: str, column: pa.Array, heads: Ints) -> pa.Array:
-    valid = pc.is_valid(column).to_numpy(zero_copy_only=False)
-    some = np.logical_or.reduceat(valid, heads)
-    floating = pa.types.is_floating(column.type)
-    least, most = (-np.inf, np.inf) if floating else (_INT64.min, _INT64.max)
-    neutral, reduce = {
+def _how(op: str, kind: pa.DataType) -> tuple[Any, Any]:
+    """What changes nothing, and what joins two values: NaN is the greatest number."""
+    if pa.types.is_floating(kind):
+        return {
+            "sum": (0.0, np.add),
+            "min": (np.nan, np.fmin),
+            "max": (-np.inf, np.maximum),
+        }[op]
+    return {
         "count": (0, np.add),
         "sum": (0, np.add),
-        "min": (most, np.minimum),
-        "max": (least, np.maximum),
+        "min": (_INT64.max, np.minimum),
+        "max": (_INT64.min, np.maximum),
     }[op]
-    plain = pc.fill_null(column, pa.scalar(neutral, column.type)).to_numpy(zero_copy_only=False)
-    return pa.array(reduce.reduceat(plain, heads), column.type, mask=~some)
+
+
+def _fold(op: str, column: pa.Array, heads: Ints) -> pa.Array:
+    """One value for each run; nulls are skipped."""
+    neutral, reduce = _how(op, column.type)
+    valid = pc.is_valid(column).to_numpy(zero_copy_only=False)
+    some = np.logical_or.reduceat(valid, heads)
+    with np.errstate(all="ignore"):
+        folded = reduce.reduceat(_plain(column, neutral), heads)
+    return _array(folded, column.type, ~some)
+
+
+def _both(op: str, was: pa.Array, now: pa.Array) -> pa.Array:
+    """Two columns joined; where one is null the other counts."""
+    neutral, join = _how(op, now.type)
+    none = pc.and_(pc.is_null(was), pc.is_null(now)).to_numpy(zero_copy_only=False)
+    with np.errstate(all="ignore"):
+        joined = join(_plain(was, neutral), _plain(now, neutral))
+    return _array(joined, now.type, none)
+
+
+def _plain(column: pa.Array, instead: Any) -> npt.NDArray[Any]:
+    filled = pc.fill_null(column, pa.scalar(instead, column.type))
+    values: npt.NDArray[Any] = filled.to_numpy(zero_copy_only=False)
+    return values
+
+
+def _array(values: npt.NDArray[Any], kind: pa.DataType, none: npt.NDArray[np.bool_]) -> pa.Array:
+    if pa.types.is_floating(kind):  # one NaN and one zero, to the byte
+        values = np.where(np.isnan(values), np.nan, values + 0.0)
+    return pa.array(values, kind, mask=none)
+
+
+def _joined(columns: dict[str, pa.Array], name: str, rest: pa.Array) -> Ints:
+    """Make a sum of its two parts, modulo 2^64; returns its bits from 32 on before it wrapped."""
+    low, none = _plain(columns[name], 0), pc.is_null(rest).to_numpy(zero_copy_only=False)
+    high: Ints = _plain(rest, 0) + (low >> 32)
+    columns[name] = pa.array((high << 32) + (low & _LOW), pa.int64(), mask=none)
+    return high
+
+
+def _wraps(was: pa.Array, now: pa.Array, high: Ints) -> int:
+    """How many sums do not fit into 64 bits."""
+    old, new = _plain(was, 0), _plain(now, 0)
+    exact = high + (old >> 32) + (((old & _LOW) + (new & _LOW)) >> 32)
+    return int(np.count_nonzero((exact < -(1 << 31)) | (exact >= 1 << 31)))
 
 
 def _greater(a: tuple[Ints, ...], b: tuple[Ints, ...]) -> npt.NDArray[np.bool_]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from state_lib.addresses import HostAddress
 from state_lib.application import Aggregation
@@ -27,6 +27,7 @@ class BatchPlan:
         topic_ids: of the sources.
         tasks: those that take part; None for all.
         code: fingerprint of the job.
+        limits: store → what its topics take of one record (key plus value, bytes).
         recorded: offset in the progress log where this batch was recorded first; -1 before that.
     """
 
@@ -41,6 +42,7 @@ class BatchPlan:
     tasks: tuple[int, ...] | None = None
     code: str = ""
     recorded: int = -1
+    limits: Mapping[str, int] = field(default_factory=dict)
 
     def sources(self) -> list[tuple[str, int]]:
         """Source partitions in the order in which rows number them."""
@@ -57,6 +59,7 @@ class BatchPlan:
             "now": self.now,
             "max_future_ms": self.max_future_ms,
             "code": self.code,
+            "limits": self.limits,
             "tasks": self.tasks,
             "recorded": self.recorded,
         }

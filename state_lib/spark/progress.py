@@ -8,7 +8,7 @@ committed; `effective` sorts that out.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -35,6 +35,8 @@ class Recorded:
     aligned: bool = False
     code: str | None = None
     """Fingerprint of the job; None in records of older versions."""
+    limits: Mapping[str, int] = field(default_factory=dict)
+    """Store → what its topics take of one record; nothing in records of older versions."""
     offset: int = -1
     """Where the batch was recorded first: what came after it lies behind, repeats of it too."""
 
@@ -52,6 +54,7 @@ class Recorded:
             max_future_ms=data["max_future_ms"],
             aligned=data["tasks"] is not None,
             code=data.get("code"),
+            limits=data.get("limits", {}),
             offset=offset if first < 0 else first,
         )
 

@@ -17,9 +17,12 @@ from pyspark.sql import functions as F  # noqa: N812
 from state_lib.application import Json, Source, Step, Text
 from state_lib.errors import ConfigurationError
 from state_lib.names import check_column
+from state_lib.spark.attempts import attempt, value_of
 from state_lib.spark.plan import BatchPlan
 
-_CORRUPT = "__hf_corrupt"
+_CORRUPT, _TRIED = "__hf_corrupt", "__hf_tried"
+POSITION = "__hf_position"
+_SHOWN = 60  # characters of a condition in a reason
 _STRICT = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
 
 
@@ -81,33 +84,55 @@ def _of_batch(value: int, plan: BatchPlan) -> Column:
 
 
 def apply_steps(rows: DataFrame, steps: Iterable[Step]) -> DataFrame:
-    """Run a stream's steps; expressions are evaluated on good, unfiltered rows only."""
+    """Run a stream's steps; expressions are evaluated on good, unfiltered rows only.
+
+    A row on which one raises becomes a bad one, ``failed:`` with what was to be computed. Columns
+    `POSITION` with a number say which element a row is of each array that was exploded.
+    """
+    exploded = 0
     for step in steps:
         good = F.col("__hf_bad").isNull() & ~F.col("__hf_skip")
-        value = F.when(good, F.expr(step.expr))
+        what = F.expr(step.expr)
+        if step.op == "where":
+            what = what.cast("boolean")
+        rows = rows.withColumn(_TRIED, F.when(good, attempt(rows, what)))
+        value, kept = value_of(F.col(_TRIED)), F.col("__hf_skip")
+        bad = F.when(good & F.col(_TRIED).isNull(), _reason(step)).otherwise(F.col("__hf_bad"))
         match step.op:
             case "with_column":
-                rows = rows.withColumn(step.name, value)
+                rows = rows.withColumns({step.name: value, "__hf_bad": bad})
             case "where":
-                kept = F.coalesce(value.cast("boolean"), F.lit(False))  # noqa: FBT003
-                rows = rows.withColumn("__hf_skip", F.col("__hf_skip") | ~kept)
+                skip = kept | ~F.coalesce(value, F.lit(False))  # noqa: FBT003
+                rows = rows.withColumns({"__hf_skip": skip, "__hf_bad": bad})
             case "explode":
+                rows = rows.withColumn("__hf_bad", bad)
                 others = [_quoted(c) for c in rows.columns if c.lower() != step.name.lower()]
-                rows = rows.select(*others, F.explode_outer(value).alias(step.name))
+                made = F.posexplode_outer(value).alias(f"{POSITION}{exploded}", step.name)
+                rows, exploded = rows.select(*others, made), exploded + 1
                 empty = F.col(_quoted(step.name)).isNull()
-                rows = rows.withColumn("__hf_skip", F.col("__hf_skip") | empty)
+                rows = rows.withColumn("__hf_skip", kept | empty)
+        rows = rows.drop(_TRIED)
     return rows
 
 
-def letter() -> Column:
-    """A bad row as JSON bytes, unique by its place: what `state_lib.host.letters` unpacks."""
+def _reason(step: Step) -> str:
+    if step.op != "where":
+        return f"failed:{step.name}"
+    shown = " ".join(step.expr.split())
+    return f"failed:where {shown if len(shown) <= _SHOWN else shown[:_SHOWN] + '…'}"
+
+
+def letter(reason: Column, size: Column, limit: int) -> Column:
+    """A bad row as JSON bytes, unique by place and reason: `state_lib.host.letters` unpacks it."""
     return F.to_json(
         F.struct(
             F.col("__hf_topic").alias("topic"),
             F.col("__hf_partition").alias("partition"),
             F.col("__hf_offset").alias("offset"),
-            F.col("__hf_bad").alias("reason"),
+            reason.alias("reason"),
             F.col("__hf_millis").alias("timestamp"),
+            size.alias("size"),
+            F.when(size.isNotNull(), limit).alias("limit"),
             F.base64("__hf_key").alias("key"),
             F.base64("__hf_value").alias("value"),
         )

@@ -6,8 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from state_lib.changelog.limits import size_limits
 from state_lib.changelog.reader import read_last
-from state_lib.changelog.topics import changelog_topic, commits_topic, transactional_id
+from state_lib.changelog.topics import (
+    changelog_topic,
+    commits_topic,
+    dead_letters_topic,
+    transactional_id,
+)
 from state_lib.changelog.writer import OutcomeUnknown, TransactionalWriter
 from state_lib.errors import Unavailable
 from state_lib.kafka import Kafka, require
@@ -78,7 +84,11 @@ class Opening:
         local = self._judged() or look(self.topology, self.path, context.options)
         writer_id = transactional_id(app, self.partition)
         writer = TransactionalWriter(
-            context.kafka, writer_id, self.partition, topic=commits_topic(app)
+            context.kafka,
+            writer_id,
+            self.partition,
+            topic=commits_topic(app),
+            limits=size_limits(context.kafka.admin(), self._written()),
         )
         try:
             writer.open()
@@ -97,6 +107,13 @@ class Opening:
         finally:
             local.close()
         return OpenTask(writer, stores, marker, self.topology)
+
+    def _written(self) -> list[str]:
+        """Topics that the task writes to."""
+        app = self.topology.app
+        changelogs = [changelog_topic(app, s.name) for s in self.topology.stores]
+        outputs = [o.topic for o in self.topology.outputs]
+        return [*changelogs, *outputs, dead_letters_topic(app), commits_topic(app)]
 
     def newest_marker(self) -> Marker:
         """The last one in Kafka, or that of a task that never was."""

@@ -19,6 +19,7 @@ from state_lib.errors import (
     NotOwner,
     StateCorrupt,
     Superseded,
+    TooLarge,
     Unavailable,
 )
 from state_lib.failpoints import failpoint
@@ -295,6 +296,7 @@ class StateTask:
             Realign, Superseded: see `state_lib.marker.judge`.
             Unavailable: nothing stands, or the task must be opened again to tell; try again.
             StoreFull: a memory store cannot take it; nothing was written.
+            TooLarge: a record is larger than its topic takes; nothing was written.
             NotOwner: another writer has taken over.
         """
         with self._commit_lock, self.guarded():
@@ -328,6 +330,10 @@ class StateTask:
         with self._commit_lock:
             self._opened()
             return self._barrier.arm(self.name, (epoch, n), action, self._marker)
+
+    def size_limit(self, topic: str) -> int:
+        """The greatest key plus value (bytes) that a topic takes; Unavailable if it is closed."""
+        return self._require_writer().limit(topic)
 
     # ------------------------------------------------------------------ reads
 
@@ -451,7 +457,7 @@ class StateTask:
         except OutcomeUnknown as error:
             self.close()
             raise Unavailable(error.message, task=self.name) from error
-        except KafkaRefused:
+        except (KafkaRefused, TooLarge):
             self.close()  # its writer may be of no use any more
             raise
         except OSError as error:  # of the disk; a commit that stands has closed the task

@@ -12,7 +12,7 @@ import pytest
 
 from state_lib.changelog.claims import newest_claim
 from state_lib.drivers.look import Looker
-from state_lib.exits import EXIT_REFUSED
+from state_lib.exits import EXIT_REFUSED, EXIT_SUPERSEDED
 from state_lib.kafka import Kafka
 from tests.chaos.check import check
 from tests.chaos.cluster import Cluster

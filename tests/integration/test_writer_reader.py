@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 import pytest
 from confluent_kafka import TopicPartition
 
 from state_lib.changelog import writer as writers
+from state_lib.changelog.admin import set_topic_config
+from state_lib.changelog.limits import size_limits
 from state_lib.changelog.reader import read, read_last
 from state_lib.changelog.writer import OutcomeUnknown, Records
-from state_lib.errors import NotOwner, StateCorrupt, Unavailable
+from state_lib.errors import NotOwner, StateCorrupt, TooLarge, Unavailable
 from state_lib.kafka import Kafka
 from tests.support.fold import committed
 from tests.support.topic import MARKS, Log
@@ -218,3 +221,59 @@ def test_a_transaction_that_timed_out_fences_its_writer(
         writer._commit([log.topic])
     log.put(log.writer(), "b")
     assert log.read_keys() == ["a", "b"]
+
+
+def large(log: Log, size: int, count: int = 1) -> Records:
+    """Records that do not get smaller by compression."""
+    values = [os.urandom(size) for _ in range(count)]
+    return Records(log.topic, [b"%d" % i for i in range(count)], values)
+
+
+@pytest.mark.parametrize("log", [{"max.message.bytes": "3000000"}], indirect=True)
+def test_records_may_be_as_large_as_the_topic_takes(log: Log) -> None:
+    """More than librdkafka's own default."""
+    log.write(log.writer(), large(log, 2_900_000, 3))
+    assert [len(m.value() or b"") for m in log.read()] == [2_900_000] * 3
+
+
+@pytest.mark.parametrize("log", [{"max.message.bytes": "20000"}], indirect=True)
+def test_a_batch_is_no_larger_than_the_topic_takes(log: Log) -> None:
+    """Many records that are small enough, and together are not."""
+    log.write(log.writer(), large(log, 5_000, 100))
+    assert len(log.read()) == 100
+
+
+@pytest.mark.parametrize("log", [{"max.message.bytes": "20000"}], indirect=True)
+def test_a_record_that_is_too_large_is_named(log: Log) -> None:
+    writer = log.writer()
+    with pytest.raises(TooLarge) as refused:
+        log.write(writer, large(log, 30_000))
+    assert refused.value.details == {
+        "topic": log.topic,
+        "size": 30_001,
+        "limit": size_limits(log.kafka.admin(), [log.topic])[log.topic],
+    }
+    log.put(log.writer(), "a")
+    assert log.read_keys() == ["a"], "nothing of it stands"
+
+
+@pytest.mark.parametrize("log", [{"max.message.bytes": "3000000"}], indirect=True)
+def test_the_broker_may_take_less_by_now(log: Log) -> None:
+    writer = log.writer()
+    set_topic_config(log.kafka.admin(), log.topic, "max.message.bytes", "20000")
+    with pytest.raises(TooLarge, match="takes") as refused:
+        log.write(writer, large(log, 30_000, 3))
+    assert (refused.value.details["topic"], refused.value.details["size"]) == (log.topic, 30_001)
+    log.put(log.writer(), "a")
+    assert log.read_keys() == ["a"]
+
+
+@pytest.mark.parametrize("log", [{"max.message.bytes": "20000"}], indirect=True)
+def test_the_broker_may_take_more_by_now(log: Log) -> None:
+    """Then the next writer does, and nobody has to start anything again."""
+    writer = log.writer()
+    set_topic_config(log.kafka.admin(), log.topic, "max.message.bytes", "2000000")
+    with pytest.raises(OutcomeUnknown, match="opened again"):
+        log.write(writer, large(log, 1_500_000))
+    log.write(log.writer(), large(log, 1_500_000))
+    assert len(log.read()) == 1

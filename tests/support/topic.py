@@ -7,6 +7,7 @@ from ast import literal_eval
 
 from confluent_kafka import Message
 
+from state_lib.changelog.limits import size_limits
 from state_lib.changelog.reader import read
 from state_lib.changelog.writer import Records, TransactionalWriter
 from state_lib.kafka import Kafka, ends, starts
@@ -23,7 +24,9 @@ class Log:
         self.writers: list[TransactionalWriter] = []
 
     def writer(self, timeout_s: float = 30.0) -> TransactionalWriter:
-        made = TransactionalWriter(self.kafka, self.topic, 0, timeout_s, self.topic)
+        topics = [self.topic, self.topic + MARKS]
+        limits = size_limits(self.kafka.admin(), topics)
+        made = TransactionalWriter(self.kafka, self.topic, 0, timeout_s, self.topic, limits)
         made.open()
         self.writers.append(made)
         return made

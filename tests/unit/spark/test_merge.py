@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -36,7 +38,12 @@ def table(aggregation: Aggregation, rows: list[dict[str, Any]]) -> pa.Table:
     for name, field in aggregation.fields.items():
         if field.op != "last" and not (field.op == "count" and field.expr is None):
             kind = pa.float64() if field.type == "float64" else pa.int64()
-            columns[f"a0_{name}"] = pa.array([r.get(name) for r in rows], kind)
+            values = [r.get(name) for r in rows]
+            if (field.op, field.type) == ("sum", "int64"):
+                high = [None if v is None else v >> 32 for v in values]
+                columns[f"h0_{name}"] = pa.array(high, kind)
+                values = [None if v is None else v & 0xFFFF_FFFF for v in values]
+            columns[f"a0_{name}"] = pa.array(values, kind)
     if lasts:
         columns["l0"] = pa.array(
             [
@@ -215,3 +222,73 @@ def test_any_cut_of_a_stream_gives_the_same_state(
         assert value["hi"] == max(xs, default=None)
         assert value["seen"] == last[2]
         assert struct.unpack(">q", state[key][:8])[0] == max(r[3] for r in mine)
+
+
+MOST, LEAST = 2**63 - 1, -(2**63)
+
+
+def folded(aggregation: Aggregation, cut: list[list[Any]], **of: str) -> tuple[bytes, int]:
+    """What is stored of one key after these batches of values, and how many sums wrapped."""
+    state, wrapped = None, 0
+    for values in cut:
+        rows = [{"key": b"k", "src": i, **dict.fromkeys(of, v)} for i, v in enumerate(values)]
+        merged = merge(
+            rows_of(table(aggregation, rows), 0, aggregation), pa.array([state], pa.binary()),
+            aggregation,
+        )  # fmt: skip
+        state = struct.pack(">q", 1) + merged.values[0].as_py()
+        wrapped += sum(merged.wrapped.values())
+    assert state is not None
+    return state, wrapped
+
+
+def cuts(values: list[Any]) -> list[list[list[Any]]]:
+    """All in one batch, in two, row by row."""
+    two = [[values[:i], values[i:]] for i in range(1, len(values))]
+    return [[values], *two, [[v] for v in values]]
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.one_of(st.none(), st.integers(LEAST, MOST)), min_size=1, max_size=8))
+def test_sums_wrap_in_the_same_way_at_every_cut(values: list[int | None]) -> None:
+    v = verb(s=agg.sum("x"))
+    numbers = [x for x in values if x is not None]
+    exact = sum(numbers)
+    wanted = {"s": (exact + 2**63) % 2**64 - 2**63 if numbers else None}
+    for cut in cuts(values):
+        state, wrapped = folded(v, cut, s="x")
+        assert serde_from(v.store.value_serde).deserialize(state[8:]) == wanted
+        if len(cut) == 1:
+            assert wrapped == int(not LEAST <= exact <= MOST)
+
+
+def test_a_sum_that_wraps_is_counted() -> None:
+    v = verb(s=agg.sum("x"))
+    assert folded(v, [[MOST, 0]], s="x")[1] == 0
+    assert folded(v, [[MOST, 1]], s="x")[1] == 1
+    assert folded(v, [[MOST], [1]], s="x")[1] == 1
+    assert folded(v, [[LEAST], [-1]], s="x")[1] == 1
+    assert folded(v, [[LEAST, MOST, 1]], s="x")[1] == 0
+    assert folded(v, [[MOST], [None], [-MOST]], s="x")[1] == 0
+
+
+@pytest.mark.parametrize(
+    ("values", "least", "most"),
+    [
+        ([math.nan, 1.0, -math.inf], -math.inf, math.nan),
+        ([math.nan, None, math.nan], math.nan, math.nan),
+        ([None, math.inf, math.nan], math.inf, math.nan),
+        ([0.0, -0.0], 0.0, 0.0),
+        ([-0.0, None], 0.0, 0.0),
+        ([None, None], None, None),
+        ([-math.inf, None, 2.5], -math.inf, 2.5),
+    ],
+)
+def test_nan_is_greatest_and_there_is_one_zero_at_every_cut(
+    values: list[float | None], least: float | None, most: float | None
+) -> None:
+    v = verb(lo=agg.min("x", "float64"), hi=agg.max("x", "float64"))
+    wanted = serde_from(v.store.value_serde).serialize({"lo": least, "hi": most})
+    for order in (values, values[::-1]):
+        for cut in cuts(order):
+            assert folded(v, cut, lo="x", hi="x")[0][8:] == wanted, cut

@@ -1,0 +1,181 @@
+"""A row as the entry that one verb makes of it: judged first, so that no row can fail a batch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from state_lib.aggregates import Aggregate
+from state_lib.application import Aggregation
+from state_lib.spark.attempts import attempt, type_of, value_of
+from state_lib.spark.partitioner import partition_for_key
+from state_lib.spark.plan import DEAD, DROPPED, SEEN, BatchPlan
+from state_lib.spark.rows import POSITION, letter
+from state_lib.spark.sizes import UNBOUNDED, too_large
+
+_SQL_TYPES = {"int64": "bigint", "float64": "double", "utf8": "string", "bool": "boolean"}
+_KEY_TYPES = {"int64": "bigint", "bytes": "binary", "utf8": "string"}
+
+
+def judge(
+    rows: DataFrame, index: int, verb: Aggregation, types: Mapping[str, str], limit: int
+) -> DataFrame:
+    """Add what a verb takes from each row, and why it is a dead letter for this verb.
+
+    Columns: ``__hf_key<i>`` (bytes), ``__hf_start<i>`` (ms), ``__hf_late<i>``, ``__hf_why<i>``
+    (null, ``failed:<store>.<column>``, ``not-utf8:<store>.<column>`` or ``too-large:<store>``),
+    ``__hf_size<i>`` (bytes, if that is why), and one ``__hf_in<i>_<number>`` per field with an
+    expression. Fields are computed only for rows that have a key and are not late.
+
+    Args:
+        rows: after the steps.
+        index: of the verb.
+        verb: what is to be made of them.
+        types: of the columns that steps leave, see `types_of`.
+        limit: the most that the verb's topics take of one record (bytes).
+    """
+    own, spec = f"{index}", verb.store
+    usable = F.col("__hf_bad").isNull() & ~F.col("__hf_skip")
+    kind = _KEY_TYPES[verb.key_serde]
+    rows, key, why = _tried(
+        rows, f"__hf_key{own}", usable, _Wanted(verb.key, kind, f"{spec.name}.key"), types
+    )
+    start: Column = F.lit(0).cast("bigint")
+    late: Column = F.lit(False)  # noqa: FBT003
+    if spec.is_window:
+        size = spec.window_size_ms
+        start = F.when(usable, F.col("__hf_ts") - F.pmod(F.col("__hf_ts"), F.lit(size)))
+        late = start + (size + spec.grace_ms) <= F.col("__hf_clock")
+    rows = rows.withColumns({f"__hf_why{own}": why, f"__hf_key{own}": key})
+    key, why = F.col(f"__hf_key{own}"), F.col(f"__hf_why{own}")
+    rows = rows.withColumns(
+        {
+            f"__hf_start{own}": start,
+            f"__hf_late{own}": late,
+            f"__hf_key{own}": F.when(why.isNull(), _key_bytes(verb, key)),
+        }
+    )
+    wanted = key.isNotNull() & ~F.col(f"__hf_late{own}")
+    reasons: list[Column] = [why]
+    values: dict[str, Column] = {}
+    for number, (name, field) in enumerate(verb.fields.items()):
+        if field.expr is not None:
+            column = f"__hf_in{own}_{number}"
+            of_type = None if field.op == "count" else _SQL_TYPES[field.type]
+            what = _Wanted(field.expr, of_type, f"{spec.name}.{name}")
+            rows, values[column], why_not = _tried(rows, column, wanted, what, types)
+            reasons.append(why_not)
+    rows = rows.withColumns({**values, f"__hf_why{own}": F.coalesce(*reasons)})
+    larger = F.when(wanted & why.isNull(), too_large(verb, key, index, limit))
+    rows = rows.withColumn(f"__hf_size{own}", larger.cast("bigint"))
+    large = F.when(F.col(f"__hf_size{own}").isNotNull(), f"too-large:{spec.name}")
+    return rows.withColumn(f"__hf_why{own}", F.coalesce(why, large))
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """An expression, the type it is cast to (None: as it is), and how reasons call it."""
+
+    expr: str
+    kind: str | None
+    name: str
+
+
+def _tried(
+    rows: DataFrame, column: str, usable: Column, wanted: _Wanted, types: Mapping[str, str]
+) -> tuple[DataFrame, Column, Column]:
+    """Rows with ``column`` beside, the value that it holds, and why there is none."""
+    kind, value = wanted.kind, F.expr(wanted.expr)
+    seen = type_of(types, wanted.expr)
+    if kind is not None:
+        value = value.cast(kind)
+    if seen is not None and kind in (None, seen):
+        rows = rows.withColumn(column, F.when(usable, value))
+        value, why = F.col(column), F.lit(None).cast("string")
+    else:
+        rows = rows.withColumn(column, F.when(usable, attempt(rows, value)))
+        value = value_of(F.col(column))
+        why = F.when(usable & F.col(column).isNull(), f"failed:{wanted.name}")
+    if kind == "string":
+        why = F.coalesce(why, F.when(~F.is_valid_utf8(value), f"not-utf8:{wanted.name}"))
+    return rows, value, why
+
+
+def entry(
+    spark: SparkSession,
+    index: int,
+    aggregations: Sequence[Aggregation],
+    plan: BatchPlan,
+    partitions: int,
+    first: bool,  # noqa: FBT001
+) -> list[Column]:
+    """Columns of `state_lib.spark.frames.combine` before it groups.
+
+    ``first``: whether this verb tells what decoder and steps found bad.
+    """
+    name = aggregations[index].store.name
+    key, why = F.col(f"__hf_key{index}"), F.col(f"__hf_why{index}")
+    size, limit = F.col(f"__hf_size{index}"), plan.limits.get(name, UNBOUNDED)
+    bad, late = F.col("__hf_bad"), F.col(f"__hf_late{index}")
+    told = F.col("__hf_told") if first else F.lit(True)  # noqa: FBT003
+    kind = (
+        F.when(bad.isNotNull(), F.when(told, SEEN).otherwise(DEAD))
+        .when(F.col("__hf_skip"), SEEN)
+        .when(why.isNotNull(), DEAD)
+        .when(key.isNull() | late, DROPPED)
+        .otherwise(index)
+    )
+    reason = F.when(key.isNull(), f"null-key:{name}").otherwise(f"late:{name}")
+    entry_key = (
+        F.when(kind == index, key)
+        .when(kind == DROPPED, reason.cast("binary"))
+        .when(kind == DEAD, letter(F.coalesce(bad, why), size, limit))
+    )
+    mine, keyed = kind == index, key.isNotNull() & why.isNull()
+    by_key = partition_for_key(spark, key, partitions)
+    task = F.when(keyed, by_key).otherwise(F.pmod(F.col("__hf_src"), F.lit(partitions)))
+    columns = [
+        task.cast("int").alias("task"),
+        kind.cast("int").alias("kind"),
+        entry_key.alias("key"),
+        F.when(mine, F.col(f"__hf_start{index}")).otherwise(F.lit(0)).cast("bigint").alias("start"),
+        F.col("__hf_src").cast("int").alias("src"),
+        F.col("__hf_ts").alias("ts"),
+    ]
+    for other, aggregation in enumerate(aggregations):
+        for number, (field_name, field) in enumerate(aggregation.fields.items()):
+            if field.expr is not None:
+                none = F.lit(None).cast(_SQL_TYPES[field.type])
+                value = F.col(f"__hf_in{other}_{number}")
+                own = _input(field, value, mine) if other == index else none
+                columns.append(own.alias(f"a{other}_{field_name}"))
+        if aggregation.has_last:
+            columns.append(F.when(mine, F.col("__hf_offset")).cast("bigint").alias(f"o{other}"))
+            for number in range(explodes(aggregation)):
+                at = F.col(f"{POSITION}{number}") if other == index else F.lit(None)
+                columns.append(F.when(mine, at).cast("int").alias(f"p{other}_{number}"))
+    return columns
+
+
+def explodes(verb: Aggregation) -> int:
+    """How many of its steps make several rows of one."""
+    return sum(step.op == "explode" for step in verb.steps)
+
+
+def _input(field: Aggregate, value: Column, mine: Column) -> Column:
+    if field.op == "count":
+        return F.when(mine & value.isNotNull(), F.lit(1)).cast("bigint")
+    value = value.cast(_SQL_TYPES[field.type])
+    if field.type == "float64" and field.op != "last":  # one NaN, one zero
+        value = F.when(F.isnan(value), math.nan).when(value == 0.0, 0.0).otherwise(value)
+    return F.when(mine, value)
+
+
+def _key_bytes(verb: Aggregation, key: Column) -> Column:
+    if verb.key_serde == "int64":
+        return F.unhex(F.lpad(F.hex(key), 16, "0"))
+    return key.cast("binary")
