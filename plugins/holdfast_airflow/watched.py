@@ -20,6 +20,14 @@ def app_asset(app: str) -> Asset:
     return Asset(f"holdfast://app/{app}")
 
 
+def supervising_try(app: str) -> int | None:
+    """Which try of its task supervises an application, or did last; None if none is known."""
+    from airflow.sdk.execution_time.context import AssetStateStoreAccessor  # noqa: PLC0415
+
+    known: Any = AssetStateStoreAccessor(name=app_asset(app).name).get(SUPERVISOR)
+    return known.get("try") if known else None
+
+
 class Watched:
     """The asset's state store, for one task that has the asset as an inlet."""
 
@@ -38,7 +46,7 @@ class Watched:
     def keep(self, process: DriverProcess) -> None:
         """Remember a driver, and that this task watches it."""
         self._store.set(DRIVER, process.to_json())
-        self._store.set(SUPERVISOR, self._me())
+        self._store.set(SUPERVISOR, {**self._me(), "try": self._ti.try_number})
 
     def keep_submission(self, driver: str, submission: dict[str, str]) -> None:
         """Remember what the cluster calls a driver that runs inside it."""
@@ -55,7 +63,8 @@ class Watched:
     def other_supervisor(self) -> str | None:
         """Another task that supervises the application now, in words; None if there is none."""
         other = self._store.get(SUPERVISOR)
-        if not other or other == self._me():
+        me = self._me()
+        if not other or {key: other[key] for key in me} == me:
             return None
         states = self._ti.get_task_states(
             dag_id=other["dag_id"], task_ids=[other["task_id"]], run_ids=[other["run_id"]]

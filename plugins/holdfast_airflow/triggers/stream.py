@@ -13,6 +13,7 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from holdfast_airflow.adoption import see_off
 from holdfast_airflow.settings import settings_of
+from holdfast_airflow.watched import supervising_try
 from state_lib.errors import HoldfastError, Unavailable
 
 if TYPE_CHECKING:
@@ -167,8 +168,9 @@ class SuperviseStreamTrigger(BaseTrigger):
     async def on_kill(self) -> None:
         """A user has cleared or marked the task: the driver stops at a batch's edge.
 
-        Airflow calls this as well where another triggerer has taken the trigger over, and where the
-        next try has already adopted the driver: then the task is deferred, and the driver stays.
+        Airflow calls this as well where another triggerer has taken the trigger over: then this try
+        of the task is still deferred, and the driver stays. Where the next try was quicker and has
+        adopted the driver already, it starts a new one when that has ended.
         """
         # Airflow cancels a trigger again every second until it has ended: only a thread gets
         # through all of it.
@@ -204,7 +206,7 @@ class SuperviseStreamTrigger(BaseTrigger):
     def _end_driver(self) -> None:
         from state_lib.drivers.process import DriverProcess
 
-        if self._state() == "deferred":
+        if self._is_deferred():
             self.log.info("The task is still deferred: its driver goes on")
             return
         process = DriverProcess.from_json(self.process)
@@ -233,23 +235,24 @@ class SuperviseStreamTrigger(BaseTrigger):
             return False
         return True
 
-    def _state(self) -> str | None:
-        """The task's state now, by Airflow's API; None if it cannot be asked."""
+    def _is_deferred(self) -> bool:
+        """Whether this try of the task is deferred now, by Airflow's API."""
         from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance  # noqa: PLC0415
 
         ti = self.task_instance
         if ti is None:
-            return None
+            return False
         try:
             states: dict[str, Any] = RuntimeTaskInstance.get_task_states(
                 dag_id=ti.dag_id, task_ids=[ti.task_id], run_ids=[ti.run_id]
             )
+            known = supervising_try(self.app)
         except Exception:
             # A stop by mistake is mended by whoever supervises then; a driver left is by nobody.
             self.log.warning("Airflow did not say how the task stands", exc_info=True)
-            return None
+            return False
         state = states.get(ti.run_id, {}).get(ti.task_id)
-        return None if state is None else str(state)
+        return str(state) == "deferred" and known in (None, ti.try_number)
 
 
 class StreamEndTrigger(BaseTrigger):
