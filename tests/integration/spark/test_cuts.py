@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from state_lib import Application, Json, Text, agg
 from state_lib.application import Aggregation
 from state_lib.serdes import serde_from
-from state_lib.spark.frames import combine
+from state_lib.spark.frames import GROUP, _partials, combine
 from state_lib.spark.merge import merge, rows_of
 from state_lib.spark.plan import BatchPlan
 from tests.support.rows import HOUR, NOW, Row, source
@@ -117,3 +117,15 @@ def test_a_value_that_does_not_fit_its_field_is_left_out_at_every_cut(spark: Spa
     rows = [record(i, "k", x) for i, x in enumerate([1.0, 1e19, 2.5, -1e300, 4.0])]
     (found,) = everywhere(spark, app, rows).values()
     assert found == {"n": 3, "total": 7, "hi": 4}
+
+
+def test_ties_do_not_depend_on_the_order_in_which_rows_arrive(spark: SparkSession) -> None:
+    app = Application("app", partitions=1)
+    lines = app.stream("t", Text()).explode("one", "split(value, ' ')")
+    lines.group_by("left(one, 1)").aggregate("s", seen=agg.last("one"))
+    arrived = [(0, 0, b"a", 0, 0, 5, f"a{position}", 7, position) for position in (1, 0, 2)]
+    names = "task int, kind int, key binary, start long, src int, ts long, a0_seen string, o0 long"
+    for rows in (arrived, arrived[::-1], sorted(arrived)):
+        frame = spark.createDataFrame(rows, f"{names}, p0_0 int").coalesce(1)
+        (found,) = frame.groupBy(*GROUP).agg(*_partials(app.aggregations)).collect()
+        assert found.l0.a0_seen == "a2"
