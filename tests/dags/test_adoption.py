@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import socket
+import subprocess
+import sys
 import time
 from collections import defaultdict
 from pathlib import Path
@@ -15,14 +18,15 @@ import pytest
 import structlog
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
 
-from holdfast_airflow.adoption import living, same_job
+from holdfast_airflow.adoption import _stranger, living, same_job
 from holdfast_airflow.operators.stream import SuperviseStreamOperator
 from holdfast_airflow.watched import app_asset
 from state_lib.drivers.control import ask_to_stop
-from state_lib.drivers.process import DriverProcess
-from state_lib.drivers.sight import DriverFacts
+from state_lib.drivers.process import DriverProcess, launch
+from state_lib.drivers.sight import DriverFacts, Sight
 from state_lib.drivers.supervision import Supervision
 from state_lib.errors import ConfigurationError
+from state_lib.marker import now_ms
 from state_lib.stack.paths import Paths
 from tests.dags.conftest import Connect, Scripts
 from tests.support.airflow_home import SCRIPTED
@@ -56,6 +60,26 @@ class Task:
             return self._made.resume(self._context, event)
         except TaskDeferred as deferred:
             return deferred.trigger
+
+
+def test_a_stranger_without_a_launchers_mark_is_known_by_kafka_alone(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", "input()"]
+    by_hand = subprocess.Popen(command, stdin=subprocess.PIPE)
+    launched = launch("app", ["/bin/sleep", "60"], env=os.environ, log=tmp_path / "log")
+    try:
+        for driver, pid, lives in (
+            ("theirs", by_hand.pid, None),
+            (launched.id, launched.pid, True),
+        ):
+            facts = DriverFacts(driver, socket.gethostname(), pid, "", 7, now_ms())
+            sight = Sight(at=0, drivers=(driver,), epoch=7, driver=driver, facts=facts)
+            found = _stranger("app", None, sight)
+            assert found is not None
+            assert found.id == driver
+            assert found.alive() is lives
+    finally:
+        by_hand.communicate(b"\n")
+        launched.end(0)
 
 
 def test_a_driver_that_has_said_its_last_words_is_ended_and_not_adopted(
