@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal
 
 from state_lib.changelog.topics import changelog_topic
 from state_lib.restore.facts import Facts
 from state_lib.restore.sample import Sample
-from state_lib.restore.source import held, is_current, why_not_valid
+from state_lib.restore.source import cut_logs, held, is_current, why_not_valid
 from state_lib.snapshots.manifest import Manifest
 from state_lib.specs import StoreSpec
 from state_lib.stores.task_stores import Checkpoint
@@ -83,6 +84,7 @@ def local(facts: Facts) -> Option:
     if why is None:
         logs = facts.logs if checkpoint is None else held(facts.topology, checkpoint, facts.logs)
         why = why_not_valid(checkpoint, logs, facts.marker, facts.now)
+        why = why or _why_cut(facts, facts.logs if facts.local.in_use else logs)
     if why is not None or checkpoint is None:
         return Option("local", None, why, "")
     current = is_current(checkpoint, facts.marker)
@@ -107,7 +109,7 @@ def _snapshot(facts: Facts, manifest: Manifest) -> Option:
     why = facts.refused.get(manifest.id)
     if why is None and not kept:
         why = "it holds none of the application's present stores"
-    why = why or why_not_valid(checkpoint, kept, facts.marker, facts.now)
+    why = why or why_not_valid(checkpoint, kept, facts.marker, facts.now) or _why_cut(facts, kept)
     if why is not None:
         return Option("snapshot", manifest.id, why, "")
     steps = _steps_after(facts, checkpoint)
@@ -120,13 +122,22 @@ def _snapshot(facts: Facts, manifest: Manifest) -> Option:
 
 
 def changelog(facts: Facts) -> Option:
-    """All changelogs from their start: always valid."""
+    """All changelogs from their start: valid unless one lost it."""
+    why = _why_cut(facts, ())
+    if why is not None:
+        return Option("changelog", None, why, "")
     steps = tuple(
         _step(facts, spec, facts.logs[_topic(facts, spec)].start, full=True)
         for spec in facts.topology.stores
     )
     about = "every changelog is replayed from its start"
     return Option("changelog", None, None, about, steps, _space(facts, steps))
+
+
+def _why_cut(facts: Facts, kept: Collection[str]) -> str | None:
+    """Why stores whose topic is not in ``kept`` cannot be built from their changelogs, or None."""
+    cut = cut_logs(facts.topology, facts.marker, facts.logs)
+    return next((f"{topic}: {why}" for topic, why in cut.items() if topic not in kept), None)
 
 
 def _steps_after(facts: Facts, checkpoint: Checkpoint) -> tuple[Step, ...]:
