@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from state_lib.errors import StorageUnavailable
 from state_lib.kafka import Kafka
 from state_lib.restore.facts import LocalFacts
@@ -10,6 +12,7 @@ from state_lib.snapshots.fetch import fetch
 from state_lib.snapshots.listing import find as find_snapshot
 from state_lib.snapshots.listing import list_snapshots
 from state_lib.specs import Topology
+from state_lib.stores.task_stores import Checkpoint
 from state_lib.task.loss import Found, Loss, find, judge
 from state_lib.task.opening import Opening
 
@@ -23,6 +26,8 @@ def best_copy(opening: Opening, local: LocalFacts, found: Found | None = None) -
     kafka, topology, partition = opening.context.kafka, opening.topology, opening.partition
     host, url = opening.context.host_id, opening.context.restore.snapshots_url
     found = found or find(kafka, topology, partition)
+    if local.in_use and local.checkpoint is not None:
+        found = _as_committed(found, local.checkpoint)
     loss = judge(kafka, topology, partition, host, found, local)
     if loss.why_not is None or url is None or local.in_use:
         return loss
@@ -51,6 +56,13 @@ def brought(opening: Opening, loss: Loss, local: Local) -> Local:
     mark_whole(building_of(path))
     swap_in(path, f"snapshot {loss.snapshot} was taken to repair from")
     return look(opening.topology, path, context.options)
+
+
+def _as_committed(found: Found, checkpoint: Checkpoint) -> Found:
+    """Of an open task: brokers show its last commit a moment later, which is no loss."""
+    ends = {topic: at[1] for topic, at in checkpoint.offsets.items()}
+    logs = {t: replace(g, end=max(g.end, ends.get(t, 0))) for t, g in found.logs.items()}
+    return replace(found, marker=checkpoint.marker, logs=logs)
 
 
 def _of_snapshot(

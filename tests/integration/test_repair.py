@@ -29,6 +29,7 @@ from tests.support.apps import HOUR, KV, NOON, TS, WIN, App, batch, digests, kv
 from tests.support.counting import Counting
 from tests.support.filled import filled
 from tests.support.lost import cut, deleted, made_again
+from tests.support.waiting import until
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -304,10 +305,17 @@ def test_a_log_that_lost_its_end_gives_no_deleted_key_back(make_app: MakeApp) ->
     writer.open()
     writer.write_part(batch(task.marker, {"kv": kv(("gone", "1"))}).records(app.name)[0])
     writer.close()
+    _await_end(app, "kv", 2)
     task.repair()
     task.open()
     from_scratch(task)
     assert entries(task) == before
+
+
+def _await_end(app: App, store: str, offset: int) -> None:
+    """Brokers write the end of a transaction a moment after they said that it is committed."""
+    where = (app.topic(store), 0)
+    until(lambda: ends(app.kafka.admin(), [where])[where] == offset)
 
 
 def test_a_changelog_that_reads_back_differently_never_counts(
@@ -418,6 +426,7 @@ def test_a_new_store_may_have_any_log(make_app: MakeApp) -> None:
         puts = batch(task.marker, {"ts": kv((name, "1"))})
         writer.write_part(puts.records(app.name)[0])
     writer.close()
+    _await_end(app, "ts", 4)
     cut(app, app.topic("ts"), 2)
     again = app.opened()
     assert again.loss().topics == {}

@@ -42,7 +42,7 @@ def manager(app: App, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterat
     monkeypatch.setenv("HOLDFAST_BOOTSTRAP_SERVERS", servers)
     monkeypatch.setenv("HOLDFAST_HOSTS", f"{at.id}={at.host}:{at.flight_port}/{at.http_port}")
     monkeypatch.setenv("HOLDFAST_REPLICATION_FACTOR", "1")
-    monkeypatch.setenv("COLUMNS", "250")
+    monkeypatch.setenv("COLUMNS", "500")
     with served(app, at) as started:
         epoch = publish(app)
         for p in range(PARTITIONS):
