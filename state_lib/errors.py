@@ -9,6 +9,7 @@
     │   ├── MissingTopic            a source or changelog that does not exist
     │   ├── TopicRecreated          same name, another topic id: offsets mean nothing
     │   ├── LogLost                 an internal topic was deleted, cut or created again
+    │   ├── NotRepairable           a lost topic that cannot be written anew from what a host has
     │   ├── CodeChanged             other code left a batch half done
     │   ├── Misplaced               Spark brought rows to another task than theirs
     │   ├── TooLarge                a record that its topic does not take
@@ -95,6 +96,12 @@ class LogLost(ConfigurationError):
     """An internal topic does not hold what was committed any more. Details: task, topic."""
 
     code = "log-lost"
+
+
+class NotRepairable(ConfigurationError):
+    """A lost topic cannot be written anew from what this host has. Details: task, why."""
+
+    code = "not-repairable"
 
 
 class CodeChanged(ConfigurationError):

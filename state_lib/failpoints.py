@@ -53,6 +53,9 @@ NAMES = (
     "restore.during_swap",
     "restore.after_swap",
     "restore.before_cleanup",
+    "repair.after_chunk",
+    "repair.before_marker",
+    "repair.after_marker",
 )
 """Every point that code passes; a test that names another one fails at once."""
 

@@ -46,6 +46,8 @@ class Marker:
             of the next batch lies behind it.
         logs: changelog topic → Kafka's id of it, as the owner found them: one that was deleted and
             created again does not hold what was committed.
+        starts: changelog topic → log start as an owner first met it. Compaction never moves it, so
+            where it is higher later, entries were taken away.
         settled: the owner had a whole directory of the task. Where it has none later, that is a
             loss and no beginning.
     """
@@ -64,6 +66,7 @@ class Marker:
     state: str = "running"
     settled: bool = False
     logs: Mapping[str, str] = field(default_factory=dict)
+    starts: Mapping[str, int] = field(default_factory=dict)
     recorded: int = -1
 
     def to_bytes(self) -> bytes:
@@ -198,6 +201,7 @@ def advance(
         written_at=now_ms(),
         settled=True,
         logs=marker.logs,
+        starts=marker.starts,
         recorded=marker.recorded if header.recorded < 0 else header.recorded,
     )
 

@@ -132,16 +132,35 @@ class TransactionalWriter:
             NotOwner: another writer of the same id has fenced this one.
             OutcomeUnknown: it cannot be told whether it was committed.
         """
-        cut, topics = _Cut(), [*(g.topic for g in records), marker[0]]
+        value = b""
+
+        def finish(cut: _Cut) -> None:
+            nonlocal value
+            counts = {g.topic: [cut.ends[g.topic], len(g.keys)] for g in records if len(g.keys)}
+            value = make_marker(counts)
+            self._send(marker[0], marker[1], value, None, cut.delivered, None)
+            self._flush(cut)
+
+        self._transact(records, [*(g.topic for g in records), marker[0]], finish)
+        return value
+
+    def write_part(self, records: Records) -> int:
+        """A transaction without a marker: part of a changelog that counts when a marker names it.
+
+        At least one record. Returns the offset behind the last one; raises as `write`.
+        """
+        return self._transact([records], [records.topic], lambda _cut: None).ends[records.topic]
+
+    def _transact(
+        self, records: Sequence[Records], topics: list[str], finish: Callable[[_Cut], None]
+    ) -> _Cut:
+        cut = _Cut()
         try:
             self._producer.begin_transaction()
             for group in records:
                 self._produce(group, cut)
             self._flush(cut)
-            counts = {g.topic: [cut.ends[g.topic], len(g.keys)] for g in records if len(g.keys)}
-            value = make_marker(counts)
-            self._send(marker[0], marker[1], value, None, cut.delivered, None)
-            self._flush(cut)
+            finish(cut)
         except KafkaException as error:
             self._abort(error.args[0], topics, records)
         except BaseException:
@@ -150,7 +169,7 @@ class TransactionalWriter:
                 self._producer.abort_transaction(self._timeout_s)
             raise
         self._commit(topics, records)
-        return value
+        return cut
 
     def close(self) -> None:
         """Drop what is buffered and free the producer's threads."""

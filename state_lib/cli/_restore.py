@@ -17,6 +17,7 @@ from state_lib.host.placement import owner_of
 from state_lib.kafka import Kafka
 from state_lib.logs import configure_logging
 from state_lib.restore.plan import Candidate, RestorePlan
+from state_lib.specs import Topology
 
 _STYLES = {"chosen": "green", "not valid": "red", "not needed": "dim"}
 
@@ -32,12 +33,7 @@ def ask_plans(app: str, tasks: Sequence[int] | None, source: str | None) -> list
     settings = Settings.load()
     configure_logging("ERROR")
     topology = topology_of(Kafka.of(settings), app)
-    wanted = sorted(set(tasks)) if tasks else list(range(topology.partitions))
-    if unknown := [t for t in wanted if not 0 <= t < topology.partitions]:
-        raise InvalidRequest(
-            f"application {app!r} has tasks 0 to {topology.partitions - 1}, not {unknown}",
-            unknown=unknown,
-        )
+    wanted = require_tasks(topology, tasks)
     token = settings.read_token()
 
     def ask(task: int) -> RestorePlan:
@@ -49,6 +45,17 @@ def ask_plans(app: str, tasks: Sequence[int] | None, source: str | None) -> list
 
     with ThreadPoolExecutor(min(8, len(wanted))) as pool:
         return list(pool.map(ask, wanted))
+
+
+def require_tasks(topology: Topology, tasks: Sequence[int] | None) -> list[int]:
+    """Partitions asked for, or all. Raises InvalidRequest for those that there are not."""
+    wanted = sorted(set(tasks)) if tasks else list(range(topology.partitions))
+    if unknown := [t for t in wanted if not 0 <= t < topology.partitions]:
+        raise InvalidRequest(
+            f"application {topology.app!r} has tasks 0 to {topology.partitions - 1}, not {unknown}",
+            unknown=unknown,
+        )
+    return wanted
 
 
 def plan_view(plan: RestorePlan) -> RenderableType:

@@ -88,6 +88,29 @@ class FlightHostClient:
         """
         return self._events("restore-run", {"app": app, "partition": partition, "plan": plan})
 
+    def loss(self, app: str, partition: int) -> dict[str, Any]:
+        """What a task's topics lost, as `state_lib.task.loss.Loss` in JSON.
+
+        Raises:
+            Busy: the task is opening or restoring.
+            Unavailable: the host or Kafka is away.
+        """
+        return self._act("loss", {"app": app, "partition": partition}, PLAN_S)
+
+    def repair_run(
+        self, app: str, partition: int, stores: Sequence[str] | None = None
+    ) -> Iterator[dict[str, Any]]:
+        """Write lost topics of a task anew; yields events until ``done``, however long it takes.
+
+        A caller that leaves does not end it.
+
+        Raises:
+            NotRepairable: says why.
+            Busy, Unavailable: try again.
+        """
+        body = {"app": app, "partition": partition, "stores": stores}
+        return self._events("repair-run", body)
+
     def snapshot(
         self, app: str, partition: int, savepoint: dict[str, Any] | None = None
     ) -> dict[str, Any]:

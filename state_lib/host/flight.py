@@ -18,7 +18,7 @@ from state_lib.errors import HoldfastError, InvalidRequest, Moved, Superseded, U
 from state_lib.host.digests import digests
 from state_lib.host.holdings import forget, holdings
 from state_lib.host.letters import dead_letters
-from state_lib.host.restores import plan_restore, run_restore
+from state_lib.host.restores import find_loss, plan_restore, run_repair, run_restore
 from state_lib.host.snapshots import At, SnapshotJobs
 from state_lib.host.tasks import TaskManager
 from state_lib.marker import CommitHeader, Marker
@@ -137,6 +137,11 @@ def _restore(manager: TaskManager, body: Body) -> Iterator[Body]:
     return run_restore(manager, body["app"], int(body["partition"]), plan)
 
 
+def _repair(manager: TaskManager, body: Body) -> Iterator[Body]:
+    """Write lost topics of a task anew; what happens."""
+    return run_repair(manager, body["app"], int(body["partition"]), body["stores"])
+
+
 def _digest(manager: TaskManager, body: Body) -> Iterator[Body]:
     """Digests of a task's stores."""
     return digests(manager.task(body["app"], int(body["partition"])), body["stores"])
@@ -147,10 +152,12 @@ _ACTIONS: dict[str, Callable[[TaskManager, Body], Body]] = {
     "marker": _marker,
     "holdings": lambda manager, body: holdings(manager, body.get("app")),
     "restore-plan": _plan,
+    "loss": lambda manager, body: find_loss(manager, body["app"], int(body["partition"])),
     "forget": lambda manager, body: forget(manager, body["app"], int(body["epoch"])),
 }
 _STORIES: dict[str, Callable[[TaskManager, Body], Iterator[Body]]] = {
     "digest": _digest,
+    "repair-run": _repair,
     "restore-run": _restore,
 }
 

@@ -1,10 +1,10 @@
-"""Restores that somebody asked this host for: only a task's owner plans and runs them."""
+"""Restores and repairs that somebody asked this host for: only a task's owner runs them."""
 
 from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from state_lib.host.tasks import TaskManager
@@ -37,8 +37,40 @@ def run_restore(
         Busy, InvalidRequest, Unavailable: see `StateTask.restore`.
     """
     task = manager.owned(app, partition)
+
+    def restore() -> dict[str, Any]:
+        return {"marker": manager.restore(task, plan).to_json(), "source": plan.choice}
+
+    return _told(task, restore)
+
+
+def find_loss(manager: TaskManager, app: str, partition: int) -> dict[str, Any]:
+    """What a task's topics lost, as `state_lib.task.loss.Loss` in JSON.
+
+    Raises:
+        NotFound, NotOwner: as `TaskManager.task`.
+        Busy: the task is opening or restoring.
+    """
+    return manager.owned(app, partition, learn=True).loss().to_json()
+
+
+def run_repair(
+    manager: TaskManager, app: str, partition: int, stores: Sequence[str] | None
+) -> Iterator[Event]:
+    """Write lost topics anew, and tell how it goes; the last event is ``done`` with the marker.
+
+    A caller that leaves does not end it.
+
+    Raises:
+        Busy, NotRepairable, Unavailable, LogLost: see `StateTask.repair`.
+    """
+    task = manager.owned(app, partition, learn=True)
+    return _told(task, lambda: {"marker": manager.repair(task, stores).to_json()})
+
+
+def _told(task: StateTask, action: Callable[[], dict[str, Any]]) -> Iterator[Event]:
     with task.progress.follow() as events:
-        run = _Run(manager, task, plan)
+        run = _Run(task, action)
         while not (run.over and events.empty()):
             try:
                 yield events.get(timeout=_LOOK_S)
@@ -48,10 +80,10 @@ def run_restore(
 
 
 class _Run:
-    """One restore in a thread of its own."""
+    """One restore or repair in a thread of its own."""
 
-    def __init__(self, manager: TaskManager, task: StateTask, plan: RestorePlan) -> None:
-        self._manager, self._task, self._plan = manager, task, plan
+    def __init__(self, task: StateTask, action: Callable[[], dict[str, Any]]) -> None:
+        self._task, self._action = task, action
         self._done: dict[str, Any] = {}
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._go, name=f"restore {task.name}", daemon=True)
@@ -69,7 +101,6 @@ class _Run:
 
     def _go(self) -> None:
         try:
-            marker = self._manager.restore(self._task, self._plan)
-            self._done = {"marker": marker.to_json(), "source": self._plan.choice}
+            self._done = self._action()
         except BaseException as error:  # noqa: BLE001 - handed to the caller
             self._error = error

@@ -5,8 +5,9 @@ from __future__ import annotations
 import shutil
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 
 import structlog
@@ -204,17 +205,31 @@ class TaskManager:
 
     def restore(self, task: StateTask, plan: RestorePlan) -> Marker:
         """Run a plan for a task of this host; see `StateTask.restore`."""
+        with self._unopened(task):  # it opens itself
+            marker = task.restore(plan)
+        self._forget_failures(task)
+        return marker
+
+    def repair(self, task: StateTask, stores: Sequence[str] | None) -> Marker:
+        """Write lost topics of a task anew and open it; see `StateTask.repair`."""
+        with self._unopened(task):
+            marker = task.repair(stores)
+        self._forget_failures(task)
+        self._open_soon(task)
+        return marker
+
+    @contextmanager
+    def _unopened(self, task: StateTask) -> Iterator[None]:
+        """Meanwhile no opener tries to open it."""
         with self._lock:
             idle = task.name not in self._opening
-            self._opening.add(task.name)  # it opens itself
+            self._opening.add(task.name)
         try:
-            marker = task.restore(plan)
+            yield
         finally:
             with self._lock:
                 if idle:
                     self._opening.discard(task.name)
-        self._forget_failures(task)
-        return marker
 
     def claim(self, app: str, partition: int, epoch: int) -> Marker:
         """Let the driver of an epoch take a task."""
@@ -379,6 +394,7 @@ class TaskManager:
             self._lost[task.name] = error
         except HoldfastError as error:
             why = error.message
+            self._lost.pop(task.name, None)  # it is no reason any more
             log.warning("task is not open", task=task.name, why=why)
         except Exception as error:
             why = repr(error)

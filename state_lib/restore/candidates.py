@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal
 
 from state_lib.changelog.topics import changelog_topic
 from state_lib.restore.facts import Facts
 from state_lib.restore.sample import Sample
+from state_lib.restore.source import cut_logs
 from state_lib.restore.validity import Validity, judge
 from state_lib.snapshots.manifest import Manifest
 from state_lib.specs import StoreSpec
@@ -81,6 +83,8 @@ def local(facts: Facts) -> Option:
     checkpoint = facts.local.checkpoint
     found = _judged(facts, checkpoint)
     why = facts.local.why or found.why_not
+    if why is None:
+        why = _why_cut(facts, facts.logs if facts.local.in_use else found.kept)
     if why is not None or checkpoint is None:
         return Option("local", None, why, "")
     current = found.current
@@ -105,7 +109,7 @@ def _snapshot(facts: Facts, manifest: Manifest) -> Option:
     why = facts.refused.get(manifest.id)
     if why is None and not found.kept:
         why = "it holds none of the application's present stores"
-    why = why or found.why_not
+    why = why or found.why_not or _why_cut(facts, found.kept)
     if why is not None:
         return Option("snapshot", manifest.id, why, "")
     steps = _steps_after(facts, checkpoint, found)
@@ -118,7 +122,10 @@ def _snapshot(facts: Facts, manifest: Manifest) -> Option:
 
 
 def changelog(facts: Facts) -> Option:
-    """All changelogs from their start: always valid."""
+    """All changelogs from their start: valid unless one lost it."""
+    why = _why_cut(facts, ())
+    if why is not None:
+        return Option("changelog", None, why, "")
     steps = tuple(
         _step(facts, spec, facts.logs[_topic(facts, spec)].start, full=True)
         for spec in facts.topology.stores
@@ -129,6 +136,12 @@ def changelog(facts: Facts) -> Option:
 
 def _judged(facts: Facts, checkpoint: Checkpoint | None) -> Validity:
     return judge(facts.topology, checkpoint, facts.logs, facts.marker, facts.now)
+
+
+def _why_cut(facts: Facts, kept: Collection[str]) -> str | None:
+    """Why stores whose topic is not in ``kept`` cannot be built from their changelogs, or None."""
+    cut = cut_logs(facts.topology, facts.marker, facts.logs)
+    return next((f"{topic}: {why}" for topic, why in cut.items() if topic not in kept), None)
 
 
 def _steps_after(facts: Facts, checkpoint: Checkpoint, found: Validity) -> tuple[Step, ...]:

@@ -16,6 +16,7 @@ from state_lib.restore.candidates import (
     snapshots,
 )
 from state_lib.restore.facts import Facts
+from state_lib.restore.source import cut_logs, log_lost
 
 __all__ = ["AUTO", "CHANGELOG", "LOCAL", "SNAPSHOT", "Candidate", "RestorePlan", "make_plan"]
 
@@ -109,11 +110,10 @@ def make_plan(facts: Facts, wanted: str = AUTO) -> RestorePlan:
 
     Raises:
         InvalidRequest: ``wanted`` is not valid, or unknown; says why.
+        LogLost: no source is valid, for a changelog was cut.
     """
     options = [local(facts), *snapshots(facts), changelog(facts)]
-    chosen = next(o for o in options if o.why_not is None)
-    if wanted != AUTO:
-        chosen = _wished(facts, options, wanted)
+    chosen = _cheapest(facts, options) if wanted == AUTO else _wished(facts, options, wanted)
     discards: tuple[str, ...] = ()
     if chosen.source != LOCAL:
         discards = _discarded(facts)
@@ -133,6 +133,15 @@ def make_plan(facts: Facts, wanted: str = AUTO) -> RestorePlan:
         candidates=tuple(_candidate(o, chosen) for o in options),
         offsets={topic: [log.topic_id, log.end] for topic, log in facts.logs.items()},
     )
+
+
+def _cheapest(facts: Facts, options: list[Option]) -> Option:
+    for option in options:
+        if option.why_not is None:
+            return option
+    for topic, why in cut_logs(facts.topology, facts.marker, facts.logs).items():
+        raise log_lost(facts.topology, facts.partition, topic, why)
+    raise AssertionError  # a changelog that is whole is valid
 
 
 def _wished(facts: Facts, options: list[Option], wanted: str) -> Option:

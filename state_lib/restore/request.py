@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from state_lib.errors import Quarantined, Unavailable
+from state_lib.errors import LogLost, Quarantined, Unavailable
 from state_lib.kafka import Kafka
 from state_lib.marker import Marker
 from state_lib.restore.facts import gather, thorough
@@ -66,9 +67,10 @@ class RestoreRequest:
             self.kafka, self.topology, self.partition, self.path, self.marker, local.facts
         )
         if not complete and self.wanted in (AUTO, LOCAL):
-            plan = make_plan(facts, self.wanted)
-            if plan.source == LOCAL:
-                return plan
+            with contextlib.suppress(LogLost):  # there may be a snapshot
+                plan = make_plan(facts, self.wanted)
+                if plan.source == LOCAL:
+                    return plan
         facts = thorough(facts, self.kafka, self.restore.snapshots_url, refused or {})
         return make_plan(facts, self.wanted)
 

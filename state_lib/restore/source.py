@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from state_lib.changelog.topics import DELETE_RETENTION_MS, commits_topic
+from state_lib.changelog.topics import DELETE_RETENTION_MS, changelog_topic, commits_topic
 from state_lib.errors import LogLost
 from state_lib.marker import Marker
 from state_lib.specs import Topology
@@ -25,6 +25,65 @@ class LogRange:
     delete_retention_ms: int = DELETE_RETENTION_MS
 
 
+def lost_logs(
+    topology: Topology, marker: Marker, checkpoint: Checkpoint | None, logs: Mapping[str, LogRange]
+) -> dict[str, str]:
+    """Topics that do not hold what was committed → what was seen; the commits topic comes first.
+
+    Args:
+        topology: of the application.
+        marker: the newest.
+        checkpoint: of the local directory, if there is one.
+        logs: facts of every changelog that exists.
+    """
+    lost: dict[str, str] = {}
+    commits = commits_topic(topology.app)
+    if lost_commits(marker, checkpoint) and checkpoint is not None:
+        here, there = _at(checkpoint.marker), _at(marker)
+        lost[commits] = f"the local copy stands at commit {here}, its newest marker says {there}"
+        marker = checkpoint.marker
+    for topic, log in logs.items():
+        held_id, held_to = (checkpoint.offsets.get(topic) or ("", 0)) if checkpoint else ("", 0)
+        known = marker.logs.get(topic) or (held_id if _at(marker) >= (0, 0) else "")
+        committed = max(marker.cut.get(topic, [0])[0], held_to if held_id == log.topic_id else 0)
+        if known and known != log.topic_id:
+            lost[topic] = (
+                f"it was deleted and created again (its id was {known}, is {log.topic_id})"
+            )
+        elif committed > log.end:
+            lost[topic] = f"it ends at offset {log.end}, and {committed} was committed"
+        elif _at(marker) < (0, 0) and log.end > 0:
+            lost[commits] = f"it holds no marker of this task, and {topic} {log.end} offsets"
+    return lost
+
+
+def lost_commits(marker: Marker, checkpoint: Checkpoint | None) -> bool:
+    """Whether the directory stands beyond the newest marker."""
+    return checkpoint is not None and _at(checkpoint.marker) > _at(marker)
+
+
+def cut_logs(topology: Topology, marker: Marker, logs: Mapping[str, LogRange]) -> dict[str, str]:
+    """Changelogs without their first records, though nothing but compaction may remove any."""
+    found = {}
+    for spec in topology.stores:
+        topic = changelog_topic(topology.app, spec.name)
+        log = logs.get(topic)
+        if spec.is_window or log is None:
+            continue  # brokers remove windows by their age
+        known = marker.starts.get(topic, log.start)
+        if log.start > known:
+            found[topic] = f"its records before offset {log.start} were deleted"
+    return found
+
+
+def met(marker: Marker, logs: Mapping[str, LogRange]) -> dict[str, int]:
+    """`Marker.starts` of an owner who finds these logs: new ones as they are."""
+    return {
+        topic: marker.starts.get(topic, log.start) if topic in marker.logs else log.start
+        for topic, log in logs.items()
+    }
+
+
 def check_logs(
     topology: Topology,
     partition: int,
@@ -35,44 +94,26 @@ def check_logs(
     """Refuse topics that do not hold what was committed: to go on would count from nothing.
 
     Judged after other writers were fenced: before, the log's end may lag behind what stands.
-
-    Args:
-        topology: of the application.
-        partition: of the task.
-        marker: the newest.
-        checkpoint: of the local directory, if there is one.
-        logs: facts of every changelog.
+    Arguments as `lost_logs`.
 
     Raises:
         LogLost: which topic, what was seen, and the ways out.
     """
-    commits = commits_topic(topology.app)
-    lost: tuple[str, str] | None = None
-    if checkpoint is not None and _at(checkpoint.marker) > _at(marker):
-        here, there = _at(checkpoint.marker), _at(marker)
-        lost = commits, f"the local copy stands at commit {here}, its newest marker says {there}"
-    for topic, log in logs.items():
-        held_id, held_to = (checkpoint.offsets.get(topic) or ("", 0)) if checkpoint else ("", 0)
-        known = marker.logs.get(topic) or (held_id if _at(marker) >= (0, 0) else "")
-        cut = marker.cut.get(topic, [0])[0]
-        if known and known != log.topic_id:
-            lost = (
-                topic,
-                f"it was deleted and created again (its id was {known}, is {log.topic_id})",
-            )
-        elif max(cut, held_to if held_id == log.topic_id else 0) > log.end:
-            lost = topic, f"it ends at offset {log.end}, and {max(cut, held_to)} was committed"
-        elif _at(marker) < (0, 0) and log.end > 0:
-            lost = commits, f"it holds no marker of this task, and {topic} {log.end} offsets"
-    if lost is not None:
-        raise LogLost(
-            f"task {topology.app}/{partition} cannot go on: topic {lost[0]!r} lost what was "
-            f"committed: {lost[1]}. What this host has of it is kept. Bring the topic back; or "
-            f"begin anew: 'holdfast app reset {topology.app}'. (After a reset that this host "
-            "missed, remove its directory of the task)",
-            task=f"{topology.app}/{partition}",
-            topic=lost[0],
-        )
+    for topic, why in lost_logs(topology, marker, checkpoint, logs).items():
+        raise log_lost(topology, partition, topic, why)
+
+
+def log_lost(topology: Topology, partition: int, topic: str, why: str) -> LogLost:
+    """The refusal, with its ways out."""
+    app = topology.app
+    return LogLost(
+        f"task {app}/{partition} cannot go on: topic {topic!r} lost what was committed: {why}. "
+        f"What this host has of it is kept. 'holdfast repair changelog {app} --task {partition}' "
+        f"writes it anew from there; or begin anew: 'holdfast app reset {app}'. (After a reset "
+        "that this host missed, remove its directory of the task)",
+        task=f"{app}/{partition}",
+        topic=topic,
+    )
 
 
 def _at(marker: Marker) -> tuple[int, int]:

@@ -55,9 +55,7 @@ def judge(
     """
     if checkpoint is None:
         return Validity("it holds no checkpoint")
-    at = checkpoint.marker
-    current = (at.epoch, at.n) == (newest.epoch, newest.n)
-    current = current and same_positions(at.positions, newest.positions)
+    at, current = checkpoint.marker, is_current(checkpoint, newest)
     kept: dict[str, LogRange] = {}
     for store in topology.stores:
         topic = changelog_topic(topology.app, store.name)
@@ -77,3 +75,10 @@ def judge(
         if why is not None:
             return Validity(why, kept, current)
     return Validity(None, kept, current)
+
+
+def is_current(checkpoint: Checkpoint, newest: Marker) -> bool:
+    """Whether the state is that of the newest commit."""
+    known = checkpoint.marker
+    same_commit = (known.epoch, known.n) == (newest.epoch, newest.n)
+    return same_commit and same_positions(known.positions, newest.positions)

@@ -98,8 +98,8 @@ def _check_topics_are_there(kafka: Kafka, published: Topology) -> None:
         if topic not in present:
             raise LogLost(
                 f"topic {topic!r} of application {app!r} was deleted, and with it what was "
-                "committed there. Hosts keep what they have. Bring the topic back; or begin anew: "
-                f"'holdfast app reset {app}'",
+                f"committed there. Hosts keep what they have: 'holdfast repair changelog {app}' "
+                f"writes it anew from there; or begin anew: 'holdfast app reset {app}'",
                 topic=topic,
             )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from state_lib.changelog.limits import size_limits
@@ -15,7 +15,7 @@ from state_lib.changelog.topics import (
     transactional_id,
 )
 from state_lib.changelog.writer import OutcomeUnknown, TransactionalWriter
-from state_lib.errors import Unavailable
+from state_lib.errors import Quarantined, Unavailable
 from state_lib.kafka import Kafka, require
 from state_lib.marker import Marker
 from state_lib.restore.facts import log_ranges
@@ -24,7 +24,7 @@ from state_lib.restore.local import Local, look
 from state_lib.restore.plan import AUTO, RestorePlan
 from state_lib.restore.request import RestoreRequest
 from state_lib.restore.run import restore_task
-from state_lib.restore.source import check_logs
+from state_lib.restore.source import check_logs, met
 from state_lib.specs import Topology
 from state_lib.stores.task_stores import TaskStores
 from state_lib.task.context import TaskContext
@@ -95,7 +95,8 @@ class Opening:
             newest = self.newest_marker()
             logs = log_ranges(context.kafka, self.topology, self.partition)
             check_logs(self.topology, self.partition, newest, local.facts.checkpoint, logs)
-            marker = newest.owned_by(context.host_id, {t: log.topic_id for t, log in logs.items()})
+            ids, starts = {t: log.topic_id for t, log in logs.items()}, met(newest, logs)
+            marker = replace(newest.owned_by(context.host_id, ids), starts=starts)
             write_marker(writer, self.topology, self.partition, marker)
             stores = restore_task(self.request(marker), local)
         except OutcomeUnknown as error:
@@ -114,6 +115,12 @@ class Opening:
         changelogs = [changelog_topic(app, s.name) for s in self.topology.stores]
         outputs = [o.topic for o in self.topology.outputs]
         return [*changelogs, *outputs, dead_letters_topic(app), commits_topic(app)]
+
+    def check_cancelled(self) -> None:
+        """Raise Unavailable if it is not wanted any more."""
+        if self.cancelled():
+            why = f"the task {self.name} is not to be opened any more: its host stops"
+            raise Unavailable(why, task=self.name)
 
     def newest_marker(self) -> Marker:
         """The last one in Kafka, or that of a task that never was."""
@@ -146,7 +153,14 @@ class Opening:
             return None
         local = look(self.topology, self.path, self.context.options)
         try:
-            request.refuse_if_lost(request.plan(local), local)
+            checkpoint, plan = local.facts.checkpoint, request.plan(local)
+            try:
+                request.refuse_if_lost(plan, local)
+            except Quarantined:
+                # No restore helps where the logs themselves are lost: that is for a repair.
+                logs = log_ranges(self.context.kafka, self.topology, self.partition)
+                check_logs(self.topology, self.partition, request.marker, checkpoint, logs)
+                raise
         except BaseException:
             local.close()
             raise

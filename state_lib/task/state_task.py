@@ -6,7 +6,8 @@ import contextlib
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import structlog
 
@@ -15,6 +16,7 @@ from state_lib.changelog.writer import OutcomeUnknown, TransactionalWriter
 from state_lib.errors import (
     Busy,
     KafkaRefused,
+    LogLost,
     NotFound,
     NotOwner,
     StateCorrupt,
@@ -26,21 +28,25 @@ from state_lib.failpoints import failpoint
 from state_lib.marker import Marker, Verdict, advance, judge
 from state_lib.restore.facts import LocalFacts, size_of
 from state_lib.restore.listener import Several
-from state_lib.restore.local import Local, set_aside
+from state_lib.restore.local import Local, look, set_aside
 from state_lib.restore.lock import restore_lock
 from state_lib.restore.plan import AUTO, RestorePlan
 from state_lib.restore.progress import RestoreProgress
+from state_lib.restore.source import log_lost
 from state_lib.specs import Topology
 from state_lib.stores.interfaces import BytesStore
 from state_lib.stores.task_stores import Checkpoint, StoreChanges, TaskStores
 from state_lib.task.barrier import Barrier
 from state_lib.task.batch import Batch
 from state_lib.task.context import TaskContext
+from state_lib.task.loss import Loss
 from state_lib.task.opening import Opening, OpenTask, newest_marker, write_marker
+from state_lib.task.repair import Repair
 from state_lib.task.retention import RetentionGuard
 
 log = structlog.get_logger(__name__)
 _PATIENCE_S = 2.0  # an attempt to open a task that cannot be opened is over sooner than that
+_REPAIR_PATIENCE_S = 20.0  # attempts to open it may follow one another
 MIN_FREE_BYTES = 32 << 20
 """Free disk below which no commit is started: a full disk found later closes the task."""
 
@@ -134,6 +140,49 @@ class StateTask:
             self.close()
             return self._run(plan.choice)
 
+    def loss(self) -> Loss:
+        """What its topics lost, and whether its local copy can take their place.
+
+        Raises:
+            Busy: it is opening or restoring.
+            Unavailable: Kafka is away.
+        """
+        repair = Repair(self._opening(AUTO))
+        with self._commit_lock:  # a commit that goes on is no loss
+            checkpoint = None if self._stores is None else self._stores.checkpoint()
+            if checkpoint is not None:
+                return repair.look(LocalFacts(checkpoint, None, 0, in_use=True))
+        with self._exclusively(_REPAIR_PATIENCE_S), self._locked():
+            local = look(self.topology, self.path, self._context.options)
+            try:
+                return repair.look(local.facts)
+            finally:
+                local.close()
+
+    def repair(self, stores: Sequence[str] | None = None) -> Marker:
+        """Write lost topics anew from the local copy; the task is closed, and is so afterwards.
+
+        Args:
+            stores: whose changelogs; None: all that are lost.
+
+        Raises:
+            Busy: it is opening or restoring.
+            NotRepairable, Unavailable, LogLost: see `Repair.run`.
+        """
+        opening = replace(self._opening(AUTO), listener=self.progress)
+        repair = Repair(opening, None if stores is None else tuple(stores))
+        with self._exclusively(_REPAIR_PATIENCE_S), self._locked():
+            if self.is_open:
+                loss = self.loss()
+                repair.require(loss)
+                if not loss.topics:
+                    return self._marker
+            self.close()
+            try:
+                return repair.run()
+            finally:
+                self.progress.clear()
+
     def _run(self, wanted: str) -> Marker:
         try:
             opened = self._opening(wanted).run()
@@ -166,9 +215,9 @@ class StateTask:
         return restore_lock(self.path)
 
     @contextlib.contextmanager
-    def _exclusively(self) -> Iterator[None]:
+    def _exclusively(self, patience_s: float = _PATIENCE_S) -> Iterator[None]:
         """While nothing else opens or restores this task."""
-        if not self._opening_lock.acquire(timeout=_PATIENCE_S):
+        if not self._opening_lock.acquire(timeout=patience_s):
             raise Busy(
                 f"task {self.name} is opening or restoring already: wait for it, `holdfast stores` "
                 "shows its state",
@@ -298,6 +347,7 @@ class StateTask:
             StoreFull: a memory store cannot take it; nothing was written.
             TooLarge: a record is larger than its topic takes; nothing was written.
             NotOwner: another writer has taken over.
+            LogLost: a changelog was deleted and created again meanwhile; nothing was written.
         """
         with self._commit_lock, self.guarded():
             stores = self._opened()
@@ -407,10 +457,18 @@ class StateTask:
 
         def marker_of(counts: dict[str, list[int]]) -> bytes:
             cut = {t: c for t, c in counts.items() if t in changelogs}
+            self._check_cut(cut)
             return advance(self._marker, batch.header, host, cut).to_bytes()
 
         value = self._require_writer().write(batch.records(self.topology.app), at, marker_of)
         return Marker.from_bytes(value)
+
+    def _check_cut(self, cut: Mapping[str, list[int]]) -> None:
+        """A log never goes back, unless it is another one: nothing of the commit stands then."""
+        for topic, (end, _count) in cut.items():
+            if end <= self._offsets[topic][1]:
+                why = f"it ends at offset {end}, and {self._offsets[topic][1]} was committed"
+                raise log_lost(self.topology, self.partition, topic, why)
 
     def _apply(self, changes: StoreChanges, marker: Marker) -> None:
         """Step 3. The transaction stands: a failure here closes the task, replay brings it back."""
@@ -457,7 +515,7 @@ class StateTask:
         except OutcomeUnknown as error:
             self.close()
             raise Unavailable(error.message, task=self.name) from error
-        except (KafkaRefused, TooLarge):
+        except (KafkaRefused, LogLost, TooLarge):
             self.close()  # its writer may be of no use any more
             raise
         except OSError as error:  # of the disk; a commit that stands has closed the task

@@ -1,0 +1,59 @@
+"""``holdfast repair``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    commands = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
+    commands.command(name="changelog")(changelog)
+    commands.callback()(_group)  # with one command only, typer would leave out its name
+    app.add_typer(commands, name="repair", help="Write anew what Kafka lost, from hosts' copies.")
+
+
+def _group() -> None:
+    """Write anew what Kafka lost, from hosts' copies."""
+
+
+def changelog(
+    app: Annotated[str, typer.Argument(metavar="APP", help="Application.")],
+    task: Annotated[
+        list[int] | None,
+        typer.Option("--task", "-t", help="Only this task; may be repeated. Without it: all."),
+    ] = None,
+    store: Annotated[
+        list[str] | None,
+        typer.Option("--store", "-s", help="Only this store's changelog; may be repeated."),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON, one event a line; needs --yes to repair.")
+    ] = False,
+) -> None:
+    """Rebuild changelogs and markers that were deleted, cut or created again.
+
+    Each task's host writes all live entries of its local copy, reads them back and compares, and
+    only then writes the marker that makes the new log count. The copy has to stand at the newest
+    commit, and is kept. Topics that do not exist are created. May be stopped and run again.
+
+    Exit code 0: nothing is lost any more; 1: something is, or its host cannot be asked.
+
+    [bold]Examples[/bold]
+
+      holdfast repair changelog flights
+
+      holdfast repair changelog flights --task 2 --store aircraft --yes
+    """
+    from state_lib.cli._repair import Repairs
+
+    repairs = Repairs(app, task, store, as_json=as_json)
+    work = repairs.show()
+    if work and not yes:
+        if as_json:
+            raise typer.Exit(1)
+        typer.confirm("Write them anew?", abort=True, err=True)
+    repairs.run(work)
