@@ -87,7 +87,7 @@ ci: setup ## What CI runs: all of it, and what failed last of all
 	@$(MAKE) --no-print-directory lint types; red=$$?; python .ci/gate.py --quick --full && exit $$red
 
 .PHONY: test-long
-test-long: setup ## The soak of Airflow, benchmarks at a small scale, what needs a quiet machine
+test-long: setup ## Benchmarks at a small scale, what needs a quiet machine
 	@pytest -q -m "long and not quarantine" tests
 
 .PHONY: test-quarantine
@@ -97,7 +97,7 @@ test-quarantine: setup ## The unstable tests that CI leaves out
 MINUTES ?= 10
 .PHONY: soak
 soak: setup ## Airflow's processes and the driver killed in turn, audited: MINUTES=10
-	@HOLDFAST_SOAK_S=$$((60 * $(MINUTES))) pytest -q -s -m long tests/chaos/test_airflow_soak.py
+	@HOLDFAST_SOAK_S=$$((60 * $(MINUTES))) pytest -q -s -m full tests/chaos/test_airflow_soak.py
 
 SEED ?= $(shell date +%s)
 .PHONY: chaos

