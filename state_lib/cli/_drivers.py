@@ -109,11 +109,14 @@ def last_end(sight: Sight) -> Ended | None:
     if sight.drivers:
         return None
     facts, last = sight.facts, sight.ended[-1] if sight.ended else None
-    end = None if facts is None else sight.end_of(facts.id)
-    if facts is None or end is not None or sight.stop is not None:
-        return last if facts is None else end
-    if last is not None and last.how == "failed":
-        return last  # of one that was to follow it, and did not come as far as a claim
+    if facts is None:
+        return last
+    end = sight.end_of(facts.id)
+    over = sight.stop is not None or (end is not None and end.how != "failed")
+    if not over and last is not None and last.how == "failed":
+        return last  # maybe of one that was to follow it, and did not come as far as a claim
+    if over or end is not None:
+        return end
     why = f"the driver on {facts.host}, process {facts.pid}, is gone without a word"
     return Ended(facts.id, "failed", why, restarts=facts.restarts)
 

@@ -128,7 +128,7 @@ class Scripts:
     """Drivers without Spark, which do what a file says; ends those that a test leaves behind."""
 
     def __init__(self, folder: Path, settings: Settings, bag: BundleDagBag) -> None:
-        self._folder, self.settings, self._bag = folder, settings, bag
+        self._folder, self.settings, self.bag = folder, settings, bag
         self.kafka = Kafka.of(settings)
         self._started: list[DriverProcess] = []
 
@@ -138,7 +138,7 @@ class Scripts:
 
     def dag(self, app: str) -> DAG:
         """The DAG that supervises it."""
-        return self._bag.dags[f"{app}_stream"]
+        return self.bag.dags[f"{app}_stream"]
 
     def launch(self, app: str, job: Path = airflow_home.SCRIPTED / "job.py") -> DriverProcess:
         """Start a driver beside Airflow."""

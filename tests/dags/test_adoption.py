@@ -45,7 +45,7 @@ class Task:
         store = SimpleNamespace(**(kept := dict[str, Any]()))
         self._app, self.kept, store.get = app, kept, kept.get
         store.set = kept.__setitem__
-        ti = SimpleNamespace(dag_id="dag", run_id="run", task_id="supervise")
+        ti = SimpleNamespace(dag_id="dag", run_id="run", task_id="supervise", try_number=1)
         self._context: Any = {"ti": ti, "asset_state_store": defaultdict(lambda: store)}
         assert self._context["asset_state_store"][app_asset(app)] is store
 

@@ -5,22 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from airflow.sdk import DAG, DagRunState
+from airflow.sdk import DagRunState
 
-from holdfast_airflow.dags import stream_dag
 from state_lib.stack.ports import free_port
 from tests.dags.conftest import Connect, Scripts
-from tests.support.airflow_home import SCRIPTED
 
 BINARY = {"spark-binary": "spark3-submit"}
 
 
-def supervise(app: str, **given: Any) -> tuple[Any, int]:
+def supervise(scripts: Scripts, app: str) -> tuple[Any, int]:
     """State of a run, and how often its task was tried."""
-    job = str(SCRIPTED / "job.py")
-    arguments = {"application": job, "conn_id": "scripted", "env": {"SCRIPTED_APP": app}, **given}
-    dag: DAG = stream_dag(app, **arguments)
-    run = dag.test()
+    run = scripts.dag(app).test()
     ti = run.get_task_instance("supervise")
     assert ti is not None
     return run.state, ti.try_number
@@ -29,8 +24,7 @@ def supervise(app: str, **given: Any) -> tuple[Any, int]:
 def test_a_job_file_that_does_not_exist(
     scripts: Scripts, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    del scripts
-    assert supervise("fileless", application="nowhere.py") == (DagRunState.FAILED, 1)
+    assert supervise(scripts, "fileless") == (DagRunState.FAILED, 1)
     assert "nowhere.py does not exist" in capsys.readouterr().out
 
 
@@ -38,8 +32,8 @@ def test_a_master_that_does_not_answer(
     scripts: Scripts, connect: Connect, capsys: pytest.CaptureFixture[str]
 ) -> None:
     scripts.says("masterless", "run")
-    connect(f"spark://127.0.0.1:{free_port()}", "scripted", extra=BINARY)
-    assert supervise("masterless") == (DagRunState.FAILED, 1)
+    connect(f"spark://127.0.0.1:{free_port()}", "masterless", extra=BINARY)
+    assert supervise(scripts, "masterless") == (DagRunState.FAILED, 1)
     assert "correct the connection" in capsys.readouterr().out
 
 
@@ -48,7 +42,6 @@ def test_a_token_that_the_hosts_refuse(
     scripts: Scripts, capsys: pytest.CaptureFixture[str]
 ) -> None:
     scripts.says("tokenless", "run")
-    env = {"SCRIPTED_APP": "tokenless", "HOLDFAST_TOKEN": "a-guess"}
-    assert supervise("tokenless", env=env) == (DagRunState.FAILED, 1)
+    assert supervise(scripts, "tokenless") == (DagRunState.FAILED, 1)
     assert "HOLDFAST_TOKEN_FILE" in capsys.readouterr().out
     assert scripts.sight("tokenless", lambda _: True).epoch == -1, "no driver was started"

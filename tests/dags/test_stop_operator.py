@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import os
 import signal
-from datetime import timedelta
 from typing import Any
 
 import pytest
-from airflow.sdk import DAG, DagRunState
+from airflow.sdk import DagRunState
 
-from holdfast_airflow.operators.stream import StopStreamOperator
 from tests.dags.conftest import Scripts
 
 APP = "halted"
 
 
-def stopping(app: str, **operator: Any) -> Any:
+def stopping(scripts: Scripts, app: str) -> Any:
     """One run of a DAG that stops the application; its state."""
-    with DAG(f"stop_{app}", schedule=None) as dag:
-        StopStreamOperator(task_id="stop", app=app, **operator)
-    return dag.test().state
+    return scripts.bag.dags[f"stop_{app}"].test().state
 
 
 def test_it_waits_until_the_driver_has_stopped(
@@ -29,24 +25,25 @@ def test_it_waits_until_the_driver_has_stopped(
     scripts.says(APP, "run")
     driver = scripts.launch(APP)
     scripts.commits(APP)
-    assert stopping(APP, why="the day is over") == DagRunState.SUCCESS
+    assert stopping(scripts, APP) == DagRunState.SUCCESS
     assert f"no driver of {APP} runs" in capsys.readouterr().out
     sight = scripts.sight(APP, lambda _: True)
     end = sight.end_of(driver.id)
     assert end is not None
     assert (sight.drivers, end.how, end.why) == ((), "stopped", "the day is over")
-    assert stopping(APP) == DagRunState.SUCCESS, "nothing runs: nothing happens"
+    assert stopping(scripts, APP) == DagRunState.SUCCESS, "nothing runs: nothing happens"
 
 
 def test_an_application_that_never_ran_needs_a_person(
     scripts: Scripts, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    del scripts
-    assert stopping("mistyped") == DagRunState.FAILED
+    assert stopping(scripts, "mistyped") == DagRunState.FAILED
     assert "application 'mistyped' has never run on" in capsys.readouterr().out
 
 
-def test_a_driver_that_does_not_come_to_an_edge_fails_the_task(scripts: Scripts) -> None:
+def test_a_driver_that_does_not_come_to_an_edge_fails_the_task(
+    scripts: Scripts, capsys: pytest.CaptureFixture[str]
+) -> None:
     """And is left to finish its batch: it stops when it can."""
     app = "unhalted"
     scripts.says(app, "run")
@@ -55,7 +52,8 @@ def test_a_driver_that_does_not_come_to_an_edge_fails_the_task(scripts: Scripts)
     os.kill(driver.pid, signal.SIGSTOP)
     try:
         # Kafka counts a member that is silent for 6 s as gone, so the limit lies below.
-        assert stopping(app, wait=timedelta(seconds=1)) == DagRunState.FAILED
+        assert stopping(scripts, app) == DagRunState.FAILED
     finally:
         os.kill(driver.pid, signal.SIGCONT)
+    assert f"driver {driver.id} of {app} (process {driver.pid} on " in capsys.readouterr().out
     scripts.sight(app, lambda s: s.end_of(driver.id) is not None)

@@ -306,13 +306,19 @@ class StopStreamOperator(BaseOperator):
         with as_airflow():
             ask_to_stop(Kafka.of(settings_of(self.env)), self.app, why=why)
         self.log.info("Asked the driver of %s to stop at a batch's edge", self.app)
+        until = time.time() + self.wait.total_seconds()
         self.defer(
-            trigger=StreamEndTrigger(app=self.app, env=self.env),
+            trigger=StreamEndTrigger(app=self.app, env=self.env, until=until),
             method_name="stopped",
-            timeout=self.wait,
         )
 
     def stopped(self, context: Context, event: dict[str, Any]) -> None:
-        """The driver is gone."""
+        """The driver is gone, or was waited for in vain.
+
+        Raises:
+            AirflowFailException: it has not stopped within ``wait``; which one, and where.
+        """
         del context
+        if event["event"] == "timed_out":
+            raise AirflowFailException(event["text"])
         self.log.info(event["text"])

@@ -258,22 +258,29 @@ class SuperviseStreamTrigger(BaseTrigger):
 class StreamEndTrigger(BaseTrigger):
     """Waits until no driver of an application lives.
 
+    Events: ``stopped``, and ``timed_out`` if one lives still when the time is over; with ``text``.
+
     Args:
         app: The application.
         env: ``HOLDFAST_*`` variables that win over the triggerer's.
+        until: When to wait no longer, as wall time (s); None: never.
         look_every_s: Seconds between looks.
     """
 
     def __init__(
-        self, app: str, env: dict[str, str] | None = None, look_every_s: float = LOOK_EVERY_S
+        self,
+        app: str,
+        env: dict[str, str] | None = None,
+        until: float | None = None,
+        look_every_s: float = LOOK_EVERY_S,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.app, self.env, self.look_every_s = app, env or {}, look_every_s
+        self.app, self.env, self.until, self.look_every_s = app, env or {}, until, look_every_s
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Class and arguments, from which a triggerer makes it again."""
         path = f"{type(self).__module__}.{type(self).__qualname__}"
-        names = ("app", "env", "look_every_s")
+        names = ("app", "env", "until", "look_every_s")
         return path, {name: getattr(self, name) for name in names}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
@@ -286,6 +293,19 @@ class StreamEndTrigger(BaseTrigger):
                     said = {"event": "stopped", "text": f"no driver of {self.app} runs"}
                     yield TriggerEvent(said)  # type: ignore[no-untyped-call]
                     return
+                if self.until is not None and time.time() > self.until:
+                    said = {"event": "timed_out", "text": self._late(sight)}
+                    yield TriggerEvent(said)  # type: ignore[no-untyped-call]
+                    return
                 await asyncio.sleep(self.look_every_s)
         finally:
             watch.close()
+
+    def _late(self, sight: Sight) -> str:
+        if sight.away is not None:
+            return f"it cannot be known whether {self.app} has stopped: {sight.away}"
+        where = "" if sight.facts is None else f" (process {sight.facts.pid} on {sight.facts.host})"
+        return (
+            f"driver {sight.drivers[-1]} of {self.app}{where} was asked to stop and has not come "
+            "to a batch's edge in time; it stops when it does. Look at its log, or wait for longer"
+        )
