@@ -70,8 +70,11 @@ class Control:
         """
         tell(self._kafka, self._app, MAKE_WAY, {"why": why, "to": list(drivers)})
 
-    def heed(self, epoch: int) -> str | None:
+    def heed(self, epoch: int | None) -> str | None:
         """Read what was said since the last call; why to stop, if so.
+
+        Args:
+            epoch: of our claim; None before it: whoever claims meanwhile is overridden by it.
 
         Raises:
             Superseded: another process has claimed after ``epoch``.
@@ -80,9 +83,9 @@ class Control:
         end = self._end()
         for records in read(self._kafka, self._topic, 0, self._at or 0, end):
             for record in records:
-                if record.key() == self._app.encode() and (record.offset() or 0) > epoch:
+                if epoch is not None and record.key() == self._app.encode():
                     claim = Claim.of(record)
-                    if not self._is_ours(claim):
+                    if claim.epoch > epoch and not self._is_ours(claim):
                         raise _superseded(epoch, claim)
                 if record.key() == STOP:
                     self.stop = str(orjson.loads(record.value() or b"{}").get("why", ""))

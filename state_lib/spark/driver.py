@@ -113,7 +113,8 @@ class Driver:
             ensure_topics(admin, plans, settings.replication_factor, settings.min_insync_replicas)
             make_way(self._watched, self._kafka, topology, code, settings)
             self._watched.presence.join()
-            if self.epoch is None or not self._asked_to_stop(self.epoch):
+            if not self._asked_to_stop(self.epoch):
+                check_same_application(self._kafka, topology)  # Spark's start takes its time
                 self._drive(spark, sources, code)
         finally:
             with contextlib.suppress(Py4JError, ConnectionError):  # the JVM may be gone
@@ -156,7 +157,7 @@ class Driver:
             over.set()
             batches.close()
 
-    def _asked_to_stop(self, epoch: int) -> bool:
+    def _asked_to_stop(self, epoch: int | None) -> bool:
         """Hear what is said to this driver; whether it is to stop.
 
         Raises:

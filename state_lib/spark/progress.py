@@ -112,13 +112,20 @@ class ProgressLog:
 def effective(records: Iterable[Recorded]) -> list[Recorded]:
     """The batches that stand, in order: later epochs override earlier ones from where they start.
 
+    A driver records only when it holds all tasks: what one of before writes after that does not
+    stand, and is left out.
+
     A batch that no task committed is overridden by whatever started at the same positions later.
     An aligned batch is recorded again under the new epoch, with the clock it had before: it
     replaces what it covers, and what follows it still stands. Linear: what is overridden is the end
     of what stood, and is gone over once.
     """
     chain: list[Recorded] = []
-    for record in sorted(records, key=lambda r: r.epoch):  # stable: in an epoch as in the log
+    newest = -1
+    for record in records:
+        if record.epoch < newest:
+            continue
+        newest = record.epoch
         if record.from_ == record.to:
             continue  # a tick, or initial positions: no records, nothing to judge
         after: list[Recorded] = []

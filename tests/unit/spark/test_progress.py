@@ -46,6 +46,13 @@ def test_a_zombie_that_writes_after_its_successor_does_not_count() -> None:
     assert spans(records) == [(1, 0, 10), (2, 10, 30)]
 
 
+def test_a_zombie_that_writes_last_does_not_count_wherever_reading_begins() -> None:
+    """Also where its batch reaches further, and what its successor began with is not read."""
+    records = [batch(5, 1, 0, 10), batch(5, 2, 10, 20), batch(5, 3, 20, 30), batch(4, 7, 0, 100)]
+    assert spans(records) == [(5, 0, 10), (5, 10, 20), (5, 20, 30)]
+    assert spans(records[1:]) == [(5, 10, 20), (5, 20, 30)]
+
+
 def test_ticks_cover_nothing() -> None:
     assert spans([batch(1, 1, 0, 10), batch(1, 2, 10, 10), batch(1, 3, 10, 20)]) == [
         (1, 0, 10),
@@ -79,8 +86,9 @@ def of_before(records: list[Recorded]) -> list[Recorded]:
         return all(record.from_[p] >= positions[p] for p in both)
 
     chain: list[Recorded] = []
-    for record in sorted(records, key=lambda r: r.epoch):
-        if record.from_ != record.to:
+    for number, record in enumerate(records):
+        late = any(before.epoch > record.epoch for before in records[:number])
+        if record.from_ != record.to and not late:
             before = [r for r in chain if not reaches(r, record.from_)]
             after = [r for r in chain if record.aligned and reaches(r, record.to)]
             chain = [*before, record, *after]
