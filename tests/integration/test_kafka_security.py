@@ -235,10 +235,19 @@ def test_each_role_needs_exactly_these_rights(
                 right, name=right.name.removeprefix(app.name), operations=(operation,)
             )
             one, _ = prepared(missing)
+            if is_assumed(role, missing):
+                use(by, one)
+                continue
             with pytest.raises(KafkaRefused) as refused:
                 use(by, one)
             assert refused.value.details["principal"] == f"User:{role}"
             assert f"{one.name}{missing.name}" in refused.value.message, missing
+
+
+def is_assumed(role: Role, right: Right) -> bool:
+    """Without it a host takes the usual limit for how large a record may be."""
+    changelog = right.name.endswith("-changelog")
+    return role == "host" and right.operations == ("DESCRIBE_CONFIGS",) and not changelog
 
 
 def without(wanted: Sequence[Right], app: App, missing: Right) -> list[Right]:
