@@ -129,7 +129,7 @@ def test_a_stop_between_launch_and_claim_is_heeded(
 ) -> None:
     """The launcher says from where on; the job itself begins to listen seconds later."""
     first = start(name)
-    until(lambda: newest_claim(kafka, name), 90, "claimed")
+    claim = until(lambda: newest_claim(kafka, name), 90, "claimed")
     first.end(0)
     looker = Looker(settings, name)
     monkeypatch.setenv("HOLDFAST_DRIVER_HEEDS_FROM", str(looker.look().heard))
@@ -137,6 +137,7 @@ def test_a_stop_between_launch_and_claim_is_heeded(
     second = start(name)
     until(lambda: not second.alive(), 90, "ended")
     end = looker.look().end_of(second.id)
+    assert newest_claim(kafka, name) == claim, "nothing is claimed any more"
     looker.close()
     assert end is not None
     assert (end.how, end.why) == ("stopped", "already")
