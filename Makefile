@@ -75,8 +75,8 @@ test: lint types ## Lint, types and all tests but the slow proofs
 	@python .ci/gate.py --quick
 
 .PHONY: test-full
-test-full: setup ## The slow proofs: kills, outages, full disks
-	@python .ci/gate.py --full
+test-full: setup ## The slow proofs: kills, outages, full disks, ten minutes of soak
+	@python .ci/gate.py --full soak
 
 .PHONY: $(STAGES:%=test-%)
 $(STAGES:%=test-%): test-%: setup ## (test-unit, test-kafka, …) One stage of the two above

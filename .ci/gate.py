@@ -53,6 +53,7 @@ class Stage:
     limit_s: float
     full: bool = False
     network: bool = False
+    asked: bool = False
 
 
 @dataclass
@@ -83,7 +84,11 @@ def main() -> int:
     stages = [Stage(name, **entry) for name, entry in listed.items()]
     if unknown := set(args.stage) - set(listed):
         parser.error(f"no stage {sorted(unknown)}; there are {', '.join(listed)}")
-    wanted = [s for s in stages if s.name in args.stage or (args.full if s.full else args.quick)]
+    wanted = [
+        s
+        for s in stages
+        if s.name in args.stage or (not s.asked and (args.full if s.full else args.quick))
+    ]
     slow = slowness.measure()
     print(f"gate: {', '.join(s.name for s in wanted)}; slowness {slow:.1f}", flush=True)
     results: list[Result] = []
