@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from state_lib.changelog.admin import set_topic_config, topic_configs
 from state_lib.changelog.topics import commits_topic
@@ -551,10 +552,20 @@ def test_a_loss_is_judged_after_other_writers_were_fenced(
     task = filled(app)
     before, marker = digests(task), task.marker
     app.close()
-    seen = iter([replace(marker, n=marker.n - 1)])
-    newest = Opening.newest_marker
-    monkeypatch.setattr(Opening, "newest_marker", lambda o: next(seen, None) or newest(o))
+    fenced: list[TransactionalWriter] = []
+    newest, fence = Opening.newest_marker, TransactionalWriter.open
+
+    def lagging(admin: AdminClient, where: list[tuple[str, int]]) -> dict[tuple[str, int], int]:
+        return {at: end if fenced else end - 2 for at, end in ends(admin, where).items()}
+
+    def fencing(writer: TransactionalWriter) -> None:
+        fence(writer)
+        fenced.append(writer)
+
+    older = replace(marker, n=marker.n - 1)
+    monkeypatch.setattr("state_lib.restore.facts.ends", lagging)
+    monkeypatch.setattr(TransactionalWriter, "open", fencing)
+    monkeypatch.setattr(Opening, "newest_marker", lambda o: newest(o) if fenced else older)
     task = app.task(restore=RestoreOptions("orchestrated"))
     assert task.open().n == marker.n
     assert digests(task) == before
-    assert list(seen) == []
