@@ -10,7 +10,7 @@ with partitions as text, so that one form serves markers, progress records and `
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from typing import Any
@@ -20,6 +20,8 @@ import orjson
 from state_lib.errors import Moved, Realign, Superseded
 
 ByPartition = Mapping[str, Mapping[str, int]]
+IN_DOUBT = "in doubt"
+"""In `Marker.logs`, the id of a changelog that is lost until a repair of it has ended."""
 NO_CLOCK = -1
 """The clock before anything was seen (ms since the epoch otherwise)."""
 
@@ -39,13 +41,15 @@ class Marker:
         clock: application-wide stream time (ms) by which the last batch was judged.
         published: ``{"positions", "clock"}`` up to which outputs were written.
         cut: changelog topic → ``[end offset, records]`` of the last commit.
+        ends: changelog topic → end offset of the last commit that wrote to it; none of older
+            versions, see `Marker.committed`.
         dropped: reason → count since the beginning.
         written_at: wall time (ms).
         state: ``running``, or ``restoring`` while a restore to the past is under way.
         recorded: offset in the progress log of the last commit's record; -1 of older versions. That
             of the next batch lies behind it.
         logs: changelog topic → Kafka's id of it, as the owner found them: one that was deleted and
-            created again does not hold what was committed.
+            created again does not hold what was committed. `IN_DOUBT`: nor does what is there.
         starts: changelog topic → log start as an owner first met it. Compaction never moves it, so
             where it is higher later, entries were taken away.
         settled: the owner had a whole directory of the task. Where it has none later, that is a
@@ -68,6 +72,12 @@ class Marker:
     logs: Mapping[str, str] = field(default_factory=dict)
     starts: Mapping[str, int] = field(default_factory=dict)
     recorded: int = -1
+    ends: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def committed(self) -> dict[str, int]:
+        """Changelog topic → end offset of what was committed to it, as far as it is known."""
+        return {**self.ends, **{topic: end for topic, (end, _count) in self.cut.items()}}
 
     def to_bytes(self) -> bytes:
         """As the value of its Kafka record."""
@@ -88,15 +98,34 @@ class Marker:
         return cls(**{k: v for k, v in data.items() if k in cls.__dataclass_fields__})
 
     def owned_by(self, owner: str, logs: Mapping[str, str]) -> Marker:
-        """The same place, under another owner, who found these changelogs."""
-        settled = self.settled and self.owner == owner
-        return replace(self, owner=owner, written_at=now_ms(), settled=settled, logs=logs)
+        """The same place, under another owner, who found these changelogs: others are forgotten."""
+        return replace(
+            self,
+            owner=owner,
+            cut={topic: cut for topic, cut in self.cut.items() if topic in logs},
+            ends={topic: end for topic, end in self.committed.items() if topic in logs},
+            written_at=now_ms(),
+            settled=self.settled and self.owner == owner,
+            logs=logs,
+        )
 
     def claimed_by(self, epoch: int, owner: str) -> Marker:
         """The same place, under a new driver."""
         return replace(
-            self, epoch=epoch, n=0, owner=owner, cut={}, written_at=now_ms(), settled=True
+            self,
+            epoch=epoch,
+            n=0,
+            owner=owner,
+            cut={},
+            ends=self.committed,
+            written_at=now_ms(),
+            settled=True,
         )
+
+    def doubting(self, owner: str, topics: Iterable[str]) -> Marker:
+        """The same place, of an owner who has its state and does not trust some changelogs."""
+        logs = {**self.logs, **dict.fromkeys(topics, IN_DOUBT)}
+        return replace(self, owner=owner, logs=logs, written_at=now_ms(), settled=True)
 
 
 @dataclass(frozen=True)
@@ -203,6 +232,7 @@ def advance(
         logs=marker.logs,
         starts=marker.starts,
         recorded=marker.recorded if header.recorded < 0 else header.recorded,
+        ends={**marker.committed, **{topic: end for topic, (end, _count) in cut.items()}},
     )
 
 

@@ -51,7 +51,7 @@ def find_loss(manager: TaskManager, app: str, partition: int) -> dict[str, Any]:
         NotFound, NotOwner: as `TaskManager.task`.
         Busy: the task is opening or restoring.
     """
-    return manager.owned(app, partition, learn=True).loss().to_json()
+    return manager.owned(app, partition).loss().to_json()  # to learn an application is to fence
 
 
 def run_repair(

@@ -34,7 +34,7 @@ from state_lib.names import check_name
 from state_lib.restore.plan import RestorePlan
 from state_lib.specs import Topology
 from state_lib.task import StateTask, TaskContext
-from state_lib.task.opening import newest_marker
+from state_lib.task.loss import find
 
 log = structlog.get_logger(__name__)
 _REOPEN_FIRST_S, _REOPEN_MOST_S = 0.5, 10.0
@@ -74,6 +74,7 @@ class TaskManager:
         self.unlearned: dict[str, str] = {}
         self._lost: dict[str, LogLost] = {}
         self._opening: set[str] = set()
+        self._adopting: dict[str, threading.Lock] = {}  # by app
         self._dropped: dict[str, tuple[str, int]] = {}  # app → topology topic's id, notice's epoch
         self._retry: dict[str, tuple[float, float]] = {}  # task → not before, wait after that
         self._openers = ThreadPoolExecutor(4, thread_name_prefix="open")
@@ -251,16 +252,17 @@ class TaskManager:
             topic_id: of its topology topic.
             epoch: of the notice of its reset or deletion: older claims are ignored from now on.
         """
-        with self._lock:
-            self._dropped[app] = (topic_id, epoch)
-            self.apps.pop(app, None)
-            self.unread = {a: why for a, why in self.unread.items() if a != app}
-        self._retire(app)
-        folder = self.context.state_dir / check_name("application", app)
-        if folder.exists():
-            # Renamed first, so that a host that is killed here does not remember half of it.
-            doomed = folder.rename(folder.with_name(f".{app}.gone-{time.time_ns()}"))
-            shutil.rmtree(doomed, ignore_errors=True)
+        with self._alone(app):
+            with self._lock:
+                self._dropped[app] = (topic_id, epoch)
+                self.apps.pop(app, None)
+                self.unread = {a: why for a, why in self.unread.items() if a != app}
+            self._retire(app)
+            folder = self.context.state_dir / check_name("application", app)
+            if folder.exists():
+                # Renamed first, so that a host that is killed here does not remember half of it.
+                doomed = folder.rename(folder.with_name(f".{app}.gone-{time.time_ns()}"))
+                shutil.rmtree(doomed, ignore_errors=True)
         log.info("dropped an application", app=app, epoch=epoch)
 
     # ------------------------------------------------------------------ inside
@@ -330,6 +332,15 @@ class TaskManager:
         )
 
     def _adopt(self, topology: Topology) -> None:
+        with self._alone(topology.app):
+            self._adopt_alone(topology)
+
+    def _alone(self, app: str) -> threading.Lock:
+        """Taken before the other lock: who comes next must not retire what this one makes."""
+        with self._lock:
+            return self._adopting.setdefault(app, threading.Lock())
+
+    def _adopt_alone(self, topology: Topology) -> None:
         topic_id, epoch = topology.extra.get("topic_id"), topology.extra.get("epoch", -1)
         known = self.apps.get(topology.app)
         if known is not None and known.extra.get("topic_id") != topic_id:
@@ -355,11 +366,15 @@ class TaskManager:
     def _keep_aside(self, topology: Topology) -> None:
         """What is left of a deleted application must not be taken for the new one's state."""
         folder = self.context.state_dir / topology.app
-        markers = (newest_marker(self.context.kafka, topology, p) for p in self._ours(topology))
-        if not folder.exists() or any(m.epoch >= 0 for m in markers):
-            return  # or only its topology topic was made anew
+        if not folder.exists() or any(self._has_begun(topology, p) for p in self._ours(topology)):
+            return  # or only some of its topics were made anew
         aside = folder.rename(folder.with_name(f".{topology.app}.of-before-{time.time_ns()}"))
         log.warning("kept what is left of a deleted application; remove it", folder=str(aside))
+
+    def _has_begun(self, topology: Topology, partition: int) -> bool:
+        """Whether a task has a marker, or without one a changelog: that is for a repair."""
+        found = find(self.context.kafka, topology, partition)
+        return found.marker.epoch >= 0 or any(log.end > 0 for log in found.logs.values())
 
     def _ours(self, topology: Topology) -> list[int]:
         """Partitions that belong to this host."""
@@ -386,11 +401,13 @@ class TaskManager:
             why = error.message
             if task.name not in self.quarantined:
                 log.error("task is quarantined", task=task.name, why=why)
+            self._lost.pop(task.name, None)
             self.quarantined[task.name] = error
         except LogLost as error:
             why = error.message
             if task.name not in self._lost:
                 log.error("task is not open", task=task.name, why=why)
+            self.quarantined.pop(task.name, None)
             self._lost[task.name] = error
         except HoldfastError as error:
             why = error.message

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from state_lib.changelog.topics import DELETE_RETENTION_MS, changelog_topic, commits_topic
 from state_lib.errors import LogLost
-from state_lib.marker import Marker
+from state_lib.marker import IN_DOUBT, Marker
 from state_lib.specs import Topology
 from state_lib.stores.task_stores import Checkpoint
 
@@ -45,8 +45,10 @@ def lost_logs(
     for topic, log in logs.items():
         held_id, held_to = (checkpoint.offsets.get(topic) or ("", 0)) if checkpoint else ("", 0)
         known = marker.logs.get(topic) or (held_id if _at(marker) >= (0, 0) else "")
-        committed = max(marker.cut.get(topic, [0])[0], held_to if held_id == log.topic_id else 0)
-        if known and known != log.topic_id:
+        committed = max(marker.committed.get(topic, 0), held_to if held_id == log.topic_id else 0)
+        if known == IN_DOUBT:
+            lost[topic] = "it was found to be lost, and no repair of it has ended"
+        elif known and known != log.topic_id:
             lost[topic] = (
                 f"it was deleted and created again (its id was {known}, is {log.topic_id})"
             )

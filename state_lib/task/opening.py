@@ -24,7 +24,7 @@ from state_lib.restore.local import Local, look
 from state_lib.restore.plan import AUTO, RestorePlan
 from state_lib.restore.request import RestoreRequest
 from state_lib.restore.run import restore_task
-from state_lib.restore.source import check_logs, met
+from state_lib.restore.source import check_logs, lost_logs, met
 from state_lib.specs import Topology
 from state_lib.stores.task_stores import TaskStores
 from state_lib.task.context import TaskContext
@@ -82,14 +82,7 @@ class Opening:
         changelogs = [changelog_topic(app, s.name) for s in self.topology.stores]
         require(context.kafka.admin(), [*changelogs, commits_topic(app)])
         local = self._judged() or look(self.topology, self.path, context.options)
-        writer_id = transactional_id(app, self.partition)
-        writer = TransactionalWriter(
-            context.kafka,
-            writer_id,
-            self.partition,
-            topic=commits_topic(app),
-            limits=size_limits(context.kafka.admin(), self._written()),
-        )
+        writer = self.writer()
         try:
             writer.open()
             newest = self.newest_marker()
@@ -108,6 +101,21 @@ class Opening:
         finally:
             local.close()
         return OpenTask(writer, stores, marker, self.topology)
+
+    def writer(self) -> TransactionalWriter:
+        """Of this task, as large as its topics take records; it fences nobody before it opens.
+
+        Raises:
+            Unavailable: Kafka is away.
+        """
+        kafka, app = self.context.kafka, self.topology.app
+        return TransactionalWriter(
+            kafka,
+            transactional_id(app, self.partition),
+            self.partition,
+            topic=commits_topic(app),
+            limits=size_limits(kafka.admin(), self._written()),
+        )
 
     def _written(self) -> list[str]:
         """Topics that the task writes to."""
@@ -157,10 +165,12 @@ class Opening:
             try:
                 request.refuse_if_lost(plan, local)
             except Quarantined:
-                # No restore helps where the logs themselves are lost: that is for a repair.
                 logs = log_ranges(self.context.kafka, self.topology, self.partition)
-                check_logs(self.topology, self.partition, request.marker, checkpoint, logs)
-                raise
+                if not lost_logs(self.topology, request.marker, checkpoint, logs):
+                    raise
+                # No restore helps where the logs themselves are lost. Whether they are is judged
+                # once others are fenced: before, they and the marker may lag behind what stands.
+                return None
         except BaseException:
             local.close()
             raise

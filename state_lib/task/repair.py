@@ -1,9 +1,10 @@
 """Writes lost topics of a task anew from the copy on its host: `holdfast repair changelog`.
 
-Chunks first, each a transaction of its own that nobody counts; then the log is read back and
-compared with the copy; the marker comes last, with the new topics' ids. Interrupted before the
-marker the topics are as lost as before, and the next repair writes the same once more. Interrupted
-after it the changelogs are whole, and opening the task goes on from them.
+A marker first that doubts the logs: chunks make them longer, so nothing else would tell any more
+that they are lost. Then chunks, each a transaction of its own that nobody counts; then the log is
+read back and compared with the copy; the marker that counts comes last, with the topics' ids.
+Interrupted before it the topics are as lost as before, and the next repair writes the same once
+more. Interrupted after it the changelogs are whole, and opening the task goes on from them.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ import structlog
 
 from state_lib.changelog.admin import set_topic_config, topic_configs
 from state_lib.changelog.reader import read
-from state_lib.changelog.topics import changelog_topic, commits_topic, transactional_id
+from state_lib.changelog.topics import changelog_topic
 from state_lib.changelog.writer import OutcomeUnknown, Records, TransactionalWriter
 from state_lib.errors import LogLost, NotRepairable, Unavailable
 from state_lib.failpoints import failpoint
-from state_lib.marker import Marker
+from state_lib.marker import IN_DOUBT, Marker
 from state_lib.restore.facts import LocalFacts, free_bytes, log_ranges
 from state_lib.restore.listener import RestoreListener
 from state_lib.restore.local import Local, look
@@ -71,21 +72,21 @@ class Repair:
         """
         o = self.opening
         local = look(o.topology, o.path, o.context.options)
-        writer_id = transactional_id(o.topology.app, o.partition)
-        topic = commits_topic(o.topology.app)
-        writer = TransactionalWriter(o.context.kafka, writer_id, o.partition, topic=topic)
+        writer = None
         try:
             loss = self.look(local.facts)
             self.require(loss)  # before anybody is fenced
             if not loss.topics:
                 return o.newest_marker()
             local = brought(o, loss, local)
+            writer = o.writer()
             writer.open()
             return self._write(writer, local)
         except OutcomeUnknown as error:
             raise Unavailable(error.message, task=o.name) from error
         finally:
-            writer.close()
+            if writer is not None:
+                writer.close()
             local.close()
 
     def require(self, loss: Loss) -> None:
@@ -115,9 +116,17 @@ class Repair:
         wanted = lost_stores(o.topology, loss.topics)
         wanted = [s for s in wanted if self.stores is None or s.name in self.stores]
         self._check_disk(local.facts.size_bytes)
-        for spec in wanted:
-            self._rewrite(writer, stores, spec, found.logs[self._topic(spec)], checkpoint.marker)
-        marker = self._marker(found, checkpoint, loss, [self._topic(s) for s in wanted])
+        base = checkpoint.marker if lost_commits(found.marker, checkpoint) else found.marker
+        if wanted:  # from now on, what is written makes the logs longer
+            doubting = base.doubting(o.context.host_id, map(self._topic, wanted))
+            write_marker(writer, o.topology, o.partition, doubting)
+        ends = {
+            (topic := self._topic(spec)): self._rewrite(
+                writer, stores, spec, found.logs[topic], checkpoint.marker
+            )
+            for spec in wanted
+        }
+        marker = self._marker(found, base, loss, ends)
         failpoint("repair.before_marker")
         write_marker(writer, o.topology, o.partition, marker)
         failpoint("repair.after_marker")
@@ -148,7 +157,8 @@ class Repair:
         spec: StoreSpec,
         there: LogRange,
         at: Marker,
-    ) -> None:
+    ) -> int:
+        """Returns the offset behind what was written."""
         o, topic, done, end = self.opening, self._topic(spec), 0, there.end
         if spec.is_window:
             _lift_retention(o, topic)
@@ -169,6 +179,7 @@ class Repair:
                 task=o.name,
                 topic=topic,
             )
+        return end
 
     def _chunks(
         self, stores: TaskStores, spec: StoreSpec, there: LogRange, clock: int
@@ -231,16 +242,17 @@ class Repair:
     # ------------------------------------------------------------------ what counts
 
     def _marker(
-        self, found: Found, checkpoint: Checkpoint, loss: Loss, repaired: list[str]
+        self, found: Found, base: Marker, loss: Loss, repaired: Mapping[str, int]
     ) -> Marker:
         """The place of the copy; topics that stay lost are named as they were."""
-        base = checkpoint.marker if lost_commits(found.marker, checkpoint) else found.marker
         good = {t: g for t, g in found.logs.items() if t in repaired or t not in loss.topics}
-        ids = {**base.logs, **{t: g.topic_id for t, g in good.items()}}
+        unknown = {t: IN_DOUBT for t in found.logs if t in loss.topics}
+        ids = {**unknown, **base.logs, **{t: g.topic_id for t, g in good.items()}}
         starts = {**base.starts, **{t: found.logs[t].start for t in repaired}}
         cut = {t: c for t, c in base.cut.items() if t not in repaired}
         owned = base.owned_by(self.opening.context.host_id, ids)
-        return replace(owned, starts=starts, cut=cut, settled=True)
+        ends = {**owned.ends, **repaired}
+        return replace(owned, starts=starts, cut=cut, ends=ends, settled=True)
 
     def _remember(
         self, stores: TaskStores, checkpoint: Checkpoint, marker: Marker, wanted: list[StoreSpec]

@@ -15,6 +15,7 @@ from state_lib.changelog.topics import changelog_topic, commits_topic, dead_lett
 from state_lib.changelog.writer import OutcomeUnknown, TransactionalWriter
 from state_lib.errors import (
     Busy,
+    HoldfastError,
     KafkaRefused,
     LogLost,
     NotFound,
@@ -39,6 +40,7 @@ from state_lib.stores.task_stores import Checkpoint, StoreChanges, TaskStores
 from state_lib.task.barrier import Barrier
 from state_lib.task.batch import Batch
 from state_lib.task.context import TaskContext
+from state_lib.task.frames import let_go
 from state_lib.task.loss import Loss
 from state_lib.task.opening import Opening, OpenTask, newest_marker, write_marker
 from state_lib.task.repair import Repair
@@ -148,10 +150,10 @@ class StateTask:
             Unavailable: Kafka is away.
         """
         repair = Repair(self._opening(AUTO))
-        with self._commit_lock:  # a commit that goes on is no loss
+        with self._commit_lock:  # a commit that goes on is no loss; nor are those of later
             checkpoint = None if self._stores is None else self._stores.checkpoint()
-            if checkpoint is not None:
-                return repair.look(LocalFacts(checkpoint, None, 0, in_use=True))
+        if checkpoint is not None:  # Kafka may take its time: commits do not wait for it
+            return repair.look(LocalFacts(checkpoint, None, 0, in_use=True))
         with self._exclusively(_REPAIR_PATIENCE_S), self._locked():
             local = look(self.topology, self.path, self._context.options)
             try:
@@ -460,14 +462,27 @@ class StateTask:
             self._check_cut(cut)
             return advance(self._marker, batch.header, host, cut).to_bytes()
 
-        value = self._require_writer().write(batch.records(self.topology.app), at, marker_of)
-        return Marker.from_bytes(value)
+        writer = self._require_writer()
+        try:
+            return Marker.from_bytes(writer.write(batch.records(self.topology.app), at, marker_of))
+        except LogLost as error:
+            self._doubt(writer, str(error.details["topic"]))
+            raise
+
+    def _doubt(self, writer: TransactionalWriter, topic: str) -> None:
+        """Remember the loss: the records that were aborted have moved the log's end."""
+        try:
+            marker = self._marker.doubting(self._context.host_id, [topic])
+            write_marker(writer, self.topology, self.partition, marker)
+        except HoldfastError as error:
+            log.error("loss is not remembered", task=self.name, topic=topic, why=error.message)
 
     def _check_cut(self, cut: Mapping[str, list[int]]) -> None:
         """A log never goes back, unless it is another one: nothing of the commit stands then."""
-        for topic, (end, _count) in cut.items():
-            if end <= self._offsets[topic][1]:
-                why = f"it ends at offset {end}, and {self._offsets[topic][1]} was committed"
+        for topic, (end, count) in cut.items():
+            begin, committed = end - count, self._offsets[topic][1]
+            if begin < committed:
+                why = f"this commit began at offset {begin}, and {committed} was committed"
                 raise log_lost(self.topology, self.partition, topic, why)
 
     def _apply(self, changes: StoreChanges, marker: Marker) -> None:
@@ -508,6 +523,7 @@ class StateTask:
             with self._commit_lock:
                 # Unless another thread has met it as well, and what stands there is new.
                 if self._stores is None or self._stores is stores:
+                    let_go(error)
                     self.close()
                     if self.path.exists():
                         set_aside(self.path, error.message)

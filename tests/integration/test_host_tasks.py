@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import NewTopic
 
+from state_lib.changelog.topics import commits_topic, topology_topic
 from state_lib.errors import (
     InvalidName,
     LogLost,
@@ -20,13 +22,15 @@ from state_lib.errors import (
 from state_lib.host import remembered
 from state_lib.host import tasks as host_tasks
 from state_lib.host.placement import assign
+from state_lib.host.restores import find_loss
 from state_lib.host.tasks import TaskManager
 from state_lib.kafka import describe
 from state_lib.specs import Topology
 from tests.integration.conftest import MakeApp
 from tests.support.apps import KV, TS, app_of, batch, kv
 from tests.support.hosts import address, claim, managed, publish
-from tests.support.waiting import until
+from tests.support.lost import made_again
+from tests.support.waiting import SLOWNESS, until
 
 
 def test_a_claim_teaches_the_application(make_app: MakeApp) -> None:
@@ -269,3 +273,50 @@ def test_an_application_that_cannot_be_remembered_keeps_no_other_down(make_app: 
         assert manager.app(app.name).extra["epoch"] == epoch
         (folder / app.name / "topology.tmp").rmdir()
         assert claim(manager, app, newer).epoch == newer
+
+
+def test_an_application_that_was_made_anew_is_adopted_once(
+    make_app: MakeApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its driver claims all partitions at once: the second claim must not retire new tasks."""
+    app = make_app()
+    epoch = publish(app)
+    with managed(app, address()) as manager:
+        claim(manager, app, epoch)
+        known = manager.app(app.name)
+        renewed = replace(known, extra={**known.extra, "topic_id": "of the new topic"})
+        second = threading.Thread(target=manager._adopt, args=[renewed])
+        retire, retired = manager._retire, []
+
+        def met_by_another(name: str) -> None:
+            retired.append(name)
+            if len(retired) == 1:
+                second.start()
+            retire(name)
+
+        monkeypatch.setattr(manager, "_retire", met_by_another)
+        manager._adopt(renewed)
+        task = manager.tasks[app.name, 0]
+        second.join(30 * SLOWNESS)
+        assert retired == [app.name]
+        assert manager.tasks[app.name, 0] is task
+        until(lambda: task.is_open)
+
+
+def test_a_copy_that_a_repair_needs_stays_where_it_is(make_app: MakeApp) -> None:
+    """Topology and markers were deleted, the changelogs not: that is no other application."""
+    app = make_app()
+    epoch = [publish(app), publish(app)][-1]
+    with managed(app, address()) as manager:
+        claim(manager, app, epoch)
+        task = manager.task(app.name, 0)
+        task.commit(batch(task.marker, {"kv": kv(("a", "1"))}))
+        made_again(app, topology_topic(app.name), commits_topic(app.name))
+        with pytest.raises(LogLost):
+            claim(manager, app, publish(app))
+        loss = find_loss(manager, app.name, 0)
+        assert (list(loss["topics"]), loss["why_not"]) == ([commits_topic(app.name)], None)
+        task = manager.owned(app.name, 0)
+        manager.repair(task, None)
+        until(lambda: task.is_open)
+        assert task.get_many("kv", [b"a"])[1] == [b"1"]

@@ -8,12 +8,15 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
-from state_lib.changelog.admin import topic_configs
+from state_lib.changelog.admin import set_topic_config, topic_configs
 from state_lib.changelog.topics import commits_topic
 from state_lib.changelog.writer import TransactionalWriter
 from state_lib.errors import LogLost, NotRepairable
@@ -23,13 +26,14 @@ from state_lib.snapshots.write import SnapshotRequest, write_snapshot
 from state_lib.specs import OutputSpec
 from state_lib.task import StateTask
 from state_lib.task.loss import Loss
+from state_lib.task.opening import Opening
 from state_lib.task.repair import Chunk, Repair
 from tests.integration.conftest import MakeApp
 from tests.support.apps import HOUR, KV, NOON, TS, WIN, App, batch, digests, kv
 from tests.support.counting import Counting
 from tests.support.filled import filled
-from tests.support.lost import cut, deleted, made_again
-from tests.support.waiting import until
+from tests.support.lost import cut, deleted, ends_early, made_again
+from tests.support.waiting import SLOWNESS, until
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -337,6 +341,57 @@ def test_a_changelog_that_reads_back_differently_never_counts(
     assert entries(task) == before
 
 
+def test_a_log_that_ends_early_stays_lost_until_a_repair_has_ended(
+    make_app: MakeApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a repair writes makes it longer than what was committed."""
+    app = make_app([KV])
+    task = filled(app)
+    before = entries(task)
+    task.close()
+    ends_early(app, app.topic("kv"))
+    refused(task, app.topic("kv"))
+    assert _repairer(app, "repair.after_chunk=kill@2").returncode == -signal.SIGKILL
+    refused(task, app.topic("kv"))
+    with monkeypatch.context() as patched:
+        chunks = Repair._chunks
+        patched.setattr(Repair, "_chunks", lambda *a: (_with_another(c) for c in chunks(*a)))
+        with pytest.raises(LogLost, match="reads back as"):
+            task.repair()
+    refused(task, app.topic("kv"))
+    shutil.move(task.path, app.root / "elsewhere")
+    refused(task, app.topic("kv"))
+    shutil.move(app.root / "elsewhere", task.path)
+    assert list(task.loss().topics) == [app.topic("kv")]
+    task.repair()
+    from_scratch(task)
+    assert entries(task) == before
+
+
+def _with_another(chunk: Chunk) -> Chunk:
+    keys, values, times = chunk
+    return [*keys, b"another"], [*values, b"1"], times
+
+
+@pytest.mark.parametrize(("limit", "size"), [(20_000, 900), (4 << 20, 2 << 20)])
+def test_a_changelog_with_its_own_limit_of_records_is_repaired(
+    make_app: MakeApp, limit: int, size: int
+) -> None:
+    app = make_app([KV])
+    set_topic_config(app.kafka.admin(), app.topic("kv"), "max.message.bytes", str(limit))
+    task = filled(app)
+    values = [os.urandom(size // 2).hex() for _ in range(200 if size < limit // 10 else 2)]
+    pairs = [(f"large-{i}", value) for i, value in enumerate(values)]
+    for i in range(0, len(pairs), 10):
+        task.commit(batch(task.marker, {"kv": kv(*pairs[i : i + 10])}))
+    before = entries(task)
+    task.close()
+    ends_early(app, app.topic("kv"))
+    task.repair()
+    from_scratch(task)
+    assert entries(task) == before
+
+
 def _without_last(chunk: Chunk) -> Chunk:
     keys, values, times = chunk
     return keys[:-1], values[:-1], times
@@ -448,3 +503,69 @@ def test_commits_do_not_go_on_into_a_changelog_that_was_made_again(make_app: Mak
     task.repair()
     task.open()
     assert (digests(task), task.marker.n) == (before, marker.n)
+
+
+@pytest.mark.parametrize("rows", [1, 30], ids=["ends-before", "passes"])
+def test_a_commit_that_begins_before_the_last_one_ended_is_refused_for_good(
+    make_app: MakeApp, rows: int
+) -> None:
+    """Its log was cut: what is aborted makes it longer, and must not hide that."""
+    app = make_app([KV, TS])
+    task = filled(app)
+    before, marker, topic = digests(task), task.marker, app.topic("kv")
+    task._offsets[topic][1] += 5
+    pairs = [(f"new-{i}", "1") for i in range(rows)]
+    with pytest.raises(LogLost, match="this commit began at offset"):
+        task.commit(batch(marker, {"kv": kv(*pairs)}))
+    assert not task.is_open
+    refused(task, topic)
+    assert list(task.loss().topics) == [topic]
+    task.repair()
+    from_scratch(task)
+    assert (digests(task), task.marker.n) == (before, marker.n)
+
+
+def test_a_loss_that_is_looked_for_keeps_no_commit_waiting(
+    make_app: MakeApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = make_app([KV])
+    task = filled(app)
+    look = Repair.look
+
+    def slow(*arguments: Any) -> Loss:
+        thread = threading.Thread(target=task.commit, args=[batch(task.marker)])
+        thread.start()
+        thread.join(30 * SLOWNESS)
+        return look(*arguments)
+
+    monkeypatch.setattr(Repair, "look", slow)
+    n = task.marker.n
+    assert task.loss().topics == {}
+    assert task.marker.n == n + 1
+
+
+def test_a_loss_is_judged_after_other_writers_were_fenced(
+    make_app: MakeApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Brokers that start again show the last commit a moment later: the copy seems to be ahead."""
+    app = make_app([KV])
+    task = filled(app)
+    before, marker = digests(task), task.marker
+    app.close()
+    fenced: list[TransactionalWriter] = []
+    newest, fence = Opening.newest_marker, TransactionalWriter.open
+
+    def lagging(admin: AdminClient, where: list[tuple[str, int]]) -> dict[tuple[str, int], int]:
+        return {at: end if fenced else end - 2 for at, end in ends(admin, where).items()}
+
+    def fencing(writer: TransactionalWriter) -> None:
+        fence(writer)
+        fenced.append(writer)
+
+    older = replace(marker, n=marker.n - 1)
+    monkeypatch.setattr("state_lib.restore.facts.ends", lagging)
+    monkeypatch.setattr(TransactionalWriter, "open", fencing)
+    monkeypatch.setattr(Opening, "newest_marker", lambda o: newest(o) if fenced else older)
+    task = app.task(restore=RestoreOptions("orchestrated"))
+    assert task.open().n == marker.n
+    assert digests(task) == before

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from confluent_kafka import KafkaException, TopicPartition
 
 from state_lib.changelog.admin import set_topic_config
-from state_lib.kafka import describe, starts
+from state_lib.changelog.topics import commits_topic, transactional_id
+from state_lib.changelog.writer import TransactionalWriter
+from state_lib.kafka import describe, ends, starts
+from state_lib.task.opening import newest_marker, write_marker
 from tests.support.apps import App
 from tests.support.waiting import until
 
@@ -21,6 +26,22 @@ def made_again(app: App, *topics: str) -> None:
     """Delete topics and create them anew, as `app.create` would."""
     deleted(app, *topics)
     app.create()
+
+
+def ends_early(app: App, topic: str) -> None:
+    """As after an unclean election: the same topic, and its end lies before what was committed.
+
+    Brokers do not do that on request: here the marker of task 0, which is closed, says more.
+    """
+    end = ends(app.kafka.admin(), [(topic, 0)])[topic, 0]
+    writer = TransactionalWriter(
+        app.kafka, transactional_id(app.name, 0), 0, topic=commits_topic(app.name)
+    )
+    writer.open()
+    marker = newest_marker(app.kafka, app.topology, 0)
+    more = replace(marker, cut={**marker.cut, topic: [end + 1, 1]})
+    write_marker(writer, app.topology, 0, more)
+    writer.close()
 
 
 def cut(app: App, topic: str, offset: int) -> None:

@@ -42,3 +42,4 @@ def test_every_error_has_a_status_of_its_kind() -> None:
     assert {c.__name__: c.http_status for c in CLASSES if c.http_status < 400} == {}
     assert errors.Realign.http_status == 409
     assert errors.Unavailable.http_status == 503
+    assert errors.LogLost.http_status == 503, "who asks a task that is closed made no mistake"

@@ -10,7 +10,7 @@ import pytest
 
 from state_lib.errors import InvalidRequest, LogLost
 from state_lib.kafka import Kafka
-from state_lib.marker import Marker
+from state_lib.marker import CommitHeader, Marker, advance
 from state_lib.restore.facts import Facts, LocalFacts
 from state_lib.restore.listener import Silent
 from state_lib.restore.plan import CHANGELOG, LOCAL, make_plan
@@ -55,6 +55,32 @@ def test_what_is_lost() -> None:
     assert lost(replace(MARKER, n=8), COPY) == [COMMITS]
     assert lost(Marker(), None) == [COMMITS]
     assert lost(Marker(), COPY, kv=LogRange("new", 0, 0)) == [COMMITS, KV_LOG]
+
+
+def test_a_log_that_ends_early_is_lost_however_long_ago_it_was_written() -> None:
+    cut = {KV_LOG: [101, 2], WIN_LOG: [95, 1]}
+    old = replace(MARKER, cut=cut)
+    told = Marker.from_bytes(old.to_bytes().replace(b'"ends":{},', b""))
+    assert told == old, "a marker of an older version"
+    tick = CommitHeader(epoch=3, n=10, from_={}, to={}, clock=5)
+    for marker in (
+        old.claimed_by(4, "host-2"),
+        advance(old, tick, "host-1", {}),
+        advance(
+            advance(old, tick, "host-1", {}), replace(tick, n=11), "host-1", {WIN_LOG: [97, 1]}
+        ),
+    ):
+        assert lost(marker, None) == [KV_LOG]
+        assert lost(marker.owned_by("host-2", MARKER.logs), None) == [KV_LOG]
+        assert marker.owned_by("host-2", {WIN_LOG: "b"}).committed.keys() == {WIN_LOG}
+        assert lost(Marker.from_bytes(marker.to_bytes()), None, kv=LogRange("a", 0, 101)) == []
+
+
+def test_a_log_in_doubt_is_lost_however_long_it_is() -> None:
+    doubted = MARKER.doubting("host-2", [KV_LOG])
+    assert lost(doubted, COPY, kv=LogRange("a", 0, 1000)) == [KV_LOG]
+    assert (doubted.owner, doubted.settled, (doubted.epoch, doubted.n)) == ("host-2", True, (3, 9))
+    assert judged(doubted, LOGS, COPY).why_not is None
 
 
 def test_a_store_that_is_new_or_was_never_written_is_not_lost() -> None:

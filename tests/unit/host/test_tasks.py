@@ -1,0 +1,45 @@
+"""What a host says of tasks that cannot be opened. No Kafka."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from state_lib.addresses import HostAddress
+from state_lib.errors import HoldfastError, LogLost, NotFound, Quarantined
+from state_lib.host.restores import find_loss
+from state_lib.host.tasks import TaskManager
+from state_lib.kafka import Kafka
+from state_lib.specs import Topology
+from state_lib.task import StateTask, TaskContext
+from tests.support.apps import KV
+
+
+@pytest.fixture
+def manager(tmp_path: Path) -> TaskManager:
+    context = TaskContext(Kafka({"bootstrap.servers": "127.0.0.1:1"}), "host-1", tmp_path)
+    return TaskManager(context, [HostAddress("host-1", "127.0.0.1", 1, 2)], 60.0)
+
+
+def test_the_last_reason_counts(manager: TaskManager, monkeypatch: pytest.MonkeyPatch) -> None:
+    topology = Topology("app", 1, (KV,))
+    task = StateTask(manager.context, topology, 0)
+    manager.tasks["app", 0], manager.apps["app"] = task, topology
+    manager._stop.set()  # it opens nothing by itself
+    for error in (Quarantined("its store"), LogLost("its log"), Quarantined("its store")):
+
+        def failing(error: HoldfastError = error) -> None:
+            raise error
+
+        monkeypatch.setattr(task, "open", failing)
+        manager._open(task)
+        with pytest.raises(type(error)):
+            manager.task("app", 0)
+        assert (manager.state_of(task) == "quarantined") is isinstance(error, Quarantined)
+
+
+def test_to_look_for_a_loss_learns_nothing(manager: TaskManager) -> None:
+    """To learn an application is to open its tasks, which fences whoever has them."""
+    with pytest.raises(NotFound):
+        find_loss(manager, "app", 0)
