@@ -28,7 +28,7 @@ from state_lib.errors import (
 )
 from state_lib.host import remembered
 from state_lib.host.placement import owner_of
-from state_lib.kafka import ends, require, starts
+from state_lib.kafka import describe, ends, require, starts
 from state_lib.marker import Marker
 from state_lib.names import check_name
 from state_lib.restore.plan import RestorePlan
@@ -235,10 +235,8 @@ class TaskManager:
     def claim(self, app: str, partition: int, epoch: int) -> Marker:
         """Let the driver of an epoch take a task."""
         check_name("application", app)
-        topology = self.apps.get(app)
-        if topology is None or topology.extra.get("epoch") != epoch:
-            topology = self._learn(app, epoch)
-            self._adopt(topology)
+        if not self._knows(app, epoch):
+            self._adopt(self._learn(app, epoch))
         task = self.owned(app, partition)
         if task.declare(self.app(app)):
             self._forget_failures(task)
@@ -311,6 +309,14 @@ class TaskManager:
         if claim is None:
             raise NotFound(f"{topic} holds no claim at offset {epoch}", topic=topic, epoch=epoch)
         return self._learned(claim)
+
+    def _knows(self, app: str, epoch: int) -> bool:
+        """Whether a claim is the one that is known: in a topic that was made anew epochs recur."""
+        known, topic = self.apps.get(app), topology_topic(app)
+        if known is None or known.extra.get("epoch") != epoch:
+            return False
+        there = describe(self.context.kafka.admin(), [topic]).get(topic)
+        return there is None or there.id == known.extra.get("topic_id")
 
     def _learned(self, claim: Claim) -> Topology:
         topic = topology_topic(claim.topology.app)
