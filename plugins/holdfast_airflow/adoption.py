@@ -47,6 +47,7 @@ def living(  # noqa: PLR0913 - what is asked, and all that is known
     log: Logger,
     *,
     gone: str | None = None,
+    heeds_from: int = -1,
     submission: Mapping[str, str] | None = None,
 ) -> Found:
     """The application's driver, if one lives: the one that Airflow remembers, or any other.
@@ -61,6 +62,7 @@ def living(  # noqa: PLR0913 - what is asked, and all that is known
         job: the file that would be started: a full path, or a URL.
         log: of the task.
         gone: a driver that was judged gone: where only Kafka can tell, it may still be counted.
+        heeds_from: the offset from which on the known driver heeds requests; -1: not known.
         submission: what the cluster calls the known driver, as `Submission.to_json`.
 
     Raises:
@@ -91,7 +93,8 @@ def living(  # noqa: PLR0913 - what is asked, and all that is known
         return Found(None, ending=-1, sight=sight)
     if process is not known:
         _check_same_job(app, process.id, job, sight)
-    ending = sight.stop_offset if sight.away is None else -1
+    heeds = process is not known or sight.stop_offset >= heeds_from
+    ending = sight.stop_offset if sight.away is None and heeds else -1
     log.info(
         "Adopting driver %s (%s)%s",
         process.id,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Asset
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from state_lib.drivers.process import DriverProcess
 
 DRIVER, SUPERVISOR, SUBMISSION = "driver", "supervisor", "submission"
+FIRST_LOOK, HEEDS_FROM = "first_look", "heeds_from"
 AT_WORK = ("running", "deferred", "queued", "scheduled", "restarting", "up_for_retry")
 
 
@@ -28,6 +30,19 @@ def supervising_try(app: str) -> int | None:
     return known.get("try") if known else None
 
 
+@dataclass(frozen=True)
+class FirstLook:
+    """Of an earlier try of a task.
+
+    Attributes:
+        heard: the offset after what was said to drivers then.
+        cleared: whether a user has cleared the task since.
+    """
+
+    heard: int
+    cleared: bool
+
+
 class Watched:
     """The asset's state store, for one task that has the asset as an inlet."""
 
@@ -41,12 +56,40 @@ class Watched:
         from state_lib.drivers.process import DriverProcess
 
         known = self._store.get(DRIVER)
-        return DriverProcess.from_json(known) if known else None
+        if not known:
+            return None
+        return DriverProcess.from_json({k: v for k, v in known.items() if k != HEEDS_FROM})
 
-    def keep(self, process: DriverProcess) -> None:
-        """Remember a driver, and that this task watches it."""
-        self._store.set(DRIVER, process.to_json())
+    def heeds_from(self) -> int:
+        """The offset from which on `driver` heeds requests; -1 if that is not known."""
+        return int((self._store.get(DRIVER) or {}).get(HEEDS_FROM, -1))
+
+    def keep(self, process: DriverProcess, heeds_from: int | None = None) -> None:
+        """Remember a driver, and that this task watches it.
+
+        Args:
+            process: the driver.
+            heeds_from: see `heeds_from`; None leaves what is known of this driver.
+        """
+        known = self._store.get(DRIVER) or {}
+        if heeds_from is None:
+            heeds_from = known.get(HEEDS_FROM, -1) if known.get("id") == process.id else -1
+        self._store.set(DRIVER, {**process.to_json(), HEEDS_FROM: heeds_from})
         self._store.set(SUPERVISOR, {**self._me(), "try": self._ti.try_number})
+
+    def first_look(self) -> FirstLook | None:
+        """What an earlier try of this task has found at first; None at the very first."""
+        known = self._store.get(FIRST_LOOK)
+        me = self._me()
+        if not known or {key: known[key] for key in me} != me:
+            return None
+        # A clear sets `max_tries` anew, a retry does not.
+        return FirstLook(known["heard"], cleared=known["max_tries"] != self._ti.max_tries)
+
+    def keep_first_look(self, heard: int) -> None:
+        """Remember where the requests end that were there before this task, or its clear."""
+        looked = {**self._me(), "max_tries": self._ti.max_tries, "heard": heard}
+        self._store.set(FIRST_LOOK, looked)
 
     def keep_submission(self, driver: str, submission: dict[str, str]) -> None:
         """Remember what the cluster calls a driver that runs inside it."""

@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Literal
 
-import structlog
 from confluent_kafka import KafkaException
 
 from state_lib.apps.hosts import Held
@@ -18,8 +17,15 @@ from state_lib.errors import ConfigurationError, KafkaRefused, NotFound
 from state_lib.kafka import ADMIN_TIMEOUT_S, Kafka, unavailable
 from state_lib.names import check_name
 
-log = structlog.get_logger(__name__)
-State = Literal["running", "stopped", "reset", "reset begun", "delete begun", "left on hosts"]
+State = Literal[
+    "running",
+    "stopped",
+    "reset",
+    "reset begun",
+    "delete begun",
+    "left on hosts",
+    "not readable",
+]
 LEFT: State = "left on hosts"
 
 
@@ -29,19 +35,24 @@ class Known:
 
     Attributes:
         app: its id.
-        claim: the newest; None if only hosts remember it, whose topology topic is gone.
+        claim: the newest; None if it may not be read, or if only hosts remember the application,
+            whose topology topic is gone.
         drivers: ids of those that live.
         hosts: that hold tasks of it.
+        refused: why Kafka does not let us read its topology or its group: it may be another team's.
     """
 
     app: str
     claim: Claim | None
     drivers: tuple[str, ...]
     hosts: tuple[str, ...]
+    refused: str | None = None
 
     @property
     def state(self) -> State:
         """In one word or two."""
+        if self.refused is not None:
+            return "not readable"
         if self.claim is None:
             return LEFT
         notice = self.claim.notice
@@ -52,7 +63,7 @@ class Known:
 
 
 def catalogue(kafka: Kafka, held: Sequence[Held] = ()) -> list[Known]:
-    """Every application, by name.
+    """Every application, by name; one that may not be read is there with the refusal.
 
     Raises:
         Unavailable: Kafka cannot be asked.
@@ -67,7 +78,7 @@ def catalogue(kafka: Kafka, held: Sequence[Held] = ()) -> list[Known]:
         claims = dict(zip(names, pool.map(lambda name: _claim(kafka, name), names), strict=True))
         known = {app for app, claim in claims.items() if claim is not None}
         known |= {app for one in held for app in one.apps}
-        return list(pool.map(lambda app: _known(kafka, app, claims.get(app), held), sorted(known)))
+        return list(pool.map(lambda app: _listed(kafka, app, claims.get(app), held), sorted(known)))
 
 
 def find(kafka: Kafka, app: str, held: Sequence[Held] = ()) -> Known:
@@ -95,7 +106,20 @@ def _known(kafka: Kafka, app: str, claim: Claim | None, held: Sequence[Held]) ->
     return Known(app, claim, () if claim is None else living_drivers(kafka, app), hosts)
 
 
-def _claim(kafka: Kafka, app: str) -> Claim | None:
+def _listed(
+    kafka: Kafka, app: str, claim: Claim | KafkaRefused | None, held: Sequence[Held]
+) -> Known:
+    try:
+        if isinstance(claim, KafkaRefused):
+            raise claim
+        return _known(kafka, app, claim, held)
+    except KafkaRefused as error:
+        hosts = tuple(one.host for one in held if app in one.apps)
+        read = None if isinstance(claim, KafkaRefused) else claim
+        return Known(app, read, (), hosts, refused=error.message)
+
+
+def _claim(kafka: Kafka, app: str) -> Claim | KafkaRefused | None:
     """The newest claim, if the topic is a topology topic at all: anybody may name one so.
 
     Raises:
@@ -104,8 +128,7 @@ def _claim(kafka: Kafka, app: str) -> Claim | None:
     try:
         claim = newest_claim(kafka, check_name("application", app))
     except KafkaRefused as error:  # another team's: its topics may be seen and not read
-        log.warning("an application is left out", app=app, why=error.message)
-        return None
+        return error
     except (ValueError, TypeError, KeyError, ConfigurationError):
         return None
     return claim if claim is not None and claim.topology.app == app else None

@@ -52,8 +52,10 @@ def list_table(found: Sequence[Json]) -> Table | str:
         }
         for f in found
     )
+    notes = [f"{f['app']}: {f['refused']}" for f in found if f["refused"]]
     if away := found[0]["hosts_away"]:
-        shown.caption = f"could not be asked: {', '.join(away)}"
+        notes.append(f"could not be asked: {', '.join(away)}")
+    shown.caption = "\n".join(notes) or None
     return shown
 
 
@@ -131,6 +133,7 @@ def _summary(known: Known) -> Json:
     return {
         "app": known.app,
         "state": known.state,
+        "refused": known.refused,
         "epoch": None if claim is None else claim.epoch,
         "claimed_at": None if claimed_at is None else iso(claimed_at),
         "by": by.get("driver"),

@@ -25,13 +25,17 @@ _AT_ONCE = 8
 def look_twice(settings: Settings, app: str | None, seconds: float) -> list[Json]:
     """One object per application, or of one; rates are those between two looks.
 
+    One that Kafka does not let us read is ``not readable``; ``ended`` says why.
+
     Raises:
         NotFound: there is no such application.
         Unavailable: Kafka cannot be asked.
     """
     kafka = Kafka.of(settings)
     known = catalogue(kafka) if app is None else [find(kafka, app)]
-    lookers = {one.app: Looker(settings, one.app) for one in known if one.claim is not None}
+    refused = {one.app: one.refused for one in known if one.refused is not None}
+    ours = [one.app for one in known if one.claim is not None and one.app not in refused]
+    lookers = {name: Looker(settings, name) for name in ours}
 
     def look(app: str) -> Sight:
         sight = lookers[app].look()
@@ -49,7 +53,11 @@ def look_twice(settings: Settings, app: str | None, seconds: float) -> list[Json
     finally:
         for looker in lookers.values():
             looker.close()
-    return [_seen(name, first[name], second[name]) for name in lookers]
+    seen = {name: _seen(name, first[name], second[name]) for name in lookers}
+    nothing = Sight(at=0)
+    for name, why in refused.items():
+        seen[name] = {**_seen(name, nothing, nothing), "state": "not readable", "ended": why}
+    return [seen[name] for name in sorted(seen)]
 
 
 def drivers_table(found: Sequence[Json]) -> Table | str:

@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.table import Table
 
-from state_lib.apps.catalogue import catalogue
+from state_lib.apps.catalogue import Known, catalogue
 from state_lib.cli._drivers import last_end, state_of
 from state_lib.cli._query import table
 from state_lib.config import Settings
@@ -42,9 +42,9 @@ def streams(settings: Settings, stack: StackStatus) -> Streams:
         return Streams(unknown="Kafka does not run")
     try:
         kafka = Kafka.of(settings)
-        apps = [one.app for one in catalogue(kafka) if one.claim is not None]
+        known = [one for one in catalogue(kafka) if one.claim is not None or one.refused]
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            return Streams(tuple(pool.map(lambda app: _stream(settings, app), apps)))
+            return Streams(tuple(pool.map(lambda one: _stream(settings, one), known)))
     except HoldfastError as error:
         return Streams(unknown=error.message)
 
@@ -67,9 +67,13 @@ def streams_table(seen: Streams) -> Table | str:
     )
 
 
-def _stream(settings: Settings, app: str) -> dict[str, Any]:
-    with closing(Looker(settings, app)) as looker:
-        return shown(app, looker.look())
+def _stream(settings: Settings, known: Known) -> dict[str, Any]:
+    if known.refused is not None:
+        unread = shown(known.app, Sight(at=0))
+        then = "nothing, if it is another team's"
+        return unread | {"state": known.state, "why": known.refused, "next": then}
+    with closing(Looker(settings, known.app)) as looker:
+        return shown(known.app, looker.look())
 
 
 def shown(app: str, sight: Sight) -> dict[str, Any]:

@@ -47,6 +47,8 @@ def changelog(
       holdfast repair changelog flights
 
       holdfast repair changelog flights --task 2 --store aircraft --yes
+
+      holdfast repair changelog flights --yes --json
     """
     from state_lib.cli._repair import Repairs
 

@@ -33,8 +33,9 @@ def _complaint(host: HostAddress, app: str, headers: dict[bytes, bytes]) -> str 
     try:
         answer = httpx.get(url, headers=headers, timeout=TIMEOUT_S, trust_env=False)
         body = answer.json()
-        waiting, count = body["not_ready"], int(body["waiting"])
-    except (httpx.HTTPError, ValueError, KeyError) as error:
+        waiting = dict(body.get("not_ready", {}))
+        count = int(body.get("waiting", len(waiting)))
+    except (httpx.HTTPError, ValueError, TypeError, AttributeError) as error:
         return f"host {host.id} at {host.http_url} does not answer ({type(error).__name__})"
     if count and not waiting:
         return f"host {host.id} has {count} tasks that are not open; with its token it says which"

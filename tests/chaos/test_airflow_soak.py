@@ -79,7 +79,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         own = {"airflow_db": database.get_uri(), "airflow_port": free_port(), "dags_dir": dags}
         made = Cluster(home / "own", airflow=True, **own)
         try:
-            made.stack.up(timeout_s=PATIENCE_S)
+            made.stack.up(timeout_s=PATIENCE_S * SLOWNESS)
             yield made
         finally:
             made.stack.down()
@@ -90,7 +90,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 def airflow(cluster: Cluster) -> Iterator[Airflow]:
     password = AirflowHome(cluster.settings.airflow_home).password()
     url = f"http://127.0.0.1:{cluster.settings.airflow_port}"
-    with Airflow(url, "admin", password, patience_s=PATIENCE_S) as client:
+    with Airflow(url, "admin", password, patience_s=PATIENCE_S * SLOWNESS) as client:
         yield client
 
 
@@ -143,7 +143,7 @@ def test_none_missing_and_never_two(cluster: Cluster, airflow: Airflow) -> None:
         soak = Soak(cluster, census)
         run = _start(airflow)
         with Feeding(events):
-            soak.await_("committing", lambda: soak.committing(-1), PATIENCE_S)
+            soak.await_("committing", lambda: soak.committing(-1), PATIENCE_S * SLOWNESS)
             end = time.monotonic() + SOAK_S
             for number, victims in enumerate(cycle(VICTIMS)):
                 if number >= len(VICTIMS) and time.monotonic() > end:
@@ -164,8 +164,8 @@ def _round(soak: Soak, victims: tuple[str, ...]) -> None:
     airflow_too = bool(set(victims) - {DRIVER, JVM})
     if airflow_too:
         # Their processes are gone at once; "healthy" must not be the answer of a moment ago.
-        soak.await_("seen to be away", lambda: not soak.healthy(), 60)
-        soak.await_("healthy again", soak.healthy, PATIENCE_S)
+        soak.await_("seen to be away", lambda: not soak.healthy(), 60 * SLOWNESS)
+        soak.await_("healthy again", soak.healthy, PATIENCE_S * SLOWNESS)
     healthy = time.monotonic() - killed
     if {DRIVER, JVM} & set(victims):
         noticed_s = MISSING_S if airflow_too else NOTICED_S

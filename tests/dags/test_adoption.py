@@ -45,13 +45,29 @@ class Task:
         store = SimpleNamespace(**(kept := dict[str, Any]()))
         self._app, self.kept, store.get = app, kept, kept.get
         store.set = kept.__setitem__
-        ti = SimpleNamespace(dag_id="dag", run_id="run", task_id="supervise", try_number=1)
-        self._context: Any = {"ti": ti, "asset_state_store": defaultdict(lambda: store)}
+        self.store = store
+        self.ti = SimpleNamespace(
+            dag_id="dag", run_id="run", task_id="supervise", try_number=1, max_tries=10
+        )
+        self._context: Any = {"ti": self.ti, "asset_state_store": defaultdict(lambda: store)}
         assert self._context["asset_state_store"][app_asset(app)] is store
 
     def kill(self) -> None:
         """As Airflow does when a user has marked the task."""
         self._made.on_kill()
+
+    def execute(self) -> Any:
+        """What a try comes to: a trigger, if the task waits."""
+        try:
+            return self._made.execute(self._context)
+        except TaskDeferred as deferred:
+            return deferred.trigger
+
+    def again(self, *, cleared: bool = False) -> Any:
+        """The next try."""
+        self.ti.try_number += 1
+        self.ti.max_tries += int(cleared)
+        return self.execute()
 
     def restart(self, supervision: Supervision) -> Any:
         """What follows from ``restart``: a trigger, if the task waits again."""

@@ -71,7 +71,14 @@ def manager(
 
 
 def target() -> SparkTarget:
-    settings = Settings.load(token="abc", bootstrap_servers="kafka.example:9092")
+    settings = Settings.load(
+        token="abc",
+        bootstrap_servers="kafka.example:9092",
+        kafka_security_protocol="SASL_PLAINTEXT",
+        kafka_sasl_mechanism="SCRAM-SHA-512",
+        kafka_sasl_username="flights",
+        kafka_sasl_password="hush",
+    )
     return SparkTarget("cluster", "flights", settings, env={"HOLDFAST_TOKEN_FILE": "/run/token"})
 
 
@@ -86,7 +93,9 @@ def test_the_cluster_gets_settings_and_an_identity_but_no_token(tmp_path: Path) 
     assert env["HOLDFAST_DRIVER_ID"] == process.id
     assert env["HOLDFAST_BOOTSTRAP_SERVERS"] == "kafka.example:9092"
     assert env["HOLDFAST_TOKEN_FILE"] == target().env["HOLDFAST_TOKEN_FILE"]
-    assert not {"HOLDFAST_TOKEN", "HOLDFAST_HOME"} & set(env)
+    assert env["HOLDFAST_KAFKA_SASL_USERNAME"] == "flights"
+    assert not {"HOLDFAST_TOKEN", "HOLDFAST_HOME", "HOLDFAST_DAGS_DIR"} & set(env)
+    assert "hush" not in "\n".join(given), "anybody may see a command line"
     assert conf["spark.yarn.submit.waitAppCompletion"] == "false"
     assert "spark.driver.host" not in conf
     assert given[given.index("--deploy-mode") + 1] == "cluster"

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 from airflow.sdk import DagRunState
 
+from holdfast_airflow.triggers.stream import StreamEndTrigger
+from state_lib.drivers.control import ask_to_stop
+from state_lib.drivers.process import launch
+from state_lib.stack.paths import Paths
 from tests.dags.conftest import Scripts
+from tests.dags.test_supervise_trigger import first
 
 APP = "halted"
+HOLDFAST = str(Path(sys.executable).with_name("holdfast"))
 
 
 def stopping(scripts: Scripts, app: str) -> Any:
@@ -32,6 +43,30 @@ def test_it_waits_until_the_driver_has_stopped(
     assert end is not None
     assert (sight.drivers, end.how, end.why) == ((), "stopped", "the day is over")
     assert stopping(scripts, APP) == DagRunState.SUCCESS, "nothing runs: nothing happens"
+
+
+def test_a_driver_that_starts_still_is_waited_for(scripts: Scripts) -> None:
+    """It joins Kafka's group late; its process is seen before."""
+    app = "starting"
+    scripts.says(app, "run")
+    scripts.launch(app)
+    scripts.commits(app)
+    ask_to_stop(scripts.kafka, app, why="of before")
+    scripts.sight(app, lambda s: not s.drivers)
+    log = Paths(scripts.settings.home).log(app)
+    starting = launch(app, ["/bin/sleep", "300"], env=os.environ, log=log)
+    try:
+        trigger = StreamEndTrigger(app, until=time.time() + 1, look_every_s=0.2)
+        event = asyncio.run(first(trigger))
+        assert event["event"] == "timed_out"
+        assert starting.id in event["text"]
+        stop = ["stop", app, "--wait", "--timeout", "1"]
+        given_up = subprocess.run([HOLDFAST, *stop], capture_output=True, text=True, check=False)
+        assert "was asked and has not stopped in 1 s" in given_up.stderr
+    finally:
+        starting.end(0)
+    assert asyncio.run(first(StreamEndTrigger(app)))["event"] == "stopped"
+    subprocess.run([HOLDFAST, "stop", app, "--wait"], check=True)
 
 
 def test_an_application_that_never_ran_needs_a_person(

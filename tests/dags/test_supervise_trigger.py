@@ -14,16 +14,20 @@ from airflow.models.trigger import Trigger
 from airflow.sdk import DagRunState
 from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
 from airflow.sdk.execution_time.comms import ErrorResponse
+from airflow.sdk.execution_time.context import AssetStateStoreAccessor
 from airflow.sdk.execution_time.supervisor import set_supervisor_comms
 from airflow.triggers.base import TriggerEvent
 from airflow.utils.session import create_session
 from airflow.utils.state import TaskInstanceState
 from sqlalchemy import select
 
-from holdfast_airflow.triggers.stream import HANDOVER, StreamEndTrigger, SuperviseStreamTrigger
+from holdfast_airflow.handover import HANDOVER
+from holdfast_airflow.triggers.stream import StreamEndTrigger, SuperviseStreamTrigger
+from holdfast_airflow.watched import SUPERVISOR, app_asset
 from state_lib.drivers.control import ask_to_stop
 from state_lib.drivers.process import DriverProcess
 from state_lib.drivers.supervision import Supervision
+from state_lib.stack.ports import free_port
 from tests.dags.conftest import Scripts
 from tests.support.waiting import until
 
@@ -211,6 +215,47 @@ def test_a_trigger_that_another_triggerer_took_over_leaves_the_driver_alone(
     before = scripts.commits("triggered")
     after = scripts.sight("triggered", lambda s: s.n > before.n)
     assert (after.driver, after.stop) == (driver.id, None)
+
+
+@pytest.mark.parametrize(("later", "stays"), [(0, True), (1, False)])
+def test_a_deferred_task_keeps_the_driver_only_of_this_try(
+    scripts: Scripts, later: int, stays: bool
+) -> None:
+    """A clear may have deferred the next try already."""
+    app = "handed_on"
+    ti = supervised_by(TaskInstanceState.DEFERRED, scripts)
+    scripts.says(app, "run")
+    process = scripts.launch(app)
+    scripts.sight(app, lambda s: s.n > 0 and s.driver == process.id)
+    store: Any = AssetStateStoreAccessor(name=app_asset(app).name)
+    store.set(SUPERVISOR, {**store.get(SUPERVISOR), "try": ti.try_number + later})
+    trigger = watching(process)
+    trigger.task_instance = ti  # type: ignore[assignment]
+    asyncio.run(trigger.on_kill())
+    before = scripts.sight(app, lambda _: True)
+    assert (before.stop is None and before.end_of(process.id) is None) is stays
+    if stays:
+        scripts.sight(app, lambda s: s.n > before.n)
+    else:
+        until(lambda: not process.alive(), 60)
+
+
+def test_a_driver_that_could_not_be_asked_is_named(
+    scripts: Scripts, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Kafka is away, and its machine is another one."""
+    monkeypatch.setattr("holdfast_airflow.triggers.stream.END_S", 0.5)
+    there = DriverProcess("there", "triggered", "elsewhere", 4711, "", 0)
+    away = {"HOLDFAST_BOOTSTRAP_SERVERS": f"127.0.0.1:{free_port()}"}
+    trigger = watching(there, env=away)
+    trigger.task_instance = supervised_by(  # type: ignore[assignment]
+        TaskInstanceState.FAILED, scripts
+    )
+    asyncio.run(trigger.on_kill())
+    said = "".join(capsys.readouterr())
+    assert "was NOT asked to stop and runs on: process 4711 on elsewhere" in said
+    assert "holdfast stop triggered" in said
+    assert "stops at a batch's edge" not in said
 
 
 def test_the_end_of_a_stream_is_awaited(driver: DriverProcess, scripts: Scripts) -> None:

@@ -21,15 +21,9 @@ if TYPE_CHECKING:
     from state_lib.drivers.process import DriverProcess
 
 log = logging.getLogger(__name__)
-# Paths of this machine mean nothing in a container, and a token does not belong on a command line:
-# give HOLDFAST_TOKEN_FILE in the operator's ``env`` instead.
-NOT_SHIPPED = (
-    "HOLDFAST_HOME",
-    "HOLDFAST_JARS_DIR",
-    "HOLDFAST_JOBS_DIR",
-    "HOLDFAST_TOKEN",
-    "HOLDFAST_TOKEN_FILE",
-)
+# Paths of this machine mean nothing in a container, and a secret does not belong on a command line:
+# give the paths of their files there (HOLDFAST_TOKEN_FILE) in the operator's ``env`` instead.
+ONLY_HERE = ("HOME", "JARS_DIR", "JOBS_DIR", "DAGS_DIR", "KAFKA_SSL_CA")
 
 
 @dataclass(frozen=True)
@@ -76,13 +70,8 @@ def submit(target: SparkTarget, application: str) -> tuple[DriverProcess, Submis
 
     driver = uuid.uuid4().hex
     settings = target.settings.as_environment()
-    env = {
-        **{
-            k: v for k, v in settings.items() if k not in NOT_SHIPPED and not k.startswith(AIRFLOWS)
-        },
-        **target.env,
-        ID_VARIABLE: driver,
-    }
+    shipped = {name: value for name, value in settings.items() if _is_shipped(name)}
+    env = {**shipped, **target.env, ID_VARIABLE: driver}
     operator = _operator(
         target.conn_id,
         application=application,
@@ -104,6 +93,14 @@ def submit(target: SparkTarget, application: str) -> tuple[DriverProcess, Submis
         ) from error
     process = DriverProcess(driver, target.app, target.master, 0, "", int(time.time() * 1000))
     return process, Submission(target.conn_id, str(submitted))
+
+
+def _is_shipped(variable: str) -> bool:
+    from state_lib.config import PREFIX, is_secret
+
+    name = variable.removeprefix(PREFIX)
+    here = name in ONLY_HERE or name.endswith("_FILE")
+    return not here and not is_secret(name.lower()) and not variable.startswith(AIRFLOWS)
 
 
 def _operator(conn_id: str, **given: Any) -> SparkSubmitOperator:

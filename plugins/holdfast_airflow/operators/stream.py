@@ -12,6 +12,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from holdfast_airflow.adoption import Found, living
 from holdfast_airflow.errors import as_airflow
+from holdfast_airflow.handover import HANDOVER, ask_for_handover
 from holdfast_airflow.hooks.hosts import check_token
 from holdfast_airflow.hooks.spark import SparkTarget, describe, job_file, job_path
 from holdfast_airflow.links import DriverLogLink, SparkUiLink
@@ -51,6 +52,7 @@ class SuperviseStreamOperator(BaseOperator):
     - Somebody stops the stream (`StopStreamOperator`, ``holdfast stop``): the task succeeds.
     - A user marks the task as failed or success: the driver stops at a batch's edge.
     - A user clears the task: the driver stops at a batch's edge, and the next try starts a new one.
+    - A worker dies: the next try adopts the driver, or launches it; not if a stop came meanwhile.
 
     Args:
         app: The application's id. No template: it names an asset.
@@ -94,10 +96,13 @@ class SuperviseStreamOperator(BaseOperator):
         self.max_restarts = max_restarts
         self.inlets = [*self.inlets, app_asset(app)]
         self._launched: DriverProcess | None = None
+        self._found_by: Any = None
         self._killed = False
 
-    def execute(self, context: Context) -> None:
+    def execute(self, context: Context) -> dict[str, Any]:
         """Adopt the living driver or start one, then defer.
+
+        Returns only if the stream was asked to stop since an earlier try of this task.
 
         Raises:
             AirflowFailException: what a person must correct: see its message.
@@ -112,14 +117,16 @@ class SuperviseStreamOperator(BaseOperator):
                     f"{self.app} is supervised by {other} already. Stop that one first, or leave "
                     "this run"
                 )
-            found = self._living(watched)
+            found, asked = self._first_look(context, watched)
+            if found.process is None and asked:
+                return self._stopped(found.sight)
             process = found.process or self._launch(context, found.sight)
             watched.keep(process)
             now, most = time.time(), int(self.max_restarts)
             supervision = Supervision(self.app, process.id, now, max_restarts=most)
             if found.process is None:
                 supervision.launched(process.id, now, found.sight)
-            self._watch(context, process, supervision, ending=found.ending)
+            return self._watch(context, process, supervision, ending=-1 if asked else found.ending)
 
     def resume(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
         """Go on after the trigger has seen something that needs a worker.
@@ -139,12 +146,50 @@ class SuperviseStreamOperator(BaseOperator):
         return {key: event[key] for key in ("event", "text")}
 
     def on_kill(self) -> None:
-        """End a driver that was launched a moment ago and that nobody watches yet."""
+        """End a driver that nobody watches yet: one that was just launched, or is adopted."""
         self._killed = True
-        if self._launched is not None:
-            self._launched.end(KILL_S)
+        self._let_go()
 
     # ------------------------------------------------------------------ inside
+
+    def _first_look(self, context: Context, watched: Watched) -> tuple[Found, bool]:
+        """What there is, and whether a stop was asked for since an earlier try looked.
+
+        Airflow tells the triggerer of a clear; where that was away, the driver is asked here.
+        """
+        found, before = self._living(watched), watched.first_look()
+        self._found_by = context["ti"] if found.process is not None else None
+        known = watched.driver()
+        cleared = before is not None and before.cleared
+        if cleared and found.process is not None and found.process == known and found.ending < 0:
+            ask_for_handover(self.app, self.env, context["ti"])
+            found = self._living(watched)
+        sight = found.sight
+        if sight.away is not None:
+            return found, False
+        if before is None or cleared:
+            watched.keep_first_look(sight.heard)
+            return found, False
+        is_new = sight.stop is not None and sight.stop_offset >= before.heard
+        return found, is_new and HANDOVER not in str(sight.stop)
+
+    def _stopped(self, sight: Sight) -> dict[str, Any]:
+        text = f"{self.app} was asked to stop: {sight.stop}"
+        self.log.info("stopped: %s", text)
+        return {"event": "stopped", "text": text}
+
+    def _let_go(self) -> None:
+        if self._launched is not None:
+            self._launched.end(KILL_S)
+        elif self._found_by is not None:
+            try:
+                ask_for_handover(self.app, self.env, self._found_by)
+            except HoldfastError as error:
+                self.log.error(
+                    "The driver of %s was not asked to stop: %s", self.app, error.message
+                )
+            else:
+                self._found_by = None
 
     def _restart(self, context: Context, supervision: Supervision) -> dict[str, Any]:
         """Start a driver again, unless one lives or a stop came; what fails is tried again."""
@@ -154,10 +199,9 @@ class SuperviseStreamOperator(BaseOperator):
             found = self._living_or_fail(watched, supervision.id)
             asked = supervision.asked_since(found.sight)
             if found.process is None and asked:
-                text = f"{self.app} was asked to stop: {found.sight.stop}"
-                self.log.info("stopped: %s", text)
-                return {"event": "stopped", "text": text}
+                return self._stopped(found.sight)
             process = found.process
+            self._found_by = context["ti"] if process is not None else None
             if process is None:
                 process = self._launch(context, found.sight, supervision.restarts + 1)
                 supervision.restarts += 1
@@ -184,7 +228,16 @@ class SuperviseStreamOperator(BaseOperator):
         settings, known = settings_of(self.env), watched.driver()
         job = job_path(settings, self.app, self.application)
         submission = None if known is None else watched.submission(known.id)
-        return living(settings, self.app, known, job, self.log, gone=gone, submission=submission)
+        return living(
+            settings,
+            self.app,
+            known,
+            job,
+            self.log,
+            gone=gone,
+            heeds_from=watched.heeds_from(),
+            submission=submission,
+        )
 
     def _launch(self, context: Context, sight: Sight, restarts: int = 0) -> DriverProcess:
         from state_lib.drivers.identity import HEEDS_VARIABLE, RESTARTS_VARIABLE
@@ -204,12 +257,12 @@ class SuperviseStreamOperator(BaseOperator):
         check_token(settings)
         job = job_file(settings, self.app, self.application)
         if target.in_cluster:
-            return self._submit(context, target, job)
+            return self._submit(context, target, job, sight.heard)
         command = target.command(job)
         log = Paths(settings.home).log(self.app)
         self._launched = launch(self.app, command, env=target.environment(), log=log)
         try:
-            Watched(context, self.app).keep(self._launched)
+            Watched(context, self.app).keep(self._launched, sight.heard)
         except BaseException:
             self._launched.end(KILL_S)  # nobody would know of it
             raise
@@ -223,15 +276,18 @@ class SuperviseStreamOperator(BaseOperator):
         )
         return self._launched
 
-    def _submit(self, context: Context, target: SparkTarget, job: str) -> DriverProcess:
+    def _submit(
+        self, context: Context, target: SparkTarget, job: str, heeds_from: int
+    ) -> DriverProcess:
         from holdfast_airflow.hooks.cluster import submit  # noqa: PLC0415 - for clusters only
 
         process, submission = submit(target, job)
         self.log.info(
             "Submitted driver %s: %s has it as %s", process.id, target.master, submission.id
         )
+        self._found_by = context["ti"]
         watched = Watched(context, self.app)
-        watched.keep(process)
+        watched.keep(process, heeds_from)
         watched.keep_submission(process.id, submission.to_json())
         return process
 
@@ -244,6 +300,7 @@ class SuperviseStreamOperator(BaseOperator):
         ending: int = -1,
     ) -> NoReturn:
         if self._killed:
+            self._let_go()
             raise AirflowException("the task was killed before its driver was watched")
         self.defer(
             trigger=SuperviseStreamTrigger(

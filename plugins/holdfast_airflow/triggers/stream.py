@@ -7,11 +7,13 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from holdfast_airflow.adoption import see_off
+from holdfast_airflow.handover import HANDOVER, ask_for_handover
 from holdfast_airflow.settings import settings_of
 from holdfast_airflow.watched import supervising_try
 from state_lib.errors import HoldfastError, Unavailable
@@ -39,8 +41,6 @@ ALARMS = (
     "unresponsive",
 )
 TOLD_LINES = 20
-HANDOVER = "its supervising task was cleared or marked by a user"
-"""Begins the reason of a stop that is meant for the supervisor of before and not for the next."""
 
 
 class Watch:
@@ -213,23 +213,26 @@ class SuperviseStreamTrigger(BaseTrigger):
         deadline = time.monotonic() + END_S
         while not self._ask():
             # Kafka is away; or this is the first driver ever, and nothing is there to ask in.
-            if process.here or time.monotonic() > deadline:
+            if process.here:
                 process.end(END_S)
                 break
+            if time.monotonic() > deadline:
+                where = f": process {process.pid} on {process.host}" if process.pid else ""
+                self.log.error(
+                    "The driver of %s was NOT asked to stop and runs on%s. Once Kafka answers "
+                    "again: holdfast stop %s",
+                    self.app,
+                    where,
+                    self.app,
+                )
+                return
             time.sleep(self.look_every_s)
         self.log.info("The driver of %s stops at a batch's edge", self.app)
 
     def _ask(self) -> bool:
         """Ask through Kafka; whether that was possible."""
-        from state_lib.drivers.control import ask_to_stop
-        from state_lib.kafka import Kafka
-
-        ti = self.task_instance
-        who = (
-            "" if ti is None else f" ({ti.dag_id}, {ti.run_id}, {ti.task_id}, try {ti.try_number})"
-        )
         try:
-            ask_to_stop(Kafka.of(settings_of(self.env)), self.app, why=f"{HANDOVER}{who}")
+            ask_for_handover(self.app, self.env, self.task_instance)
         except HoldfastError as error:
             self.log.warning("Could not ask through Kafka: %s", error.message)
             return False
@@ -284,28 +287,36 @@ class StreamEndTrigger(BaseTrigger):
         return path, {name: getattr(self, name) for name in names}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Look until Kafka's group is empty: a killed driver leaves it after 6 s."""
+        """Look until Kafka's group is empty: a killed driver leaves it after 6 s.
+
+        A driver that has just been launched on this machine is waited for as well: it joins late.
+        """
+        from state_lib.drivers.here import living_here
+
+        settings = settings_of(self.env)
         watch = Watch(self.app, self.env)
         try:
             while True:
                 sight, _, _ = await watch.observe(None)
-                if sight.away is None and not sight.drivers:
+                here = await watch.call(partial(living_here, settings, self.app, sight))
+                if sight.away is None and not sight.drivers and not here:
                     said = {"event": "stopped", "text": f"no driver of {self.app} runs"}
                     yield TriggerEvent(said)  # type: ignore[no-untyped-call]
                     return
                 if self.until is not None and time.time() > self.until:
-                    said = {"event": "timed_out", "text": self._late(sight)}
+                    said = {"event": "timed_out", "text": self._late(sight, here)}
                     yield TriggerEvent(said)  # type: ignore[no-untyped-call]
                     return
                 await asyncio.sleep(self.look_every_s)
         finally:
             watch.close()
 
-    def _late(self, sight: Sight) -> str:
+    def _late(self, sight: Sight, here: tuple[str, ...]) -> str:
         if sight.away is not None:
             return f"it cannot be known whether {self.app} has stopped: {sight.away}"
+        driver = (sight.drivers or here)[-1]
         where = "" if sight.facts is None else f" (process {sight.facts.pid} on {sight.facts.host})"
         return (
-            f"driver {sight.drivers[-1]} of {self.app}{where} was asked to stop and has not come "
-            "to a batch's edge in time; it stops when it does. Look at its log, or wait for longer"
+            f"driver {driver} of {self.app}{where} was asked to stop and has not come to a batch's"
+            " edge in time; it stops when it does. Look at its log, or wait for longer"
         )

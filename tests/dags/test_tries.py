@@ -1,0 +1,126 @@
+"""What a later try of a supervising task makes of what happened since the one before."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowException
+
+from holdfast_airflow.adoption import living
+from holdfast_airflow.handover import HANDOVER
+from state_lib.drivers.control import ask_to_stop
+from tests.dags.conftest import Connect, Scripts
+from tests.dags.test_adoption import JOB, LOG, Task
+
+
+def ran(scripts: Scripts, app: str) -> None:
+    """An application that has run and has stopped."""
+    scripts.says(app, "run")
+    scripts.launch(app)
+    scripts.commits(app)
+    ask_to_stop(scripts.kafka, app, why="of before")
+    scripts.sight(app, lambda s: not s.drivers)
+
+
+@pytest.fixture
+def yarn(connect: Connect) -> None:
+    """A cluster, which refuses while there is a file of that name."""
+    connect("yarn", "scripted", extra={"deploy-mode": "cluster", "spark-binary": "spark2-submit",
+            "yarn_resourcemanager_webapp_address": "http://127.0.0.1:1"})  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("why", "cleared", "stops"),
+    [("a person", False, True), ("a person", True, False), (f"{HANDOVER} (…)", False, False)],
+)
+def test_a_stop_since_the_try_before_is_heeded(
+    scripts: Scripts, yarn: None, tmp_path: Path, why: str, cleared: bool, stops: bool
+) -> None:
+    """Which had failed to launch a driver; unless the task was cleared, which starts anew."""
+    del yarn
+    app = f"between_{cleared}_{stops}".lower()
+    ran(scripts, app)
+    (tmp_path / "refuses").touch()
+    task = Task(app)
+    with pytest.raises(AirflowException, match="did not take the driver"):
+        task.execute()
+    ask_to_stop(scripts.kafka, app, why=why)
+    if stops:
+        expected = {"event": "stopped", "text": f"{app} was asked to stop: a person"}
+        assert task.again() == expected
+        return
+    with pytest.raises(AirflowException, match="did not take the driver"):
+        task.again(cleared=cleared)
+
+
+def test_a_stop_since_the_try_before_is_meant_for_the_stream(scripts: Scripts) -> None:
+    """Its driver, which the next try adopts, is not followed by another one."""
+    app = "since"
+    scripts.says(app, "run")
+    process = scripts.launch(app)
+    scripts.commits(app)
+    task = Task(app)
+    assert task.execute().ending == -1
+    os.kill(process.pid, signal.SIGSTOP)  # a long batch
+    ask_to_stop(scripts.kafka, app, why="a person")
+    assert task.again().ending == -1
+
+
+@pytest.mark.parametrize("cleared", [True, False])
+def test_a_clear_that_no_triggerer_saw_starts_a_new_driver(scripts: Scripts, cleared: bool) -> None:
+    app = f"unseen_{cleared}".lower()
+    scripts.says(app, "run")
+    process = scripts.launch(app)
+    scripts.commits(app)
+    task = Task(app)
+    task.execute()
+    trigger = task.again(cleared=cleared)
+    assert trigger.process["id"] == process.id
+    sight = scripts.sight(app, lambda _: True)
+    assert trigger.ending == sight.stop_offset
+    assert (sight.stop or "").startswith(HANDOVER) is cleared
+
+
+@pytest.mark.parametrize("submitted", [True, False])
+def test_a_task_that_is_killed_while_it_runs_leaves_no_driver(
+    scripts: Scripts, request: pytest.FixtureRequest, submitted: bool
+) -> None:
+    """One that it has adopted or submitted is asked to stop."""
+    app = f"marked_{submitted}".lower()
+    if submitted:
+        request.getfixturevalue("yarn")
+        ran(scripts, app)
+    else:
+        scripts.says(app, "run")
+        scripts.launch(app)
+        scripts.commits(app)
+    task = Task(app)
+
+    def kept(key: str, value: Any) -> None:
+        task.kept[key] = value
+        if key == "driver":
+            task.kill()
+
+    task.store.set = kept
+    with pytest.raises(AirflowException, match="killed before its driver was watched"):
+        task.execute()
+    scripts.sight(app, lambda s: (s.stop or "").startswith(HANDOVER))
+
+
+def test_only_a_stop_that_a_driver_heeds_is_its_end(scripts: Scripts) -> None:
+    """One that was launched after a stop, and has not claimed yet, runs on."""
+    app = "deaf"
+    scripts.says(app, "run")
+    process = scripts.launch(app)
+    scripts.commits(app)
+    os.kill(process.pid, signal.SIGSTOP)
+    ask_to_stop(scripts.kafka, app, why="a person")
+    stop = scripts.sight(app, lambda s: s.stop is not None).stop_offset
+    for heeds_from, ending in ((stop, stop), (stop + 1, -1)):
+        found = living(scripts.settings, app, process, JOB, LOG, heeds_from=heeds_from)
+        assert found.process == process
+        assert found.ending == ending
