@@ -328,9 +328,11 @@ def test_what_a_guard_remembers_is_looked_up_again(make_app: MakeApp) -> None:
     topic = app.topic("win")
     old = win(("a", NOON, "1"))
     first = task.commit(batch(claimed(task), {"win": old}))
-    set_topic_config(app.kafka.admin(), topic, "retention.ms", str(30 * HOUR))
+    admin, lowered = app.kafka.admin(), str(30 * HOUR)
+    set_topic_config(admin, topic, "retention.ms", lowered)
+    until(lambda: topic_configs(admin, [topic])[topic]["retention.ms"] == lowered)
     task.keep_retention()
-    assert topic_configs(app.kafka.admin(), [topic])[topic]["retention.ms"] == "-1"
+    until(lambda: topic_configs(admin, [topic])[topic]["retention.ms"] == "-1")
     assert task.commit(batch(first, {"win": old})).n == first.n + 1
 
 
