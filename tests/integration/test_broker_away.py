@@ -38,6 +38,7 @@ def kafka(broker: LocalBroker) -> Kafka:
 def test_a_broker_that_stalls_is_never_lied_about(
     log: Log, broker: LocalBroker, pause_s: float
 ) -> None:
+    log.writer()  # patiently: a coordinator of transactions that was just started loads first
     writer = log.writer(timeout_s=2.0)
     log.put(writer, "before")
     outcome: list[object] = []
