@@ -13,6 +13,7 @@ from airflow.sdk.exceptions import AirflowException
 from holdfast_airflow.adoption import living
 from holdfast_airflow.handover import HANDOVER
 from state_lib.drivers.control import ask_to_stop
+from state_lib.drivers.supervision import Supervision
 from tests.dags.conftest import Connect, Scripts
 from tests.dags.test_adoption import JOB, LOG, Task
 
@@ -124,3 +125,17 @@ def test_only_a_stop_that_a_driver_heeds_is_its_end(scripts: Scripts) -> None:
         found = living(scripts.settings, app, process, JOB, LOG, heeds_from=heeds_from)
         assert found.process == process
         assert found.ending == ending
+
+
+def test_a_handover_that_two_asked_for_starts_a_new_driver(scripts: Scripts) -> None:
+    """The triggerer and the next try both: the second request is no stop of the stream."""
+    app = "asked_twice"
+    ran(scripts, app)
+    base = scripts.sight(app, lambda s: s.stop is not None)
+    ask_to_stop(scripts.kafka, app, why=f"{HANDOVER} (…)")
+    scripts.sight(app, lambda s: s.stop_offset > base.stop_offset)
+    stale = base.stop_offset
+    trigger = Task(app).restart(Supervision(app, "gone", 0, base=0, stale_stop=stale))
+    driver = trigger.process["id"]
+    scripts.commits(app, other_than=base.driver)
+    assert scripts.sight(app, lambda s: s.driver == driver).stop is None

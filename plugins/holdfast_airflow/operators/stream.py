@@ -171,7 +171,7 @@ class SuperviseStreamOperator(BaseOperator):
             watched.keep_first_look(sight.heard)
             return found, False
         is_new = sight.stop is not None and sight.stop_offset >= before.heard
-        return found, is_new and HANDOVER not in str(sight.stop)
+        return found, is_new and not _is_handover(sight)
 
     def _stopped(self, sight: Sight) -> dict[str, Any]:
         text = f"{self.app} was asked to stop: {sight.stop}"
@@ -197,7 +197,8 @@ class SuperviseStreamOperator(BaseOperator):
         before = watched.driver()
         try:
             found = self._living_or_fail(watched, supervision.id)
-            asked = supervision.asked_since(found.sight)
+            # The triggerer and the next try may both have asked for a handover.
+            asked = supervision.asked_since(found.sight) and not _is_handover(found.sight)
             if found.process is None and asked:
                 return self._stopped(found.sight)
             process = found.process
@@ -313,6 +314,10 @@ class SuperviseStreamOperator(BaseOperator):
             ),
             method_name="resume",
         )
+
+
+def _is_handover(sight: Sight) -> bool:
+    return HANDOVER in str(sight.stop)
 
 
 class StopStreamOperator(BaseOperator):
