@@ -135,7 +135,8 @@ def test_a_handover_that_two_asked_for_starts_a_new_driver(scripts: Scripts) -> 
     ask_to_stop(scripts.kafka, app, why=f"{HANDOVER} (…)")
     scripts.sight(app, lambda s: s.stop_offset > base.stop_offset)
     stale = base.stop_offset
-    trigger = Task(app).restart(Supervision(app, "gone", 0, base=0, stale_stop=stale))
+    task = Task(app, env={"SCRIPTED_APP": app})
+    trigger = task.restart(Supervision(app, "gone", 0, base=0, stale_stop=stale))
     driver = trigger.process["id"]
     scripts.commits(app, other_than=base.driver)
     assert scripts.sight(app, lambda s: s.driver == driver).stop is None
