@@ -22,7 +22,7 @@ from tests.chaos.cluster import JOB, Cluster, Driver
 from tests.chaos.feed import create, feed
 from tests.support.secured import MECHANISM, Secured, certificates, secured_broker
 
-pytestmark = [pytest.mark.full, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 CORE = "c0ffee5ecret"
 """Found nowhere, whatever a page or a log makes of the quotes around it."""
 SECRET = f"\"{CORE}'\\"
