@@ -26,7 +26,7 @@ from state_lib.kafka import Kafka, Partition, ends
 from state_lib.marker import NO_CLOCK, Marker, flat, nested, now_ms
 from state_lib.spark.clock import next_clock
 from state_lib.spark.exchange import RESULT_DDL, exchange, exchange_partition
-from state_lib.spark.frames import combine
+from state_lib.spark.frames import Combiner
 from state_lib.spark.plan import BatchPlan, ExchangePlan
 from state_lib.spark.progress import ProgressLog, Recorded
 from state_lib.spark.versions import check_code
@@ -82,7 +82,8 @@ class Batches:
         standing: Standing,
         token: str | None,
     ) -> None:
-        self._app, self._settings, self._kafka, self._spark = app, settings, kafka, spark
+        self._app, self._settings, self._kafka = app, settings, kafka
+        self._combiner = Combiner(spark, app.aggregations, app.partitions)
         self._token = token
         self._admin = kafka.admin()
         self._progress = ProgressLog(kafka, app.id)
@@ -213,13 +214,7 @@ class Batches:
         )
 
     def _run(self, batch: DataFrame, plan: BatchPlan) -> None:
-        combined = combine(
-            self._spark,
-            batch,
-            self._app.aggregations,
-            self._app.partitions,
-            plan,
-        )
+        combined = self._combiner.combine(batch, plan)
         exchange_plan = self._exchange_plan(plan)
 
         def carry(batches: Any) -> Any:

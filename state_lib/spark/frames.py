@@ -11,11 +11,34 @@ from state_lib.application import Aggregation, Source, Step
 from state_lib.spark.attempts import types_of
 from state_lib.spark.entries import entry, explodes, judge
 from state_lib.spark.plan import BatchPlan
-from state_lib.spark.rows import apply_steps, decode
+from state_lib.spark.rows import apply_steps, decode, judged_by
 from state_lib.spark.sizes import UNBOUNDED
+from state_lib.spark.template import Template
 
 LOW = 0xFFFF_FFFF
 GROUP = ["task", "kind", "key", "start", "src"]
+
+
+class Combiner:
+    """`combine` for the batches of a stream: built once, and put over one after another."""
+
+    def __init__(
+        self, spark: SparkSession, aggregations: Sequence[Aggregation], partitions: int
+    ) -> None:
+        self._spark, self._aggregations, self._partitions = spark, aggregations, partitions
+        self._shape: object = None
+        self._template: Template | None = None
+
+    def combine(self, batch: DataFrame, plan: BatchPlan) -> DataFrame:
+        """See `combine`."""
+        judged = judged_by(batch, plan)
+        shape = (plan.sources(), plan.tasks, dict(plan.limits))
+        if self._template is not None and shape == self._shape:
+            return self._template.over(judged)
+        built = _combined(self._spark, judged, self._aggregations, self._partitions, plan)
+        template = Template(judged, built)
+        self._shape, self._template = shape, template if template.fits else None
+        return built
 
 
 def combine(
@@ -34,6 +57,16 @@ def combine(
     Sums of int64 come in two parts that cannot overflow: ``a<verb>_<field>`` is that of the low 32
     bits of each value, unsigned, and ``h<verb>_<field>`` that of the rest.
     """
+    return _combined(spark, judged_by(batch, plan), aggregations, partitions, plan)
+
+
+def _combined(
+    spark: SparkSession,
+    batch: DataFrame,
+    aggregations: Sequence[Aggregation],
+    partitions: int,
+    plan: BatchPlan,
+) -> DataFrame:
     branches: dict[tuple[Source, tuple[Step, ...]], list[int]] = {}
     for index, verb in enumerate(aggregations):
         branches.setdefault((verb.source, verb.steps), []).append(index)

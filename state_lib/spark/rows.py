@@ -26,8 +26,28 @@ _SHOWN = 60  # characters of a condition in a reason
 _STRICT = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
 
 
+def judged_by(batch: DataFrame, plan: BatchPlan) -> DataFrame:
+    """A batch, and beside each record the numbers that change with every batch.
+
+    Spark writes a number into the code that it generates, and compiles it anew for each batch. An
+    array is handed over by reference, and an index that is a column (a row's source) keeps it from
+    being folded.
+    """
+
+    def each(value: int) -> Column:
+        return F.lit([value] * len(plan.sources()))
+
+    return batch.select(
+        *("key", "value", "topic", "partition", "offset", "timestamp"),
+        each(plan.now + plan.max_future_ms).alias("__hf_limits"),
+        each(plan.clock).alias("__hf_clocks"),
+    )
+
+
 def decode(batch: DataFrame, source: Source, plan: BatchPlan) -> DataFrame:
     """Rows of one source with its columns and what every row keeps: place, time, verdict.
+
+    ``batch`` is what `judged_by` makes.
 
     ``__hf_bad`` says why a row is a dead letter: ``undecodable``, ``wrong-schema``,
     ``invalid-timestamp`` or ``future``; null for good rows. ``__hf_ts`` is null for bad rows.
@@ -52,13 +72,12 @@ def decode(batch: DataFrame, source: Source, plan: BatchPlan) -> DataFrame:
         (F.col("partition") + F.lit(base)).alias("__hf_src"),
         F.lit(False).alias("__hf_skip"),  # noqa: FBT003
         millis.alias("__hf_millis"),
+        "__hf_limits",
+        "__hf_clocks",
     )
     rows = rows.withColumns(
-        {
-            "__hf_limit": _of_batch(plan.now + plan.max_future_ms, plan),
-            "__hf_clock": _of_batch(plan.clock, plan),
-        }
-    )
+        {f"__hf_{name}": F.col(f"__hf_{name}s")[F.col("__hf_src")] for name in ("limit", "clock")}
+    ).drop("__hf_limits", "__hf_clocks")
     timing = F.when(F.col("__hf_millis") < 0, "invalid-timestamp").when(
         F.col("__hf_millis") > F.col("__hf_limit"), "future"
     )
@@ -72,15 +91,6 @@ def decode(batch: DataFrame, source: Source, plan: BatchPlan) -> DataFrame:
             broken = F.lit(None).cast("string")
     rows = rows.withColumn("__hf_bad", F.coalesce(timing, broken))
     return rows.withColumn("__hf_ts", F.when(F.col("__hf_bad").isNull(), F.col("__hf_millis")))
-
-
-def _of_batch(value: int, plan: BatchPlan) -> Column:
-    """A number that changes with every batch, so that Spark's code for them does not.
-
-    Spark writes a number into the code that it generates, and compiles it anew for each batch. An
-    array is handed over by reference, and an index that is a column keeps it from being folded.
-    """
-    return F.lit([value] * len(plan.sources()))[F.col("__hf_src")]
 
 
 def apply_steps(rows: DataFrame, steps: Iterable[Step]) -> DataFrame:

@@ -1,0 +1,89 @@
+"""A query that is built once and put over one batch after another.
+
+To build it takes hundreds of calls to the JVM and an analysis for each column: a good part of a
+second for every batch. All batches of a stream have the same columns, so what was analysed for one
+holds for the next once its leaf is another and bears the names (the ids) of before.
+(docs/adr/0014)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+
+class Template:
+    """One query, by the frame that it was built over.
+
+    Args:
+        over: the frame, a selection of columns.
+        built: what was made of it.
+    """
+
+    def __init__(self, over: DataFrame, built: DataFrame) -> None:
+        self._spark = over.sparkSession
+        self._jvm: Any = self._spark._jvm  # noqa: SLF001 - the way to the JVM that pyspark takes
+        self._project = self._jvm.org.apache.spark.sql.catalyst.plans.logical.Project
+        self._alias = self._jvm.org.apache.spark.sql.catalyst.expressions.Alias
+        self._none = self._jvm.scala.Option.empty()
+        self._nothing = self._seq([])
+        self._names = _names(_plan(over))
+        self._built = _plan(built)
+        self.fits = self._places(self._built) * _leaves(_plan(over)) == _leaves(self._built) > 0
+        """Whether all that the query reads is the frame: else it cannot be put over another."""
+
+    def over(self, frame: DataFrame) -> DataFrame:
+        """The same query over another frame.
+
+        Raises:
+            ValueError: it has other columns.
+        """
+        plan = _plan(frame)
+        if _names(plan) != self._names:
+            raise ValueError(f"columns {_names(plan)} where {self._names} were")
+        moved = self._moved(self._built, plan)
+        session: Any = self._spark._jsparkSession  # noqa: SLF001 - as above
+        dataset = self._jvm.org.apache.spark.sql.classic.Dataset.ofRows(session, moved)
+        return DataFrame(dataset, self._spark)
+
+    def _is_place(self, plan: Any) -> bool:
+        return plan.nodeName() == "Project" and _names(plan) == self._names
+
+    def _places(self, plan: Any) -> int:
+        if self._is_place(plan):
+            return 1
+        return sum(self._places(child) for child in _items(plan.children()))
+
+    def _moved(self, plan: Any, leaf: Any) -> Any:
+        if self._is_place(plan):
+            return self._project(self._seq(self._renamed(plan, leaf)), leaf)
+        children = _items(plan.children())
+        return plan.withNewChildren(self._seq([self._moved(child, leaf) for child in children]))
+
+    def _renamed(self, old: Any, new: Any) -> list[Any]:
+        """The columns of a leaf under the ids of another."""
+        pairs = zip(_items(new.output()), _items(old.output()), strict=True)
+        return [
+            self._alias(n, o.name(), o.exprId(), o.qualifier(), self._none, self._nothing)
+            for n, o in pairs
+        ]
+
+    def _seq(self, items: list[Any]) -> Any:
+        return self._jvm.PythonUtils.toSeq(items)
+
+
+def _plan(frame: DataFrame) -> Any:
+    return frame._jdf.queryExecution().analyzed()  # noqa: SLF001 - as above
+
+
+def _names(plan: Any) -> tuple[str, ...]:
+    return tuple(column.name() for column in _items(plan.output()))
+
+
+def _leaves(plan: Any) -> int:
+    return int(plan.collectLeaves().size())
+
+
+def _items(seq: Any) -> list[Any]:
+    return [seq.apply(i) for i in range(seq.size())]
