@@ -34,11 +34,11 @@ def app() -> Application:
 def batch(spark: SparkSession, number: int) -> DataFrame:
     """Some rows of both topics, other ones each time; one comes late or too early, by the plan."""
     at = number * HOUR
-    numbers = [
+    numbers: list[Row] = [
         (b"", json.dumps({"k": f"k{i % 3}", "x": i}).encode(), i % 2, 100 * number + i, at + i)
         for i in range(number + 3)
     ]
-    lines = [(None, b"a b", 0, number, at), (None, b"\xff", 0, number + 1, at)]
+    lines: list[Row] = [(None, b"a b", 0, number, at), (None, b"\xff", 0, number + 1, at)]
     return source(spark, numbers).union(source(spark, lines).withColumn("topic", F.lit("u")))
 
 
