@@ -23,10 +23,11 @@ class Template:
 
     def __init__(self, over: DataFrame, built: DataFrame) -> None:
         self._spark = over.sparkSession
-        self._jvm: Any = self._spark._jvm  # noqa: SLF001 - the way to the JVM that pyspark takes
-        self._project = self._jvm.org.apache.spark.sql.catalyst.plans.logical.Project
-        self._alias = self._jvm.org.apache.spark.sql.catalyst.expressions.Alias
-        self._none = self._jvm.scala.Option.empty()
+        jvm: Any = self._spark._jvm  # noqa: SLF001 - the way to the JVM that pyspark itself takes
+        self._jvm = jvm
+        self._project = jvm.org.apache.spark.sql.catalyst.plans.logical.Project
+        self._alias = jvm.org.apache.spark.sql.catalyst.expressions.Alias
+        self._none = jvm.scala.Option.empty()
         self._nothing = self._seq([])
         self._names = _names(_plan(over))
         self._built = _plan(built)

@@ -14,7 +14,7 @@ from state_lib import Application, Json, Text, TimeWindows, agg
 from state_lib.spark.frames import Combiner, combine
 from state_lib.spark.plan import DEAD, DROPPED, BatchPlan
 from state_lib.spark.template import Template
-from tests.support.rows import HOUR, source
+from tests.support.rows import HOUR, Row, source
 
 TO = {"t": {"0": 99, "1": 99}, "u": {"0": 99}}
 
