@@ -141,7 +141,16 @@ class Settings(LoginSettings, BaseSettings):
         "-XX:+UseParallelGC", description="JVM flags of Spark's driver: it wants throughput."
     )
     max_offsets_per_trigger: PositiveInt = Field(
-        1_000_000, description="Most records in one batch."
+        4_000_000, description="Most records in one batch."
+    )
+    max_bytes_per_trigger: ByteSize = Field(
+        ByteSize(256 * MIB),
+        description="Most bytes in one batch: of keys and values, by the size of a few of them.",
+    )
+    batch_target_s: Seconds = Field(
+        4.0,
+        description="What a batch of a stream that catches up should take, in s: batches grow and "
+        "shrink by it, within the two bounds.",
     )
     spark_ui_port: Port = Field(24040, description="Port of Spark's own page; the next free one.")
     exchange_timeout_s: Seconds = Field(

@@ -12,6 +12,7 @@ from benchmarks.contenders.engine import Query
 from benchmarks.processes import Child
 from benchmarks.world import World
 
+BATCH_RECORDS = 1_000_000
 JOB = Path(__file__).parents[1] / "jobs" / "spark_count.py"
 
 
@@ -23,7 +24,9 @@ class SparkAlone:
         self.home = world.folder / world.name(query.app)
         self.home.mkdir()
         self.checkpoint = self.home / "checkpoint"
-        self._settings = world.settings(self.home)
+        self._settings = world.settings(
+            self.home, max_offsets_per_trigger=world.records(BATCH_RECORDS)
+        )
         self.driver: Child | None = None
 
     def start(self) -> None:

@@ -15,7 +15,8 @@ from benchmarks.positions import Positions
 from benchmarks.processes import Watch
 from benchmarks.world import World
 
-RECORDS, WARM_UP = 4_000_000, 1_000_000
+ZIPF_RECORDS, DISTINCT_RECORDS, WARM_UP = 24_000_000, 12_000_000, 2_000_000
+"""Long enough that a JVM is warm for most of it, and that batches have grown."""
 WINDOW_MS = 60_000
 Make = Callable[[World, Query], StreamEngine]
 
@@ -26,24 +27,25 @@ class Counts:
     Args:
         name: of the benchmark.
         keys: kind of source, see `benchmarks.sources`.
+        records: how many count for the rate, after `WARM_UP` others.
         window_ms: 0 for a plain count.
     """
 
     unit = "records/s"
     more_is_better = True
 
-    def __init__(self, name: str, keys: str, window_ms: int = 0) -> None:
+    def __init__(self, name: str, keys: str, records: int, window_ms: int = 0) -> None:
         self.name = name
-        self._keys, self._window_ms = keys, window_ms
+        self._keys, self._records, self._window_ms = keys, records, window_ms
         what = f"count by key in windows of {window_ms // 1000} s" if window_ms else "count by key"
         drawn = "all keys distinct" if keys == "distinct" else "Zipf(1.2) keys"
         self.title = (
-            f"{what}, {drawn}, exactly once, {RECORDS:,} records after {WARM_UP:,} of warm-up"
+            f"{what}, {drawn}, exactly once, {records:,} records after {WARM_UP:,} of warm-up"
         )
 
     def prepare(self, world: World) -> None:
         """Load the source."""
-        world.source(self._keys, world.records(RECORDS) + world.records(WARM_UP))
+        world.source(self._keys, world.records(self._records) + world.records(WARM_UP))
 
     def contenders(self) -> Mapping[str, Contender]:
         """Holdfast, Kafka Streams as it comes and tuned, Spark's own state."""
@@ -57,7 +59,7 @@ class Counts:
         return {name: partial(self._measure, make=make) for name, make in engines.items()}
 
     def _measure(self, world: World, make: Make) -> Measurement:
-        warm_up, records = world.records(WARM_UP), world.records(RECORDS)
+        warm_up, records = world.records(WARM_UP), world.records(self._records)
         topic = world.source(self._keys, warm_up + records)
         app = world.name(f"bench-{self.name}")
         engine = make(world, Query(app, topic, self._window_ms))
@@ -74,11 +76,15 @@ class Counts:
             engine.stop()
             world.forget(app)
         shutil.rmtree(engine.home)
-        first = positions.between(1, 1).start[0] - positions.samples[0][0]
-        facts = {"first commit after s": first, "commits every s": positions.commit_every_s(span)}
+        started = positions.samples[0][0]
+        facts = {
+            "with start, records/s": span.end[1] / (span.end[0] - started),
+            "first commit after s": positions.between(1, 1).start[0] - started,
+            "commits every s": positions.commit_every_s(span),
+        }
         return Measurement(span.per_second, cpu_s, peak_mib, same, facts)
 
 
-ZIPF = Counts("count-zipf", "zipf")
-DISTINCT = Counts("count-distinct", "distinct")
-WINDOWED = Counts("count-windowed", "zipf", WINDOW_MS)
+ZIPF = Counts("count-zipf", "zipf", ZIPF_RECORDS)
+DISTINCT = Counts("count-distinct", "distinct", DISTINCT_RECORDS)
+WINDOWED = Counts("count-windowed", "zipf", ZIPF_RECORDS // 2, WINDOW_MS)

@@ -26,7 +26,9 @@ class Sample:
     density: float = 1.0
 
 
-def sample(kafka: Kafka, topic: str, partition: int, start: int, end: int) -> Sample:
+def sample(
+    kafka: Kafka, topic: str, partition: int, start: int, end: int, places: int = _PLACES
+) -> Sample:
     """Read a few records at a few places of ``[start, end)``; the default where none are found.
 
     Raises:
@@ -35,8 +37,8 @@ def sample(kafka: Kafka, topic: str, partition: int, start: int, end: int) -> Sa
     consumer = kafka.reader(**{"auto.offset.reset": "earliest", "queued.min.messages": _RECORDS})
     size = records = offsets = 0
     try:
-        for place in range(_PLACES):
-            at = start + (end - start) * place // _PLACES
+        for place in range(places):
+            at = start + (end - start) * place // places
             consumer.assign([TopicPartition(topic, partition, at)])
             found = _records(consumer, end)
             if found:

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
 from typing import Any
 
-import orjson
 import structlog
 from confluent_kafka import KafkaException
 from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException, StreamingQueryException
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
 from state_lib.application import Application
 from state_lib.changelog.admin import ensure_topics, topic_configs
@@ -29,17 +25,15 @@ from state_lib.errors import (
     ConfigurationError,
     HoldfastError,
     MissingTopic,
-    Realign,
     StoreFull,
     Superseded,
     Unauthorized,
-    Unavailable,
 )
 from state_lib.exits import EXIT_FAILED, EXIT_REFUSED, EXIT_STOPPED, EXIT_SUPERSEDED
 from state_lib.kafka import Kafka, TopicFacts, require
-from state_lib.marker import flat, nested
+from state_lib.marker import flat
 from state_lib.spark.align import align, check_topics, initial_positions
-from state_lib.spark.batches import Batches, Positions, Standing
+from state_lib.spark.batches import Batches, Standing
 from state_lib.spark.claims import (
     check_no_collision,
     check_same_application,
@@ -49,11 +43,10 @@ from state_lib.spark.claims import (
 from state_lib.spark.declared import check_declared
 from state_lib.spark.progress import ProgressLog
 from state_lib.spark.session import kafka_options, open_session, read_range
+from state_lib.spark.streaming import POLL_S, Streaming
 from state_lib.spark.versions import make_way
 
 log = structlog.get_logger(__name__)
-POLL_S = 1.0
-LOOK_S = 0.1
 _EXITS: dict[How, int] = {"stopped": EXIT_STOPPED, "superseded": EXIT_SUPERSEDED}
 
 
@@ -79,13 +72,14 @@ class Driver:
         self._kafka = Kafka.of(settings)
         self._watched = watched or Watched.of(app.id, settings)
         self._token = settings.read_token()
-        self._lock = threading.Lock()
         self._stopping = self._watched.stopping
         self.epoch = before
-        self._failure: BaseException | None = None
-        self._query: StreamingQuery | None = None
-        self.committed = False
+        self._stream: Streaming | None = None
+
+    @property
+    def committed(self) -> bool:
         """Whether a batch was committed: what failed afterwards is a new failure."""
+        return self._stream is not None and self._stream.committed
 
     def run(self) -> None:
         """Run until `stop`, or until a newer driver appears.
@@ -152,7 +146,8 @@ class Driver:
             records = ProgressLog(self._kafka, topology.app).read
             if align(batches, self._reader(spark), records, lambda: self._asked_to_stop(epoch)):
                 presence.streaming(epoch, spark.sparkContext.uiWebUrl)
-                self._stream(spark, batches)
+                self._stream = Streaming(spark, batches, self._kafka, topology, self._settings)
+                self._stream.run(self._stopping, lambda: self._asked_to_stop(epoch))
         finally:
             over.set()
             batches.close()
@@ -193,132 +188,6 @@ class Driver:
     def _reader(self, spark: SparkSession) -> Any:
         options = kafka_options(self._settings, list(self._app.topology.sources))
         return lambda from_, to: read_range(spark, options, from_, to)
-
-    def _stream(self, spark: SparkSession, batches: Batches) -> None:
-        """Spark's checkpoint is scratch: a new directory for every start."""
-        folder = self._settings.home / "checkpoints" / self._app.id
-        shutil.rmtree(folder, ignore_errors=True)
-        scratch = folder / str(batches.standing.epoch)
-        options = kafka_options(self._settings, list(self._app.topology.sources))
-        positions = orjson.dumps(nested(batches.standing.positions)).decode()
-        source = (
-            spark.readStream.format("kafka")
-            .options(**options)
-            .option("startingOffsets", positions)
-            .option("maxOffsetsPerTrigger", self._settings.max_offsets_per_trigger)
-            .load()
-        )
-
-        started = threading.Event()
-
-        def on_batch(frame: DataFrame, batch_id: int) -> None:
-            started.wait(60)  # the first batch may begin before `start` has returned the query
-            self._unless_stopping(lambda: self._on_batch(batches, frame, batch_id))
-
-        try:
-            self._query = (
-                source.writeStream.queryName(self._app.id)
-                .foreachBatch(on_batch)
-                .option("checkpointLocation", str(scratch))
-                .start()
-            )
-            started.set()
-            log.info("streaming", app=self._app.id, epoch=batches.standing.epoch)
-            self._watch(self._query, batches)
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
-
-    def _unless_stopping(self, batch: Callable[[], None]) -> None:
-        """Do a batch, alone; none once we stop.
-
-        Never waits for the lock without looking: whoever stops the query holds it, and Spark waits
-        for this very call before its query has stopped.
-        """
-        while not self._lock.acquire(timeout=LOOK_S):
-            if self._stopping.is_set():
-                return
-        try:
-            if not self._stopping.is_set():
-                batch()
-        except BaseException as error:
-            self._failure = error
-            raise
-        finally:
-            self._lock.release()
-
-    def _on_batch(self, batches: Batches, frame: DataFrame, batch_id: int) -> None:
-        started = time.monotonic()
-        from_, to = bounds(self._query)
-        standing = batches.standing
-        if from_ is not None and from_ != standing.positions:
-            raise Realign(
-                f"Spark's batch {batch_id} starts at {nested(from_)} but the tasks stand at "
-                f"{nested(standing.positions)}: the stream is started again from the markers"
-            )
-        if set(to) != set(standing.positions):
-            new = sorted(set(to) - set(standing.positions))
-            raise Realign(f"source partitions {new} are new: the stream is started again with them")
-        rows = sum(to.values()) - sum(standing.positions.values())
-        batches.stream(frame, to)
-        self.committed = True
-        seconds = time.monotonic() - started
-        log.info(
-            "batch",
-            n=standing.n,
-            rows=rows,
-            seconds=round(seconds, 3),
-            rows_per_s=round(rows / seconds),
-            clock=standing.clock,
-        )
-
-    def _watch(self, query: StreamingQuery, batches: Batches) -> None:
-        """Poll for a stop, a newer driver, and idle time; leave when the query has ended."""
-        while query.isActive:
-            if self._stopping.wait(POLL_S):
-                with self._lock:
-                    query.stop()
-                log.info("stopped at a batch's edge", positions=nested(batches.standing.positions))
-                return
-            try:
-                if self._asked_to_stop(batches.standing.epoch):
-                    continue
-                if self._lock.acquire(blocking=False):
-                    try:
-                        if batches.tick():
-                            log.info("tick", clock=batches.standing.clock)
-                    finally:
-                        self._lock.release()
-            except Superseded:
-                query.stop()
-                raise
-            except Unavailable as error:
-                log.warning("Kafka or a host is away; going on", why=error.message)
-        if self._failure is not None:
-            raise self._failure
-        with contextlib.suppress(StreamingQueryException):
-            query.awaitTermination(1)
-        failure = query.exception()
-        raise HoldfastError(f"the query of {self._app.id!r} ended: {failure}")
-
-
-def bounds(query: StreamingQuery | None) -> tuple[Positions | None, Positions]:
-    """From and to of the batch that is running, out of Spark's memory.
-
-    The checkpoint's files say the same, unless somebody has touched them; ``from`` is None for a
-    query's first batch. (docs/adr/0004)
-    """
-    if query is None:
-        raise Realign("a batch ran before its query was known: the stream is started again")
-    context = query._jsq.streamingQuery().getLatestExecutionContext()  # noqa: SLF001
-
-    def one(progress: Any) -> Positions | None:
-        values = progress.values().iterator()
-        return flat(orjson.loads(values.next().json())) if values.hasNext() else None
-
-    to = one(context.endOffsets())
-    if to is None:
-        raise Realign("Spark names no end of the running batch: the stream is started again")
-    return one(context.startOffsets()), to
 
 
 def _longest_retention(configs: dict[str, dict[str, str]]) -> int:

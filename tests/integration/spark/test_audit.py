@@ -31,7 +31,9 @@ from state_lib.host.server import StateHost
 from state_lib.kafka import Kafka, describe, ends
 from state_lib.loading import Record, publish
 from state_lib.marker import flat
+from state_lib.spark import pace
 from state_lib.spark.driver import Driver
+from state_lib.spark.progress import ProgressLog
 from state_lib.spark.session import open_session
 from state_lib.stack.ports import free_port
 from tests.support.brokers import running_broker
@@ -134,12 +136,15 @@ def _positions(host: StateHost, task: int) -> dict[tuple[str, int], int]:
 
 @pytest.fixture(scope="module")
 def flown(settings: Settings) -> Iterator[Settings]:
-    """The flights, loaded in two parts so that there are several batches, and run to the end."""
+    """The flights, loaded in two parts, run to the end in batches that grow from 300 to 1,500."""
     flights_load.load(settings, limit=FLIGHTS // 2)
     host = StateHost(settings, "audit-1")
     host.start()
-    driver = Driver(app, settings.model_copy(update={"max_offsets_per_trigger": 1500}))
+    sizes = {"max_offsets_per_trigger": 1500, "batch_target_s": 300.0}
+    driver = Driver(app, settings.model_copy(update=sizes))
     thread = threading.Thread(target=driver.run, daemon=True)
+    patch = pytest.MonkeyPatch()
+    patch.setattr(pace, "FIRST", 300)
     thread.start()
     try:
         flights_load.load(settings, limit=FLIGHTS)
@@ -155,6 +160,7 @@ def flown(settings: Settings) -> Iterator[Settings]:
     finally:
         driver.stop()
         thread.join(60)
+        patch.undo()
         host.stop()
 
 
@@ -182,6 +188,18 @@ def truth(flown: Settings, spark: SparkSession) -> dict[str, Any]:
     outputs = [c for c in report.comparisons if c.kind == "output"]
     assert [c.actual > 200 for c in outputs] == [True, True]
     return kept
+
+
+def test_batches_grow_while_the_stream_catches_up(
+    flown: Settings, truth: Mapping[str, Any]
+) -> None:
+    records = [r for r in ProgressLog(Kafka.of(flown), "flights").read(0) if r.to != r.from_]
+    sizes = [sum(r.to.values()) - sum(r.from_.values()) for r in records]
+    assert sizes[0] <= 300, sizes
+    assert 300 < sizes[1] <= 1200, sizes
+    assert 1200 < max(sizes) <= 1500, sizes
+    assert sum(sizes) == FLIGHTS
+    assert truth, "and the audit of them is clean"
 
 
 def damaged(

@@ -1,0 +1,207 @@
+"""Spark's query over the sources, which hands one batch after another to the tasks."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+import structlog
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from state_lib.config import Settings
+from state_lib.errors import HoldfastError, Realign, Superseded, Unavailable
+from state_lib.kafka import Kafka
+from state_lib.marker import flat, nested
+from state_lib.spark.batches import Batches, Positions
+from state_lib.spark.pace import pace_of
+from state_lib.spark.session import kafka_options
+from state_lib.specs import Topology
+
+log = structlog.get_logger(__name__)
+POLL_S = 1.0
+LOOK_S = 0.1
+
+
+class Streaming:
+    """The stream of one claim, from where the tasks stand.
+
+    Spark fixes the size of a query's batches when it starts: for another size the query ends at a
+    batch's edge, and the next begins there.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        batches: Batches,
+        kafka: Kafka,
+        topology: Topology,
+        settings: Settings,
+    ) -> None:
+        self._spark, self._batches = spark, batches
+        self._topology, self._settings = topology, settings
+        self._pace = pace_of(kafka, batches.standing.positions, settings)
+        self._lock = threading.Lock()
+        self._stopping = self._resized = threading.Event()
+        self._failure: BaseException | None = None
+        self._query: StreamingQuery | None = None
+        self.committed = False
+        """Whether a batch was committed."""
+
+    def run(self, stopping: threading.Event, asked_to_stop: Callable[[], bool]) -> None:
+        """Run until ``stopping`` is set, at a batch's edge; ``asked_to_stop`` hears, and sets it.
+
+        Raises:
+            Superseded: there is a newer driver.
+            HoldfastError: what is to be done about it, by starting the stream again or otherwise.
+        """
+        self._stopping = stopping
+        while not stopping.is_set():
+            self._resized = threading.Event()
+            self._run_query(asked_to_stop)
+        log.info("stopped at a batch's edge", positions=nested(self._batches.standing.positions))
+
+    # ------------------------------------------------------------------ inside
+
+    def _run_query(self, asked_to_stop: Callable[[], bool]) -> None:
+        """Spark's checkpoint is scratch: a new directory for every start."""
+        app, standing = self._topology.app, self._batches.standing
+        folder = self._settings.home / "checkpoints" / app
+        shutil.rmtree(folder, ignore_errors=True)
+        scratch = folder / str(standing.epoch)
+        source = (
+            self._spark.readStream.format("kafka")
+            .options(**kafka_options(self._settings, list(self._topology.sources)))
+            .option("startingOffsets", orjson.dumps(nested(standing.positions)).decode())
+            .option("maxOffsetsPerTrigger", self._pace.size)
+            .load()
+        )
+        started = threading.Event()
+
+        def on_batch(frame: DataFrame, batch_id: int) -> None:
+            started.wait(60)  # the first batch may begin before `start` has returned the query
+            self._unless_ending(lambda: self._on_batch(frame, batch_id))
+
+        try:
+            self._query = (
+                source.writeStream.queryName(app)
+                .foreachBatch(on_batch)
+                .option("checkpointLocation", str(scratch))
+                .start()
+            )
+            started.set()
+            log.info("streaming", app=app, epoch=standing.epoch, most_rows=self._pace.size)
+            self._watch(self._query, asked_to_stop)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+
+    @property
+    def _is_ending(self) -> bool:
+        """Whether the present query is to begin no batch any more."""
+        return self._stopping.is_set() or self._resized.is_set()
+
+    def _unless_ending(self, batch: Callable[[], None]) -> None:
+        """Do a batch, alone; none once the query ends.
+
+        Never waits for the lock without looking: whoever stops the query holds it, and Spark waits
+        for this very call before its query has stopped.
+        """
+        while not self._lock.acquire(timeout=LOOK_S):
+            if self._is_ending:
+                return
+        try:
+            if not self._is_ending:
+                batch()
+        except BaseException as error:
+            self._failure = error
+            raise
+        finally:
+            self._lock.release()
+
+    def _on_batch(self, frame: DataFrame, batch_id: int) -> None:
+        started = time.monotonic()
+        from_, to = bounds(self._query)
+        standing = self._batches.standing
+        if from_ is not None and from_ != standing.positions:
+            raise Realign(
+                f"Spark's batch {batch_id} starts at {nested(from_)} but the tasks stand at "
+                f"{nested(standing.positions)}: the stream is started again from the markers"
+            )
+        if set(to) != set(standing.positions):
+            new = sorted(set(to) - set(standing.positions))
+            raise Realign(f"source partitions {new} are new: the stream is started again with them")
+        rows = sum(to.values()) - sum(standing.positions.values())
+        self._batches.stream(frame, to)
+        self.committed = True
+        seconds = time.monotonic() - started
+        log.info(
+            "batch",
+            n=standing.n,
+            rows=rows,
+            seconds=round(seconds, 3),
+            rows_per_s=round(rows / seconds),
+            clock=standing.clock,
+        )
+        if self._pace.took(rows, seconds):
+            self._resized.set()
+
+    def _watch(self, query: StreamingQuery, asked_to_stop: Callable[[], bool]) -> None:
+        """Poll for a stop, a newer driver, and idle time; leave when the query has ended."""
+        while query.isActive:
+            if self._waited():
+                with self._lock:
+                    query.stop()
+                return
+            try:
+                if asked_to_stop():
+                    continue
+                if self._lock.acquire(blocking=False):
+                    try:
+                        if self._batches.tick():
+                            log.info("tick", clock=self._batches.standing.clock)
+                    finally:
+                        self._lock.release()
+            except Superseded:
+                query.stop()
+                raise
+            except Unavailable as error:
+                log.warning("Kafka or a host is away; going on", why=error.message)
+        if self._failure is not None:
+            raise self._failure
+        with contextlib.suppress(StreamingQueryException):
+            query.awaitTermination(1)
+        failure = query.exception()
+        raise HoldfastError(f"the query of {self._topology.app!r} ended: {failure}")
+
+    def _waited(self) -> bool:
+        """Wait for the next look; returns whether the query is to end instead."""
+        until = time.monotonic() + POLL_S
+        while not self._is_ending and time.monotonic() < until:
+            self._stopping.wait(LOOK_S)
+        return self._is_ending
+
+
+def bounds(query: StreamingQuery | None) -> tuple[Positions | None, Positions]:
+    """From and to of the batch that is running, out of Spark's memory.
+
+    The checkpoint's files say the same, unless somebody has touched them; ``from`` is None for a
+    query's first batch. (docs/adr/0004)
+    """
+    if query is None:
+        raise Realign("a batch ran before its query was known: the stream is started again")
+    context = query._jsq.streamingQuery().getLatestExecutionContext()  # noqa: SLF001
+
+    def one(progress: Any) -> Positions | None:
+        values = progress.values().iterator()
+        return flat(orjson.loads(values.next().json())) if values.hasNext() else None
+
+    to = one(context.endOffsets())
+    if to is None:
+        raise Realign("Spark names no end of the running batch: the stream is started again")
+    return one(context.startOffsets()), to
