@@ -7,14 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Literal
 
-from confluent_kafka import KafkaException
-
 from state_lib.apps.hosts import Held
-from state_lib.changelog.claims import Claim, newest_claim
-from state_lib.changelog.topics import topology_topic
+from state_lib.changelog.claims import Claim, candidates, newest_claim
 from state_lib.drivers.members import living_drivers
 from state_lib.errors import ConfigurationError, KafkaRefused, NotFound
-from state_lib.kafka import ADMIN_TIMEOUT_S, Kafka, unavailable
+from state_lib.kafka import Kafka
 from state_lib.names import check_name
 
 State = Literal[
@@ -68,12 +65,7 @@ def catalogue(kafka: Kafka, held: Sequence[Held] = ()) -> list[Known]:
     Raises:
         Unavailable: Kafka cannot be asked.
     """
-    try:
-        topics = kafka.admin().list_topics(timeout=ADMIN_TIMEOUT_S).topics
-    except KafkaException as error:
-        raise unavailable("list topics", error, kafka) from error
-    suffix = topology_topic("")
-    names = [t.removesuffix(suffix) for t in topics if t.endswith(suffix) and t != suffix]
+    names = candidates(kafka)
     with ThreadPoolExecutor(8) as pool:
         claims = dict(zip(names, pool.map(lambda name: _claim(kafka, name), names), strict=True))
         known = {app for app, claim in claims.items() if claim is not None}

@@ -17,13 +17,13 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import orjson
-from confluent_kafka import KafkaError, Message
+from confluent_kafka import KafkaError, KafkaException, Message
 
 from state_lib.addresses import HostAddress, parse_hosts
 from state_lib.changelog.reader import read_last
 from state_lib.changelog.topics import topology_topic
 from state_lib.errors import ConfigurationError, NotFound
-from state_lib.kafka import NO_ANSWER, Kafka, describe, unavailable
+from state_lib.kafka import ADMIN_TIMEOUT_S, NO_ANSWER, Kafka, describe, unavailable
 from state_lib.specs import Topology
 from state_lib.times import iso
 
@@ -92,6 +92,24 @@ class Claim:
                 topic=record.topic(),
                 offset=offset,
             ) from error
+
+
+def candidates(kafka: Kafka) -> list[str]:
+    """Ids of applications that topics stand for by name and form, sorted; some may be nobody's.
+
+    Raises:
+        Unavailable: Kafka cannot be asked.
+    """
+    try:
+        topics = kafka.admin().list_topics(timeout=ADMIN_TIMEOUT_S).topics
+    except KafkaException as error:
+        raise unavailable("list topics", error, kafka) from error
+    suffix = topology_topic("")
+    return [
+        name.removesuffix(suffix)
+        for name, topic in sorted(topics.items())
+        if name.endswith(suffix) and name != suffix and len(topic.partitions) == 1
+    ]
 
 
 def newest_claim(kafka: Kafka, app: str) -> Claim | None:

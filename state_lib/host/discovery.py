@@ -11,15 +11,12 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import structlog
-from confluent_kafka import KafkaException
 
 from state_lib.addresses import HostAddress
-from state_lib.changelog.claims import Claim, newest_claim
-from state_lib.changelog.topics import topology_topic
+from state_lib.changelog.claims import Claim, candidates, newest_claim
 from state_lib.errors import HoldfastError, Unavailable
 from state_lib.host.placement import assign
 from state_lib.host.tasks import EVERY, TaskManager
-from state_lib.kafka import ADMIN_TIMEOUT_S, Kafka, unavailable
 from state_lib.names import check_name
 
 log = structlog.get_logger(__name__)
@@ -66,7 +63,7 @@ class Discovery:
     def _look(self) -> dict[str, str]:
         """One look; what could not be learned, and why."""
         try:
-            apps = [app for app in _candidates(self._manager.context.kafka) if self._is_new(app)]
+            apps = [app for app in candidates(self._manager.context.kafka) if self._is_new(app)]
             with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="discovery") as pool:
                 answers = dict(zip(apps, pool.map(self._learn, apps), strict=True))
         except HoldfastError as error:
@@ -115,17 +112,3 @@ class Discovery:
             self._refused.add(app)
             return False
         return any(t.id == me for t in theirs)
-
-
-def _candidates(kafka: Kafka) -> list[str]:
-    """Ids that topics with one partition and such a name stand for; some may be nobody's."""
-    try:
-        topics = kafka.admin().list_topics(timeout=ADMIN_TIMEOUT_S).topics
-    except KafkaException as error:
-        raise unavailable("list topics", error, kafka) from error
-    suffix = topology_topic("")
-    return [
-        name.removesuffix(suffix)
-        for name, topic in sorted(topics.items())
-        if name.endswith(suffix) and name != suffix and len(topic.partitions) == 1
-    ]

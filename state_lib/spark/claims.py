@@ -11,12 +11,11 @@ from pathlib import Path
 import structlog
 
 from state_lib.addresses import HostAddress
-from state_lib.changelog.claims import gone, newest_claim, tell, user_name
+from state_lib.changelog.claims import candidates, gone, newest_claim, tell, user_name
 from state_lib.changelog.topics import (
     changelog_topic,
     commits_topic,
     plan_topics,
-    topology_topic,
 )
 from state_lib.client.flight import FlightHostClient
 from state_lib.drivers.identity import Identity
@@ -114,11 +113,9 @@ def check_no_collision(kafka: Kafka, topology: Topology) -> None:
         ConfigurationError: naming the other application and the topics.
     """
     ours = {p.name for p in plan_topics(topology) if p.owned}
-    suffix = topology_topic("")
-    for topic in kafka.admin().list_topics(timeout=15).topics:
-        other = topic.removesuffix(suffix)
+    for other in candidates(kafka):
         related = other.startswith(f"{topology.app}-") or topology.app.startswith(f"{other}-")
-        claim = newest_claim(kafka, other) if topic.endswith(suffix) and related else None
+        claim = newest_claim(kafka, other) if related else None
         if claim is None:
             continue
         theirs = {p.name for p in plan_topics(claim.topology) if p.owned}
