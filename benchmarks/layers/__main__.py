@@ -16,7 +16,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.layers import commit, serdes, store
+from benchmarks.layers import commit, progress, serdes, store
 from benchmarks.layers.timing import Timing
 from benchmarks.machine import facts
 from benchmarks.report import README, number, write
@@ -56,6 +56,7 @@ def timings(rows: int) -> Iterator[Timing]:
         yield from store.run(rows, Path(folder))
         with World(Path(folder), 1.0, lambda _: None) as world:
             yield from commit.run(rows, world)
+            yield from progress.run(rows, world)
 
 
 def cells(timing: Timing) -> tuple[str, ...]:

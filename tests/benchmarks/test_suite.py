@@ -50,6 +50,6 @@ def test_a_benchmark_runs(
 
 def test_layers() -> None:
     measured = list(timings(500))
-    assert {t.layer for t in measured} == {"serde", "store", "exchange", "commit"}
+    assert {t.layer for t in measured} == {"serde", "store", "exchange", "commit", "progress"}
     assert all(t.seconds > 0 for t in measured)
     assert all(len(cells(t)) == len(cells(measured[0])) for t in measured)

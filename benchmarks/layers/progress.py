@@ -1,0 +1,45 @@
+"""The log of recorded batches: what a driver that aligns after a crash reads of it at most."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import orjson
+from confluent_kafka.admin import NewTopic
+
+from benchmarks.layers.timing import Timing, timed
+from benchmarks.world import TASKS, World
+from state_lib.changelog.topics import progress_topic
+from state_lib.marker import now_ms
+from state_lib.spark.plan import BatchPlan
+from state_lib.spark.progress import ProgressLog, effective
+
+
+def run(records: int, world: World) -> Iterator[Timing]:
+    """Time an append, and the reading of so many records: a batch a second for a day is 86,400."""
+    app = world.name("bench-progress")
+    topic = progress_topic(app)
+    made = world.kafka.admin().create_topics([NewTopic(topic, 1, 1)])
+    made[topic].result()
+    producer = world.kafka.producer(topic)
+    for n in range(records):
+        producer.produce(topic, orjson.dumps(_plan(n).record()))
+        if n % 10_000 == 0:
+            producer.flush()
+    producer.flush()
+    log = ProgressLog(world.kafka, app)
+
+    def read(_: int) -> None:
+        found = len(effective(log.read()))
+        if found < records:
+            raise RuntimeError(f"{found} of {records} batches of {topic} stand")
+
+    yield timed("progress", "read, and what stands of it", records, read)
+    yield timed(
+        "progress", "append", 1, lambda repeat: log.append(_plan(records + repeat).record())
+    )
+
+
+def _plan(n: int) -> BatchPlan:
+    at, to = ({"source": {str(p): 1000 * (n + i) for p in range(TASKS)}} for i in (0, 1))
+    return BatchPlan(1, n, at, to, n, now_ms(), 3_600_000, {"source": "id"}, limits={"count": 9})
