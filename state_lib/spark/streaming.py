@@ -17,10 +17,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from state_lib.config import Settings
 from state_lib.errors import HoldfastError, Realign, Superseded, Unavailable
-from state_lib.kafka import Kafka
 from state_lib.marker import flat, nested
 from state_lib.spark.batches import Batches, Positions
-from state_lib.spark.pace import pace_of
 from state_lib.spark.session import kafka_options
 from state_lib.specs import Topology
 
@@ -34,36 +32,45 @@ class Streaming:
 
     Spark fixes the size of a query's batches when it starts: for another size the query ends at a
     batch's edge, and the next begins there.
+
+    Args:
+        spark: the session.
+        batches: what runs a batch.
+        pace: how many records the next one takes.
+        topology, settings: of the application and of this process.
+        stopping: set when the stream is to end.
     """
 
     def __init__(
         self,
         spark: SparkSession,
         batches: Batches,
-        kafka: Kafka,
+        pace: Pace,
         topology: Topology,
         settings: Settings,
+        stopping: threading.Event,
     ) -> None:
-        self._spark, self._batches = spark, batches
+        self._spark, self._batches, self._pace = spark, batches, pace
         self._topology, self._settings = topology, settings
-        self._pace = pace_of(kafka, batches.standing.positions, settings)
         self._lock = threading.Lock()
-        self._stopping = self._resized = threading.Event()
+        self._stopping, self._resized = stopping, threading.Event()
         self._failure: BaseException | None = None
         self._query: StreamingQuery | None = None
         self.committed = False
         """Whether a batch was committed."""
 
-    def run(self, stopping: threading.Event, asked_to_stop: Callable[[], bool]) -> None:
-        """Run until ``stopping`` is set, at a batch's edge; ``asked_to_stop`` hears, and sets it.
+    def run(self, asked_to_stop: Callable[[], bool]) -> None:
+        """Run until it is to end, and end at a batch's edge.
+
+        Args:
+            asked_to_stop: hears what is said to this driver, and sets ``stopping`` if it is to end.
 
         Raises:
             Superseded: there is a newer driver.
             HoldfastError: what is to be done about it, by starting the stream again or otherwise.
         """
-        self._stopping = stopping
-        while not stopping.is_set():
-            self._resized = threading.Event()
+        while not self._stopping.is_set():
+            self._resized.clear()
             self._run_query(asked_to_stop)
         log.info("stopped at a batch's edge", positions=nested(self._batches.standing.positions))
 
