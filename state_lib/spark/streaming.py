@@ -19,6 +19,7 @@ from state_lib.config import Settings
 from state_lib.errors import HoldfastError, Realign, Superseded, Unavailable
 from state_lib.marker import flat, nested
 from state_lib.spark.batches import Batches, Positions
+from state_lib.spark.pace import Pace
 from state_lib.spark.session import kafka_options
 from state_lib.specs import Topology
 
