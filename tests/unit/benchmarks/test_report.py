@@ -15,7 +15,7 @@ def test_a_readme_text_has_what_a_reader_needs() -> None:
     rows = summarize(ROUNDS, more_is_better=True)
     text = report.markdown(SUITE[0], rows, 0.5, {"date": "2026-01-02", "processor": "2 cores"})
     assert text.splitlines()[0] == (
-        "Count by key, Zipf(1.2) keys, exactly once, 4,000,000 records after 1,000,000 of "
+        "Count by key, Zipf(1.2) keys, exactly once, 24,000,000 records after 2,000,000 of "
         "warm-up; records/s; 1 round, scale 0.5."
     )
     assert (
