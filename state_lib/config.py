@@ -143,6 +143,11 @@ class Settings(LoginSettings, BaseSettings):
     max_offsets_per_trigger: PositiveInt = Field(
         4_000_000, description="Most records in one batch."
     )
+    first_offsets_per_trigger: PositiveInt = Field(
+        50_000,
+        description="Most records in a stream's first batch, whose JVM is cold, and in the next "
+        "one after a calm minute.",
+    )
     max_bytes_per_trigger: ByteSize = Field(
         ByteSize(256 * MIB),
         description="Most bytes in one batch: of keys and values, by the size of a few of them.",

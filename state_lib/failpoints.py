@@ -34,6 +34,7 @@ NAMES = (
     "driver.before_batch",
     "driver.after_record",
     "driver.after_batch",
+    "driver.between_queries",
     "snapshot.checkpoint",
     "snapshot.upload",
     "snapshot.before_manifest",

@@ -39,7 +39,7 @@ class Restart:
     def contenders(self) -> Mapping[str, Contender]:
         """Holdfast, Kafka Streams as it comes, and with a short session."""
         engines: dict[str, Make] = {
-            # What has arrived meanwhile is one batch, at any scale.
+            # As large as a user's, at any scale.
             HOLDFAST: partial(Holdfast, max_offsets_per_trigger=BATCH),
             PEER: KafkaStreams,
             f"{PEER}, tuned": partial(KafkaStreams, properties=TUNED),

@@ -41,7 +41,6 @@ from state_lib.spark.claims import (
     write_claim,
 )
 from state_lib.spark.declared import check_declared
-from state_lib.spark.pace import pace_of
 from state_lib.spark.progress import ProgressLog
 from state_lib.spark.session import kafka_options, open_session, read_range
 from state_lib.spark.streaming import POLL_S, Streaming
@@ -147,9 +146,8 @@ class Driver:
             records = ProgressLog(self._kafka, topology.app).read
             if align(batches, self._reader(spark), records, lambda: self._asked_to_stop(epoch)):
                 presence.streaming(epoch, spark.sparkContext.uiWebUrl)
-                pace = pace_of(self._kafka, standing.positions, self._settings)
                 self._stream = Streaming(
-                    spark, batches, pace, topology, self._settings, self._stopping
+                    spark, batches, self._kafka, topology, self._settings, self._stopping
                 )
                 self._stream.run(lambda: self._asked_to_stop(epoch))
         finally:

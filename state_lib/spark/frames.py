@@ -33,11 +33,11 @@ class Combiner:
         """See `combine`."""
         judged = judged_by(batch, plan)
         shape = (plan.sources(), plan.tasks, dict(plan.limits))
-        if self._template is not None and shape == self._shape:
-            return self._template.over(judged)
+        known = self._template if shape == self._shape else None
+        if known is not None and known.fits:
+            return known.over(judged)
         built = _combined(self._spark, judged, self._aggregations, self._partitions, plan)
-        template = Template(judged, built)
-        self._shape, self._template = shape, template if template.fits else None
+        self._shape, self._template = shape, known or Template(judged, built)
         return built
 
 

@@ -35,7 +35,7 @@ def judged_by(batch: DataFrame, plan: BatchPlan) -> DataFrame:
     """
 
     def each(value: int) -> Column:
-        return F.lit([value] * len(plan.sources()))
+        return F.lit([value] * len(plan.sources())).cast("array<bigint>")  # small ones, too
 
     return batch.select(
         *("key", "value", "topic", "partition", "offset", "timestamp"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import shutil
 import threading
 import time
@@ -11,15 +12,18 @@ from typing import Any
 
 import orjson
 import structlog
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from state_lib.config import Settings
 from state_lib.errors import HoldfastError, Realign, Superseded, Unavailable
+from state_lib.failpoints import failpoint
+from state_lib.kafka import Kafka
 from state_lib.marker import flat, nested
+from state_lib.spark.batch_size import BatchSize, records_within
 from state_lib.spark.batches import Batches, Positions
-from state_lib.spark.pace import Pace
 from state_lib.spark.session import kafka_options
 from state_lib.specs import Topology
 
@@ -37,7 +41,7 @@ class Streaming:
     Args:
         spark: the session.
         batches: what runs a batch.
-        pace: how many records the next one takes.
+        kafka: where the sources are.
         topology, settings: of the application and of this process.
         stopping: set when the stream is to end.
     """
@@ -46,17 +50,18 @@ class Streaming:
         self,
         spark: SparkSession,
         batches: Batches,
-        pace: Pace,
+        kafka: Kafka,
         topology: Topology,
         settings: Settings,
         stopping: threading.Event,
     ) -> None:
-        self._spark, self._batches, self._pace = spark, batches, pace
+        self._spark, self._batches, self._kafka = spark, batches, kafka
         self._topology, self._settings = topology, settings
         self._lock = threading.Lock()
         self._stopping, self._resized = stopping, threading.Event()
         self._failure: BaseException | None = None
         self._query: StreamingQuery | None = None
+        self._size = BatchSize(settings)
         self.committed = False
         """Whether a batch was committed."""
 
@@ -70,32 +75,39 @@ class Streaming:
             Superseded: there is a newer driver.
             HoldfastError: what is to be done about it, by starting the stream again or otherwise.
         """
-        while not self._stopping.is_set():
+        log.info("streaming", app=self._topology.app, epoch=self._batches.standing.epoch)
+        for number in itertools.count(1):
+            if self._stopping.is_set():
+                break
             self._resized.clear()
-            self._run_query(asked_to_stop)
+            self._run_query(number, asked_to_stop)
+            failpoint("driver.between_queries")
         log.info("stopped at a batch's edge", positions=nested(self._batches.standing.positions))
 
     # ------------------------------------------------------------------ inside
 
-    def _run_query(self, asked_to_stop: Callable[[], bool]) -> None:
-        """Spark's checkpoint is scratch: a new directory for every start."""
+    def _run_query(self, number: int, asked_to_stop: Callable[[], bool]) -> None:
+        """Spark's checkpoint is scratch: a new directory for every query."""
         app, standing = self._topology.app, self._batches.standing
+        most = records_within(self._kafka, standing.positions, self._settings.max_bytes_per_trigger)
+        records = self._size.within(most)
         folder = self._settings.home / "checkpoints" / app
         shutil.rmtree(folder, ignore_errors=True)
-        scratch = folder / str(standing.epoch)
+        scratch = folder / f"{standing.epoch}-{number}"
         source = (
             self._spark.readStream.format("kafka")
             .options(**kafka_options(self._settings, list(self._topology.sources)))
             .option("startingOffsets", orjson.dumps(nested(standing.positions)).decode())
-            .option("maxOffsetsPerTrigger", self._pace.size)
+            .option("maxOffsetsPerTrigger", records)
             .load()
         )
         started = threading.Event()
 
         def on_batch(frame: DataFrame, batch_id: int) -> None:
-            started.wait(60)  # the first batch may begin before `start` has returned the query
+            started.wait(60)  # it may begin before `start` has returned the query; see `bounds`
             self._unless_ending(lambda: self._on_batch(frame, batch_id))
 
+        self._query = None  # not the one of before: a batch's bounds are of its own query
         try:
             self._query = (
                 source.writeStream.queryName(app)
@@ -104,7 +116,7 @@ class Streaming:
                 .start()
             )
             started.set()
-            log.info("streaming", app=app, epoch=standing.epoch, most_rows=self._pace.size)
+            log.info("batches are bounded", records=records)
             self._watch(self._query, asked_to_stop)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
@@ -156,15 +168,14 @@ class Streaming:
             rows_per_s=round(rows / seconds),
             clock=standing.clock,
         )
-        if self._pace.took(rows, seconds):
+        if self._size.took(rows, seconds):
             self._resized.set()
 
     def _watch(self, query: StreamingQuery, asked_to_stop: Callable[[], bool]) -> None:
         """Poll for a stop, a newer driver, and idle time; leave when the query has ended."""
         while query.isActive:
             if self._waited():
-                with self._lock:
-                    query.stop()
+                self._end(query)
                 return
             try:
                 if asked_to_stop():
@@ -173,6 +184,8 @@ class Streaming:
                     try:
                         if self._batches.tick():
                             log.info("tick", clock=self._batches.standing.clock)
+                        if self._size.calmed():
+                            self._resized.set()
                     finally:
                         self._lock.release()
             except Superseded:
@@ -186,6 +199,21 @@ class Streaming:
             query.awaitTermination(1)
         failure = query.exception()
         raise HoldfastError(f"the query of {self._topology.app!r} ended: {failure}")
+
+    def _end(self, query: StreamingQuery) -> None:
+        """Between two batches: none begins any more.
+
+        Raises:
+            Unavailable: Spark's thread hangs, in a call to Kafka most likely.
+        """
+        with self._lock:
+            try:
+                query.stop()
+            except Py4JJavaError as error:
+                raise Unavailable(
+                    f"the query of {self._topology.app!r} does not stop: {error.java_exception}. "
+                    "Is Kafka away? The stream is started again"
+                ) from error
 
     def _waited(self) -> bool:
         """Wait for the next look; returns whether the query is to end instead."""

@@ -29,27 +29,35 @@ class Template:
         self._alias = jvm.org.apache.spark.sql.catalyst.expressions.Alias
         self._none = jvm.scala.Option.empty()
         self._nothing = self._seq([])
-        self._names = _names(_plan(over))
+        self._columns = _columns(_plan(over))
         self._built = _plan(built)
-        self.fits = self._places(self._built) * _leaves(_plan(over)) == _leaves(self._built) > 0
+        places = self._places(self._built)
+        self.fits = (
+            self._built.subqueriesAll().isEmpty()
+            and places * _leaves(_plan(over)) == _leaves(self._built) > 0
+        )
         """Whether all that the query reads is the frame: else it cannot be put over another."""
 
     def over(self, frame: DataFrame) -> DataFrame:
         """The same query over another frame.
 
         Raises:
-            ValueError: it has other columns.
+            ValueError: it has other columns, or columns of other types.
         """
         plan = _plan(frame)
-        if _names(plan) != self._names:
-            raise ValueError(f"columns {_names(plan)} where {self._names} were")
+        if _columns(plan) != self._columns:
+            raise ValueError(f"columns {_columns(plan)} where {self._columns} were")
         moved = self._moved(self._built, plan)
         session: Any = self._spark._jsparkSession  # noqa: SLF001 - as above
         dataset = self._jvm.org.apache.spark.sql.classic.Dataset.ofRows(session, moved)
         return DataFrame(dataset, self._spark)
 
     def _is_place(self, plan: Any) -> bool:
-        return plan.nodeName() == "Project" and _names(plan) == self._names
+        return (
+            plan.nodeName() == "Project"
+            and plan.output().size() == len(self._columns)
+            and _columns(plan) == self._columns
+        )
 
     def _places(self, plan: Any) -> int:
         if self._is_place(plan):
@@ -63,10 +71,12 @@ class Template:
         return plan.withNewChildren(self._seq([self._moved(child, leaf) for child in children]))
 
     def _renamed(self, old: Any, new: Any) -> list[Any]:
-        """The columns of a leaf under the ids of another."""
+        """The columns of a leaf under the ids of another, which some may have already."""
         pairs = zip(_items(new.output()), _items(old.output()), strict=True)
         return [
-            self._alias(n, o.name(), o.exprId(), o.qualifier(), self._none, self._nothing)
+            n
+            if n.exprId().equals(o.exprId())
+            else self._alias(n, o.name(), o.exprId(), o.qualifier(), self._none, self._nothing)
             for n, o in pairs
         ]
 
@@ -78,8 +88,9 @@ def _plan(frame: DataFrame) -> Any:
     return frame._jdf.queryExecution().analyzed()  # noqa: SLF001 - as above
 
 
-def _names(plan: Any) -> tuple[str, ...]:
-    return tuple(column.name() for column in _items(plan.output()))
+def _columns(plan: Any) -> list[tuple[str, str]]:
+    """Names and types: an expression that was resolved for one type reads another one wrongly."""
+    return [(column.name(), column.dataType().sql()) for column in _items(plan.output())]
 
 
 def _leaves(plan: Any) -> int:

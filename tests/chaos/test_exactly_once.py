@@ -7,6 +7,7 @@ import shutil
 import signal
 import time
 from contextlib import closing
+from typing import Any
 
 import pytest
 
@@ -58,6 +59,7 @@ def test_drivers_killed_at_every_point(cluster: Cluster, events: Events, app: st
         ("driver.before_batch", "kill"),
         ("driver.after_record", "kill"),
         ("driver.after_batch", "kill"),
+        ("driver.between_queries", "kill"),
         ("exchange.after_commit", "kill-jvm"),
         ("commit.after_kafka", "kill-pid:{driver}"),
     ]
@@ -87,8 +89,9 @@ def test_a_second_driver_takes_over(cluster: Cluster, events: Events, app: str) 
 def test_the_checkpoint_deleted_and_replaced(cluster: Cluster, events: Events, app: str) -> None:
     """Under a running driver and between starts, while markers differ between tasks."""
     folder = cluster.settings.home / "checkpoints" / app
+    one_query: dict[str, Any] = {"first_offsets_per_trigger": 2000}
     events.more(6000)
-    driver = cluster.driver(app, events.topic)
+    driver = cluster.driver(app, events.topic, **one_query)
     driver.wait_event("batch", 2)
     saved = folder.with_name(f"{app}-saved")
     shutil.copytree(folder, saved)
@@ -97,22 +100,23 @@ def test_the_checkpoint_deleted_and_replaced(cluster: Cluster, events: Events, a
     shutil.rmtree(folder)
     events.more(3000)
     _survive(cluster, events, app)
-    driver = cluster.driver(app, events.topic) if driver.process.poll() is not None else driver
+    if driver.process.poll() is not None:
+        driver = cluster.driver(app, events.topic, **one_query)
     driver.wait_event("streaming")
-    epoch = next(folder.iterdir())
-    shutil.rmtree(epoch)
-    shutil.copytree(next(saved.iterdir()), epoch)
+    query = next(folder.iterdir())
+    shutil.rmtree(query)
+    shutil.copytree(next(saved.iterdir()), query)
     events.more(3000)
     _survive(cluster, events, app)
     driver.stop()
     cluster.arm("exchange.after_commit=kill-jvm")
-    driver = cluster.driver(app, events.topic)
+    driver = cluster.driver(app, events.topic, **one_query)
     events.more(3000)
     cluster.wait_fired("exchange.after_commit")
     driver.wait(60)
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(saved, folder)
-    driver = cluster.driver(app, events.topic)
+    driver = cluster.driver(app, events.topic, **one_query)
     check(cluster.settings, app, events.topic)
     driver.stop()
 
@@ -183,7 +187,8 @@ def test_late_rows_are_judged_as_recorded(cluster: Cluster, events: Events, app:
     late = {}
     for size in (500, 3000, 9000):
         name = f"{app}-{size}"
-        driver = cluster.driver(name, events.topic, max_offsets_per_trigger=size)
+        sizes: dict[str, Any] = {"first_offsets_per_trigger": size, "max_offsets_per_trigger": size}
+        driver = cluster.driver(name, events.topic, **sizes)
         late[size] = check(cluster.settings, name, events.topic)["late:hourly"]
         assert driver.stop() == 0
     assert late[500] > 0

@@ -31,7 +31,6 @@ from state_lib.host.server import StateHost
 from state_lib.kafka import Kafka, describe, ends
 from state_lib.loading import Record, publish
 from state_lib.marker import flat
-from state_lib.spark import pace
 from state_lib.spark.driver import Driver
 from state_lib.spark.progress import ProgressLog
 from state_lib.spark.session import open_session
@@ -140,11 +139,10 @@ def flown(settings: Settings) -> Iterator[Settings]:
     flights_load.load(settings, limit=FLIGHTS // 2)
     host = StateHost(settings, "audit-1")
     host.start()
-    sizes = {"max_offsets_per_trigger": 1500, "batch_target_s": 300.0}
+    sizes = {"first_offsets_per_trigger": 300, "max_offsets_per_trigger": 1500}
+    sizes["batch_target_s"] = 300
     driver = Driver(app, settings.model_copy(update=sizes))
     thread = threading.Thread(target=driver.run, daemon=True)
-    patch = pytest.MonkeyPatch()
-    patch.setattr(pace, "FIRST", 300)
     thread.start()
     try:
         flights_load.load(settings, limit=FLIGHTS)
@@ -160,7 +158,6 @@ def flown(settings: Settings) -> Iterator[Settings]:
     finally:
         driver.stop()
         thread.join(60)
-        patch.undo()
         host.stop()
 
 

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from state_lib import Application, Json, Text, TimeWindows, agg
+from state_lib.marker import NO_CLOCK
 from state_lib.spark.frames import Combiner, combine
 from state_lib.spark.plan import DEAD, DROPPED, BatchPlan
 from state_lib.spark.template import Template
@@ -28,6 +29,7 @@ def app() -> Application:
     numbers.where("x > 1").group_by("k").windowed_by(TimeWindows("1 hour")).count("hourly")
     words = app.stream("u", Text()).explode("word", "split(value, ' ')")
     words.group_by("word").count("words")
+    words.group_by("word").windowed_by(TimeWindows("1 hour")).count("words_hourly")
     return app
 
 
@@ -55,15 +57,42 @@ def rows(frame: DataFrame) -> list[str]:
 def test_each_batch_gives_what_it_gives_alone(spark: SparkSession, app: Application) -> None:
     combiner = Combiner(spark, app.aggregations, 4)
     kinds: set[int] = set()
-    for number in (1, 2, 3, 4):
+    template: Template | None = None
+    for number in (1, 2, 3, 4, 4):
         frame, own = batch(spark, number), plan(number)
         alone = combine(spark, frame, app.aggregations, 4, own)
         found = combiner.combine(frame, own)
         assert found.columns == alone.columns
         assert rows(found) == rows(alone), number
         kinds |= {row.kind for row in found.collect()}
-    assert combiner._template is not None, "it was built for the first one only"
-    assert {0, 1, 2, DROPPED, DEAD} <= kinds
+        template = template or combiner._template
+        assert combiner._template is template is not None, "it was built for the first one only"
+    assert {0, 1, 2, 3, DROPPED, DEAD} <= kinds
+
+
+@pytest.mark.parametrize("whole_stage", ["true", "false"])
+def test_a_first_clock_that_is_a_small_number_hides_no_late_row(
+    spark: SparkSession, app: Application, whole_stage: str
+) -> None:
+    """A number that fits 32 bits is another type to Spark than the next one, which does not."""
+    setting = "spark.sql.codegen.wholeStage"
+    before = spark.conf.get(setting)
+    assert before is not None
+    spark.conf.set(setting, whole_stage)
+    try:
+        combiner = Combiner(spark, app.aggregations, 4)
+        day = 500_000 * HOUR
+        lines: list[Row] = [(None, b"a b", 0, 7, day)]
+        late = source(spark, lines).withColumn("topic", F.lit("u"))
+        for clock in (NO_CLOCK, day + 30 * HOUR, day - HOUR):
+            own = BatchPlan(1, 1, TO, TO, clock, day, HOUR, {})
+            alone = combine(spark, late, app.aggregations, 4, own)
+            found = combiner.combine(late, own)
+            assert rows(found) == rows(alone)
+            dropped = [row for row in found.collect() if row.kind == DROPPED]
+            assert bool(dropped) == (clock > day), clock
+    finally:
+        spark.conf.set(setting, before)
 
 
 def test_what_changes_the_query_is_built_anew(spark: SparkSession, app: Application) -> None:
@@ -98,3 +127,8 @@ def test_a_query_that_reads_something_else_too_is_no_template(spark: SparkSessio
     assert not Template(one, one.join(other.select("key"), "key")).fits
     with pytest.raises(ValueError, match="columns"):
         Template(one, one.where("value IS NOT NULL")).over(other)
+    longer = one.select("key", F.lit(1).alias("value"))
+    with pytest.raises(ValueError, match="INT"):
+        Template(one, one.where("value IS NOT NULL")).over(longer)
+    one.createOrReplaceTempView("others")
+    assert not Template(one, one.where("key IN (SELECT key FROM others)")).fits

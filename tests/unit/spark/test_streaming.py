@@ -7,7 +7,6 @@ from typing import Any
 
 from jobs.word_count import app
 from state_lib.config import Settings
-from state_lib.spark.pace import Pace
 from state_lib.spark.streaming import Streaming
 
 
@@ -38,4 +37,4 @@ def test_a_batch_waits_for_what_is_done_beside_it() -> None:
 def _stream(stopping: threading.Event) -> Streaming:
     """One that has no query: nothing here reaches Spark or a task."""
     none: Any = None
-    return Streaming(none, none, Pace(1, 1.0), app.topology, Settings.load(), stopping)
+    return Streaming(none, none, none, app.topology, Settings.load(), stopping)

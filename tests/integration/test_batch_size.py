@@ -9,14 +9,15 @@ import pytest
 from state_lib.config import Settings
 from state_lib.kafka import Kafka
 from state_lib.loading import PARTITIONS, Record, publish
-from state_lib.spark.pace import FIRST, pace_of
+from state_lib.spark.batch_size import records_within
 from state_lib.stack.broker import LocalBroker
+
+BOUND = 1_000_000
 
 
 @pytest.fixture
 def settings(broker: LocalBroker, tmp_path: Path) -> Settings:
-    flags = {"max_bytes_per_trigger": "1MB", "replication_factor": 1}
-    return Settings.load(home=tmp_path, bootstrap_servers=broker.bootstrap, **flags)
+    return Settings.load(home=tmp_path, bootstrap_servers=broker.bootstrap, replication_factor=1)
 
 
 def test_large_records_come_in_small_batches(settings: Settings) -> None:
@@ -25,9 +26,10 @@ def test_large_records_come_in_small_batches(settings: Settings) -> None:
     publish(settings, "pace-small", [Record(b"k", b"v" * 9, 1)], total=1)
     kafka = Kafka.of(settings)
     small = {("pace-small", p): 0 for p in range(PARTITIONS)}
-    assert pace_of(kafka, small, settings).size == FIRST
+    assert records_within(kafka, small, BOUND) == 100_000
     large = {("pace-large", p): 0 for p in range(PARTITIONS)}
-    assert pace_of(kafka, small | large, settings).size == 100
+    assert records_within(kafka, small | large, BOUND) == 100
 
-    assert pace_of(kafka, dict.fromkeys(large, 300), settings).size == 100, "also at the head"
-    assert pace_of(kafka, {}, settings).size == FIRST
+    read = dict.fromkeys(large, 300)
+    assert records_within(kafka, read, BOUND) == 100, "also at the head, and where one is empty"
+    assert records_within(kafka, {}, BOUND) == BOUND, "a byte each at least"

@@ -1,0 +1,40 @@
+"""What a job declares is judged before anything is claimed for it."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql import SparkSession
+
+from state_lib import Application, Json, TimeWindows, agg
+from state_lib.errors import ConfigurationError
+from state_lib.spark.declared import check_declared
+
+
+@pytest.mark.parametrize(
+    "expr",
+    ["uuid()", "cast(rand() AS STRING)", "cast(now() AS STRING)", "cast(current_date AS STRING)"],
+)
+def test_an_expression_that_gives_another_value_each_time_is_refused(
+    spark: SparkSession, expr: str
+) -> None:
+    """A repeated batch would move rows to other keys, tasks and windows."""
+    keyed, kept = Application("keyed", partitions=4), Application("kept", partitions=4)
+    keyed.stream("t").with_column("id", expr).group_by("id").count("ids")
+    kept.stream("t").group_by("key", "bytes").aggregate("ids", last=agg.last(expr))
+    for app in (keyed, kept):
+        with pytest.raises(ConfigurationError, match=r"'ids'.*gives another value each time"):
+            check_declared(spark, app)
+
+
+def test_what_depends_on_the_record_alone_is_taken(spark: SparkSession) -> None:
+    app = Application("app", partitions=4)
+    rows = app.stream("t", Json("k STRING, x DOUBLE")).where("x > 1 AND k RLIKE 'a'")
+    rows.with_column("y", "sha2(k, 256)").explode("z", "split(y, 'a')").group_by("z").aggregate(
+        "all",
+        n=agg.count(),
+        total=agg.sum("x", "float64"),
+        last=agg.last("y"),
+        most=agg.max("x", "float64"),
+    )
+    rows.group_by("k").windowed_by(TimeWindows("1 hour")).count("hourly")
+    check_declared(spark, app)
