@@ -53,16 +53,17 @@ class Presence:
         """Say that the stream runs, and where Spark's page is; a convenience, so never an error."""
         self._say(STREAMING, {"epoch": epoch, "ui": ui})
 
-    def leave(self, how: How, why: str, *, retry: bool = True) -> None:
+    def leave(self, how: How, why: str, *, retry: bool = True, handover: bool = False) -> None:
         """Say how this driver ended, and leave the group.
 
         Args:
             how: ``stopped``, ``superseded`` or ``failed``.
             why: for people.
             retry: whether starting it again could help.
+            handover: as `Stop`, of the request that it heeded.
         """
         if self._thread is not None or self._ever_ran():
-            self._say(ENDED, {"how": how, "why": why, "retry": retry})
+            self._say(ENDED, {"how": how, "why": why, "retry": retry, "handover": handover})
         if self._thread is not None:
             self._leaving.set()
             self._thread.join(_LEAVE_S)

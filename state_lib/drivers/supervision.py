@@ -9,7 +9,7 @@ from typing import Any, Literal, Self
 from state_lib.drivers.alarms import Alarms
 from state_lib.drivers.events import Event
 from state_lib.drivers.reporting import Reporting
-from state_lib.drivers.sight import Sight
+from state_lib.drivers.sight import Ended, Sight
 
 Phase = Literal["starting", "running", "waiting", "due", "over"]
 MOST_WAIT_S = 60.0
@@ -34,6 +34,8 @@ class Supervision:
         launched_at: wall seconds.
         max_restarts: in a row, without a commit in between; then it gives up.
         restarts: how often the driver was started again, in all.
+        ending: the offset of a stop that an adopted driver was asked for before it was supervised:
+            its end is no end of the stream, unless a later stop is asked for. -1: none.
     """
 
     app: str
@@ -47,6 +49,7 @@ class Supervision:
     epoch: int = -1
     base: int | None = None
     stale_stop: int = -1
+    ending: int = -1
     committed: bool = False
     done_before: int = 0
     joined: bool = False
@@ -86,16 +89,19 @@ class Supervision:
         }
         return cls(**{**given, **own})
 
-    def launched(self, driver: str, now: float, sight: Sight | None = None) -> None:
+    def launched(
+        self, driver: str, now: float, sight: Sight | None = None, *, ending: int = -1
+    ) -> None:
         """A new driver was launched, or found, because of ``restart``.
 
         Args:
             driver: its id.
             now: wall seconds.
             sight: of before the launch: what was said after it is meant for this driver.
+            ending: see there.
         """
         self.id, self.launched_at, self.phase = driver, now, "starting"
-        self.epoch, self.base, self.stale_stop = -1, None, -1
+        self.epoch, self.base, self.stale_stop, self.ending = -1, None, -1, ending
         if sight is not None:
             self._begin(sight)
         self.committed = self.joined = False
@@ -113,8 +119,8 @@ class Supervision:
         return self._failed(failed, why, now, committed=False)[-1]
 
     def asked_since(self, sight: Sight) -> bool:
-        """Whether a stop was asked for since the driver that is supervised was launched."""
-        return self.base is not None and self._asked_to_stop(sight)
+        """Whether its stop was asked for since the driver that is supervised was launched."""
+        return self.base is not None and self._asked_to_stop(sight) and not _is_handover(sight)
 
     def feed(
         self, sight: Sight, *, process: bool | None, now: float, said: Sequence[str] = ()
@@ -165,7 +171,7 @@ class Supervision:
     def _wait(self, sight: Sight, now: float) -> list[Event]:
         """Between a crash and the next start."""
         if self._asked_to_stop(sight):
-            return [self._over("stopped", f"{self.app} was asked to stop: {sight.stop}")]
+            return [self._stopped(sight, f"{self.app} was asked to stop: {sight.stop}")]
         if self._taken_over(sight):
             return [self._superseded(sight)]
         if self.due or now < self.restart_at:
@@ -235,11 +241,11 @@ class Supervision:
         """A driver that is gone: why, and what follows from it."""
         end = sight.end_of(self.id)
         if end is not None and end.how == "stopped":
-            return [self._over("stopped", f"the driver of {self.app} has stopped: {end.why}")]
+            return [self._stopped(sight, f"the driver of {self.app} has stopped: {end.why}", end)]
         if self._taken_over(sight) or (end is not None and end.how == "superseded"):
             return [self._superseded(sight)]
         if end is None and self._asked_to_stop(sight):
-            return [self._over("stopped", f"{self.app} was asked to stop: {sight.stop}")]
+            return [self._stopped(sight, f"{self.app} was asked to stop: {sight.stop}")]
         lines = list(said[-SAID_LINES:])
         why = end.why if end is not None else "\n".join(lines) or "it said nothing"
         gone = f"the driver of {self.app} is gone"
@@ -273,6 +279,15 @@ class Supervision:
         self.phase = "over"
         return [Event("crashed", crashed, details), Event("gave_up", text, details)]
 
+    def _stopped(self, sight: Sight, text: str, end: Ended | None = None) -> Event:
+        """The end of the stream; or of the driver of the supervisor before, and a restart."""
+        stale = self.ending >= 0 and sight.stop_offset <= self.ending
+        if not stale and not _is_handover(sight, end):
+            return self._over("stopped", text)
+        self.phase, self.stale_stop = "due", max(sight.stop_offset, self.ending)
+        text = f"the driver of the supervisor before has ended ({text}); starting a new one"
+        return Event("restart", text, {"failures": self.failures})
+
     def _asked_to_stop(self, sight: Sight) -> bool:
         return sight.stop is not None and sight.stop_offset > self.stale_stop
 
@@ -291,3 +306,14 @@ class Supervision:
     def _over(self, name: Literal["stopped", "superseded"], text: str, **details: Any) -> Event:
         self.phase = "over"
         return Event(name, text, details)
+
+
+def _is_handover(sight: Sight, end: Ended | None = None) -> bool:
+    """Whether a driver was asked to stop, or ended, for another one to be started.
+
+    The newest request counts, as it may have come after the driver's last words; without one after
+    the newest claim those count.
+    """
+    if sight.stop is not None:
+        return sight.handover
+    return end is not None and end.handover

@@ -180,7 +180,7 @@ def test_a_stop_while_none_was_supervised_is_meant_for_the_driver_that_is_found(
     supervision = Supervision(app, "gone", 0, base=0, stale_stop=-1 if since else offset)
     trigger = Task(app).restart(supervision)
     assert trigger.process["id"] == process.id
-    assert trigger.ending == (-1 if since else offset)
+    assert trigger.supervision["ending"] == (-1 if since else offset)
 
 
 @pytest.mark.usefixtures("scripts")

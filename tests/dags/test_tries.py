@@ -11,7 +11,6 @@ import pytest
 from airflow.sdk.exceptions import AirflowException
 
 from holdfast_airflow.adoption import living
-from holdfast_airflow.handover import HANDOVER
 from state_lib.drivers.control import ask_to_stop
 from state_lib.drivers.supervision import Supervision
 from tests.dags.conftest import Connect, Scripts
@@ -35,11 +34,11 @@ def yarn(connect: Connect) -> None:
 
 
 @pytest.mark.parametrize(
-    ("why", "cleared", "stops"),
-    [("a person", False, True), ("a person", True, False), (f"{HANDOVER} (…)", False, False)],
+    ("handover", "cleared", "stops"),
+    [(False, False, True), (False, True, False), (True, False, False)],
 )
 def test_a_stop_since_the_try_before_is_heeded(
-    scripts: Scripts, yarn: None, tmp_path: Path, why: str, cleared: bool, stops: bool
+    scripts: Scripts, yarn: None, tmp_path: Path, handover: bool, cleared: bool, stops: bool
 ) -> None:
     """Which had failed to launch a driver; unless the task was cleared, which starts anew."""
     del yarn
@@ -49,7 +48,7 @@ def test_a_stop_since_the_try_before_is_heeded(
     task = Task(app)
     with pytest.raises(AirflowException, match="did not take the driver"):
         task.execute()
-    ask_to_stop(scripts.kafka, app, why=why)
+    ask_to_stop(scripts.kafka, app, why="a person", handover=handover)
     if stops:
         expected = {"event": "stopped", "text": f"{app} was asked to stop: a person"}
         assert task.again() == expected
@@ -65,10 +64,10 @@ def test_a_stop_since_the_try_before_is_meant_for_the_stream(scripts: Scripts) -
     process = scripts.launch(app)
     scripts.commits(app)
     task = Task(app)
-    assert task.execute().ending == -1
+    assert task.execute().supervision["ending"] == -1
     os.kill(process.pid, signal.SIGSTOP)  # a long batch
     ask_to_stop(scripts.kafka, app, why="a person")
-    assert task.again().ending == -1
+    assert task.again().supervision["ending"] == -1
 
 
 @pytest.mark.parametrize("cleared", [True, False])
@@ -82,8 +81,8 @@ def test_a_clear_that_no_triggerer_saw_starts_a_new_driver(scripts: Scripts, cle
     trigger = task.again(cleared=cleared)
     assert trigger.process["id"] == process.id
     sight = scripts.sight(app, lambda _: True)
-    assert trigger.ending == sight.stop_offset
-    assert (sight.stop or "").startswith(HANDOVER) is cleared
+    assert trigger.supervision["ending"] == sight.stop_offset
+    assert sight.handover is cleared
 
 
 @pytest.mark.parametrize("submitted", [True, False])
@@ -109,7 +108,7 @@ def test_a_task_that_is_killed_while_it_runs_leaves_no_driver(
     task.store.set = kept
     with pytest.raises(AirflowException, match="killed before its driver was watched"):
         task.execute()
-    scripts.sight(app, lambda s: (s.stop or "").startswith(HANDOVER))
+    scripts.sight(app, lambda s: s.handover)
 
 
 def test_only_a_stop_that_a_driver_heeds_is_its_end(scripts: Scripts) -> None:
@@ -132,7 +131,7 @@ def test_a_handover_that_two_asked_for_starts_a_new_driver(scripts: Scripts) -> 
     app = "asked_twice"
     ran(scripts, app)
     base = scripts.sight(app, lambda s: s.stop is not None)
-    ask_to_stop(scripts.kafka, app, why=f"{HANDOVER} (…)")
+    ask_to_stop(scripts.kafka, app, why="cleared", handover=True)
     scripts.sight(app, lambda s: s.stop_offset > base.stop_offset)
     stale = base.stop_offset
     task = Task(app, env={"SCRIPTED_APP": app})

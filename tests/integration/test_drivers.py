@@ -16,7 +16,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import NewTopic
 from typer.testing import CliRunner
 
-from state_lib.changelog.claims import newest_claim
+from state_lib.changelog.claims import ENDED, STOP, newest_claim, tell
 from state_lib.cli import app as cli
 from state_lib.cli._demo_run import Pipeline
 from state_lib.client.airflow import Airflow, Run
@@ -27,6 +27,7 @@ from state_lib.drivers.identity import Identity
 from state_lib.drivers.look import REMEMBERED_ENDS, Looker, observe
 from state_lib.drivers.presence import Presence
 from state_lib.drivers.process import DriverProcess, launch
+from state_lib.drivers.sight import Ended
 from state_lib.drivers.supervision import Supervision
 from state_lib.errors import NotFound, Superseded
 from state_lib.kafka import Kafka, ends
@@ -91,6 +92,33 @@ def test_what_is_said_around_claims_is_no_claim(app: App, looker: Looker) -> Non
     late = Control(app.kafka, app.name, who("late"))
     late.begin()
     assert late.heed(newer) is None
+
+
+def test_a_handover_is_heard_by_driver_and_watchers(app: App, looker: Looker) -> None:
+    epoch = write_claim(app.kafka, app.topology, who("one"))
+    presence = Presence(app.kafka, app.name, who("one"))
+    control = Control(app.kafka, app.name, who("one"))
+    control.begin()
+    ask_to_stop(app.kafka, app.name, why="cleared", handover=True)
+    assert control.heed(epoch) == "cleared"
+    assert looker.look().handover
+    presence.leave("stopped", "cleared", retry=False, handover=control.handover)
+    end = looker.look().end_of("one")
+    assert end is not None
+    assert end.handover
+
+
+def test_records_of_an_older_version_are_no_handover(app: App, looker: Looker) -> None:
+    epoch = write_claim(app.kafka, app.topology, who("one"))
+    control = Control(app.kafka, app.name, who("one"))
+    control.begin()
+    tell(app.kafka, app.name, STOP, {"why": "enough", "at": 1})
+    said = {"id": "one", "how": "stopped", "why": "enough", "retry": False}
+    tell(app.kafka, app.name, ENDED, said)
+    assert control.heed(epoch) == "enough"
+    seen = looker.look()
+    assert (seen.stop, seen.handover, control.handover) == ("enough", False, False)
+    assert seen.end_of("one") == Ended("one", "stopped", "enough", retry=False)
 
 
 def test_commits_and_lag_are_seen_as_they_come(

@@ -12,7 +12,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from holdfast_airflow.adoption import Found, living
 from holdfast_airflow.errors import as_airflow
-from holdfast_airflow.handover import HANDOVER, ask_for_handover
+from holdfast_airflow.handover import ask_for_handover
 from holdfast_airflow.hooks.hosts import check_token
 from holdfast_airflow.hooks.spark import SparkTarget, describe, job_file, job_path
 from holdfast_airflow.links import DriverLogLink, SparkUiLink
@@ -126,7 +126,8 @@ class SuperviseStreamOperator(BaseOperator):
             supervision = Supervision(self.app, process.id, now, max_restarts=most)
             if found.process is None:
                 supervision.launched(process.id, now, found.sight)
-            return self._watch(context, process, supervision, ending=-1 if asked else found.ending)
+            supervision.ending = -1 if asked else found.ending
+            return self._watch(context, process, supervision)
 
     def resume(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
         """Go on after the trigger has seen something that needs a worker.
@@ -171,7 +172,7 @@ class SuperviseStreamOperator(BaseOperator):
             watched.keep_first_look(sight.heard)
             return found, False
         is_new = sight.stop is not None and sight.stop_offset >= before.heard
-        return found, is_new and not _is_handover(sight)
+        return found, is_new and not sight.handover
 
     def _stopped(self, sight: Sight) -> dict[str, Any]:
         text = f"{self.app} was asked to stop: {sight.stop}"
@@ -197,8 +198,8 @@ class SuperviseStreamOperator(BaseOperator):
         before = watched.driver()
         try:
             found = self._living_or_fail(watched, supervision.id)
-            # The triggerer and the next try may both have asked for a handover.
-            asked = supervision.asked_since(found.sight) and not _is_handover(found.sight)
+            # The triggerer and the next try may both have asked for a handover: that is no stop.
+            asked = supervision.asked_since(found.sight)
             if found.process is None and asked:
                 return self._stopped(found.sight)
             process = found.process
@@ -215,8 +216,9 @@ class SuperviseStreamOperator(BaseOperator):
                 raise AirflowFailException(event.text) from error
             self.log.warning("%s", event.text)
             self._watch(context, before, supervision)
-        supervision.launched(process.id, time.time(), found.sight)
-        return self._watch(context, process, supervision, ending=-1 if asked else found.ending)
+        ending = -1 if asked else found.ending
+        supervision.launched(process.id, time.time(), found.sight, ending=ending)
+        return self._watch(context, process, supervision)
 
     def _living_or_fail(self, watched: Watched, gone: str) -> Found:
         """As `_living`; a driver of another job is for a person to stop, as at the first launch."""
@@ -293,12 +295,7 @@ class SuperviseStreamOperator(BaseOperator):
         return process
 
     def _watch(
-        self,
-        context: Context,
-        process: DriverProcess,
-        supervision: Supervision,
-        *,
-        ending: int = -1,
+        self, context: Context, process: DriverProcess, supervision: Supervision
     ) -> NoReturn:
         if self._killed:
             self._let_go()
@@ -309,15 +306,10 @@ class SuperviseStreamOperator(BaseOperator):
                 process=process.to_json(),
                 supervision=supervision.to_json(),
                 env=self.env,
-                ending=ending,
                 submission=Watched(context, self.app).submission(process.id),
             ),
             method_name="resume",
         )
-
-
-def _is_handover(sight: Sight) -> bool:
-    return HANDOVER in str(sight.stop)
 
 
 class StopStreamOperator(BaseOperator):

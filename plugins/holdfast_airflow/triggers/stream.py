@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from holdfast_airflow.adoption import see_off
-from holdfast_airflow.handover import HANDOVER, ask_for_handover
+from holdfast_airflow.handover import ask_for_handover
 from holdfast_airflow.settings import settings_of
 from holdfast_airflow.watched import supervising_try
 from state_lib.errors import HoldfastError, Unavailable
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from state_lib.drivers.look import Looker
     from state_lib.drivers.process import DriverProcess
     from state_lib.drivers.sight import Sight
+    from state_lib.drivers.supervision import Supervision
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -111,32 +112,29 @@ class SuperviseStreamTrigger(BaseTrigger):
         process: The driver, as `DriverProcess.to_json`.
         supervision: What is known of it, as `Supervision.to_json`.
         env: ``HOLDFAST_*`` variables that win over the triggerer's.
-        ending: The offset of a stop that the driver was asked for before this task came: its end is
-            no end of the stream, unless a later stop is asked for. -1: none.
         submission: What the cluster calls a driver that runs inside it, as `Submission.to_json`.
         look_every_s: Seconds between looks.
     """
 
-    def __init__(  # noqa: PLR0913 - Airflow passes what was serialized by keyword
+    def __init__(
         self,
         app: str,
         process: dict[str, Any],
         supervision: dict[str, Any],
         env: dict[str, str] | None = None,
         *,
-        ending: int = -1,
         submission: dict[str, str] | None = None,
         look_every_s: float = LOOK_EVERY_S,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.app, self.process, self.supervision = app, process, supervision
         self.env = env or {}
-        self.ending, self.submission, self.look_every_s = ending, submission, look_every_s
+        self.submission, self.look_every_s = submission, look_every_s
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Class and arguments, from which a triggerer makes it again."""
         path = f"{type(self).__module__}.{type(self).__qualname__}"
-        names = ("app", "process", "supervision", "env", "ending", "submission", "look_every_s")
+        names = ("app", "process", "supervision", "env", "submission", "look_every_s")
         return path, {name: getattr(self, name) for name in names}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
@@ -158,7 +156,7 @@ class SuperviseStreamTrigger(BaseTrigger):
                     if event.name in NEEDS_A_WORKER:
                         if supervision.overdue(now):
                             await watch.call(lambda: self._see_off(process))
-                        yield self._fire(event, sight, supervision.to_json(), told[-TOLD_LINES:])
+                        yield _fired(event, supervision, told[-TOLD_LINES:])
                         return
                     told += [event.text] if event.name != "progress" else []
                 await asyncio.sleep(self.look_every_s)
@@ -178,30 +176,11 @@ class SuperviseStreamTrigger(BaseTrigger):
 
     # ------------------------------------------------------------------ inside
 
-    def _fire(
-        self, event: Event, sight: Sight, supervision: dict[str, Any], told: list[str]
-    ) -> TriggerEvent:
-        name, text = event.name, event.text
-        if name == "stopped" and self._is_handover(text, sight):
-            name = "restart"
-            text = f"the driver of the supervisor before has ended ({text}); starting a new one"
-            supervision = {**supervision, "stale_stop": max(sight.stop_offset, self.ending)}
-        # Airflow empties the log of a try's trigger when the task defers again [tried]: the worker
-        # writes into its own what must not be lost.
-        said = {"event": name, "text": text, "details": event.details, "told": told}
-        return TriggerEvent({**said, "supervision": supervision})  # type: ignore[no-untyped-call]
-
     def _see_off(self, process: DriverProcess) -> None:
         try:
             see_off(process, self.log, waited=True)
         except Unavailable as error:
             self.log.warning("%s", error.message)
-
-    def _is_handover(self, text: str, sight: Sight) -> bool:
-        """Whether the newest stop is meant for the supervisor of before, and not for this one."""
-        if sight.stop is None:
-            return self.ending >= 0 or HANDOVER in text
-        return sight.stop_offset <= self.ending or HANDOVER in sight.stop
 
     def _end_driver(self) -> None:
         from state_lib.drivers.process import DriverProcess
@@ -256,6 +235,13 @@ class SuperviseStreamTrigger(BaseTrigger):
             return False
         state = states.get(ti.run_id, {}).get(ti.task_id)
         return str(state) == "deferred" and known in (None, ti.try_number)
+
+
+def _fired(event: Event, supervision: Supervision, told: list[str]) -> TriggerEvent:
+    # Airflow empties the log of a try's trigger when the task defers again [tried]: the worker
+    # writes into its own what must not be lost.
+    said = {"event": event.name, "text": event.text, "details": event.details, "told": told}
+    return TriggerEvent({**said, "supervision": supervision.to_json()})  # type: ignore[no-untyped-call]
 
 
 class StreamEndTrigger(BaseTrigger):

@@ -60,7 +60,7 @@ def main() -> None:
     if what == "claim and fail":
         presence.leave("failed", "failed later, as the test wants it")
         raise RuntimeError("failed later, as the test wants it")
-    presence.leave("stopped", control.stop or "SIGTERM", retry=False)
+    presence.leave(*control.ending, retry=False, handover=control.handover)
     while what == "hang":
         time.sleep(1)
 
