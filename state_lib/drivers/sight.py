@@ -132,6 +132,13 @@ class Sight:
         """Offset after the newest claim and the newest request to stop: what is said next."""
         return max(self.epoch, self.stop_offset) + 1
 
+    def stream_stopped_since(self, offset: int) -> bool:
+        """Whether the newest request to stop stands at ``offset`` or after it, and is no handover.
+
+        A claim after it changes nothing: a driver that was launched before the request heeds it.
+        """
+        return self.asked is not None and self.asked.offset >= offset and not self.asked.handover
+
     @property
     def lag(self) -> int:
         """Source records that are not processed yet."""

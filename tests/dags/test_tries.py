@@ -57,6 +57,22 @@ def test_a_stop_since_the_try_before_is_heeded(
         task.again(cleared=cleared)
 
 
+def test_a_stop_between_a_drivers_launch_and_its_claim_is_heeded_by_the_next_try(
+    scripts: Scripts, tmp_path: Path
+) -> None:
+    """The driver heard it and is gone when the worker that launched it has died."""
+    app = "before_its_claim"
+    ran(scripts, app)
+    scripts.says(app, "late")
+    task = Task(app, env={"SCRIPTED_APP": app})
+    driver = task.execute().process["id"]
+    ask_to_stop(scripts.kafka, app, why="a person")
+    (tmp_path / f"{app}.claims").touch()
+    gone = scripts.sight(app, lambda s: s.end_of(driver) is not None and not s.drivers)
+    assert gone.driver == driver, "its claim came after the stop"
+    assert task.again() == {"event": "stopped", "text": f"{app} was asked to stop: a person"}
+
+
 def test_a_stop_since_the_try_before_is_meant_for_the_stream(scripts: Scripts) -> None:
     """Its driver, which the next try adopts, is not followed by another one."""
     app = "since"

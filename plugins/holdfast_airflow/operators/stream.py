@@ -171,11 +171,11 @@ class SuperviseStreamOperator(BaseOperator):
         if before is None or cleared:
             watched.keep_first_look(sight.heard)
             return found, False
-        is_new = sight.stop is not None and sight.stop_offset >= before.heard
-        return found, is_new and not sight.handover
+        return found, sight.stream_stopped_since(before.heard)
 
     def _stopped(self, sight: Sight) -> dict[str, Any]:
-        text = f"{self.app} was asked to stop: {sight.stop}"
+        why = "" if sight.asked is None else sight.asked.why
+        text = f"{self.app} was asked to stop: {why}"
         self.log.info("stopped: %s", text)
         return {"event": "stopped", "text": text}
 
