@@ -277,30 +277,31 @@ class StreamEndTrigger(BaseTrigger):
 
         A driver that has just been launched on this machine is waited for as well: it joins late.
         """
-        from state_lib.drivers.here import living_here
+        from state_lib.drivers.here import Here
 
-        settings = settings_of(self.env)
-        watch = Watch(self.app, self.env)
+        here, watch = Here(settings_of(self.env), self.app), Watch(self.app, self.env)
         try:
             while True:
                 sight, _, _ = await watch.observe(None)
-                here = await watch.call(partial(living_here, settings, self.app, sight))
-                if sight.away is None and not sight.drivers and not here:
+                living, quiet = sight.drivers, sight.away is None and not sight.drivers
+                if quiet:
+                    living = await watch.call(partial(here.living, sight))
+                if quiet and not living:
                     said = {"event": "stopped", "text": f"no driver of {self.app} runs"}
                     yield TriggerEvent(said)  # type: ignore[no-untyped-call]
                     return
                 if self.until is not None and time.time() > self.until:
-                    said = {"event": "timed_out", "text": self._late(sight, here)}
+                    said = {"event": "timed_out", "text": self._late(sight, living)}
                     yield TriggerEvent(said)  # type: ignore[no-untyped-call]
                     return
                 await asyncio.sleep(self.look_every_s)
         finally:
             watch.close()
 
-    def _late(self, sight: Sight, here: tuple[str, ...]) -> str:
+    def _late(self, sight: Sight, living: tuple[str, ...]) -> str:
         if sight.away is not None:
             return f"it cannot be known whether {self.app} has stopped: {sight.away}"
-        driver = (sight.drivers or here)[-1]
+        driver = living[-1]
         where = "" if sight.facts is None else f" (process {sight.facts.pid} on {sight.facts.host})"
         return (
             f"driver {driver} of {self.app}{where} was asked to stop and has not come to a batch's"
