@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from confluent_kafka import KafkaException, Message
 
-from state_lib.changelog.claims import ENDED, STOP, STREAMING, Claim, Notice
+from state_lib.changelog.claims import STOP, STREAMING, Claim, Notice
 from state_lib.changelog.reader import read_last
 from state_lib.changelog.topics import (
     commits_topic,
@@ -18,9 +18,10 @@ from state_lib.changelog.topics import (
 )
 from state_lib.drivers.control import stop_of
 from state_lib.drivers.hosts import complaints
+from state_lib.drivers.last_words import LastWords, end_in, is_end
 from state_lib.drivers.members import living_drivers
 from state_lib.drivers.process import DriverProcess
-from state_lib.drivers.sight import DriverFacts, Ended, Running, Sight, Stop
+from state_lib.drivers.sight import DriverFacts, Running, Sight, Stop
 from state_lib.drivers.tail import Tail
 from state_lib.errors import HoldfastError, Unavailable
 from state_lib.kafka import Kafka, Partition, describe, ends, starts
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from state_lib.config import Settings
 
 ASK_TIMEOUT_S = 4.0
-REMEMBERED_ENDS = 8
 ASK_HOSTS_AFTER_MS = 10_000
 
 
@@ -95,7 +95,7 @@ class _Story:
         self._claim: Claim | None = None
         self._asked: Stop | None = None
         self._ui: dict[str, str | None] = {}
-        self._ended: dict[str, Ended] = {}
+        self._ended = LastWords()
         self._begun: dict[str, Any] = {}
         self._markers: dict[int, Marker] = {}
 
@@ -148,23 +148,17 @@ class _Story:
         elif message.key() == STREAMING:
             said = orjson.loads(value)
             self._ui = {said["id"]: said.get("ui")}
-        elif message.key() == ENDED:
-            said = orjson.loads(value)
-            self._ended.pop(said["id"], None)
-            words = {key: said[key] for key in ("id", "how", "why", "retry")}
-            later = {key: said[key] for key in ("restarts", "handover") if key in said}
-            self._ended[said["id"]] = Ended(**words, **later)
+        elif is_end(message.key()):
             holder = None if self._claim is None else self._claim.by.get("id")
-            newest = list(self._ended)[-REMEMBERED_ENDS:]
-            self._ended = {k: v for k, v in self._ended.items() if k in (holder, *newest)}
+            self._ended.take(end_in(message), holder)
         elif message.key() == self._app.encode():
             self._claim = Claim.of(message)
 
     def _sight(self, there: list[Partition], end: dict[Partition, int]) -> Sight:
         claim = self._claim
         if claim is None:
-            ended = tuple(self._ended.values())
-            return Sight(at=now_ms(), drivers=self._members(), ended=ended, asked=self._asked)
+            ended, asked = self._ended.ends(), self._asked
+            return Sight(at=now_ms(), drivers=self._members(), ended=ended, asked=asked)
         epoch, who = claim.epoch, _facts(claim, self._ui)
         every = [self._markers.get(p) for p in range(claim.topology.partitions)]
         markers = [m for m in every if m is not None]
@@ -185,7 +179,7 @@ class _Story:
             done=sum(min(x.get(p, 0) for x in at) for p in there),
             total=sum(end[p] for p in there),
             batch=self._running(epoch, n),
-            ended=tuple(self._ended.values()),
+            ended=self._ended.ends(),
             asked=self._asked,
         )
 
