@@ -159,9 +159,10 @@ def _lives(known: DriverProcess | None, alive: bool | None, sight: Sight) -> boo
         return False
     if alive is not None:
         return alive
-    # On another machine, where only Kafka can tell; it may not have joined its group yet.
-    starting = time.time() - known.started_at / 1000 < START_PATIENCE_S
-    return known.id in sight.drivers or starting
+    # On another machine, where only Kafka can tell. One that was launched there may not have joined
+    # its group yet; whoever is known by its group alone (no host) has.
+    starting = known.host and time.time() - known.started_at / 1000 < START_PATIENCE_S
+    return known.id in sight.drivers or bool(starting)
 
 
 def _check_same_job(app: str, driver: str, job: str, sight: Sight) -> None:

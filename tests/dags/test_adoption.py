@@ -112,6 +112,16 @@ def test_a_driver_that_has_said_its_last_words_is_ended_and_not_adopted(
     assert process.alive() is False
 
 
+@pytest.mark.parametrize(("host", "lives"), [("", False), ("elsewhere", True)])
+def test_whoever_is_known_by_kafka_alone_has_joined_and_is_gone_when_it_is_not_there(
+    scripts: Scripts, host: str, lives: bool
+) -> None:
+    """One that was launched on another machine may be starting."""
+    known = DriverProcess("known", "joined_once", host, 0, "", now_ms())
+    found = living(scripts.settings, "joined_once", known, JOB, LOG)
+    assert found.process == (known if lives else None)
+
+
 def test_a_job_of_the_same_name_in_another_folder_is_another_job(
     scripts: Scripts, tmp_path: Path
 ) -> None:
