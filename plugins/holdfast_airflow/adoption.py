@@ -115,7 +115,7 @@ def see_off(process: DriverProcess, log: Logger, *, waited: bool) -> None:
     Raises:
         Unavailable: it survives SIGKILL.
     """
-    from state_lib.drivers.supervision import DYING_S
+    from state_lib.drivers.living import DYING_S
 
     deadline = time.monotonic() + (0 if waited else DYING_S)
     while process.alive():
@@ -153,7 +153,7 @@ def _active(submission: Mapping[str, str]) -> bool | None:
 
 
 def _lives(known: DriverProcess | None, alive: bool | None, sight: Sight) -> bool:  # noqa: FBT001
-    from state_lib.drivers.supervision import START_PATIENCE_S
+    from state_lib.drivers.living import START_PATIENCE_S
 
     if known is None or sight.end_of(known.id) is not None:
         return False

@@ -21,6 +21,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskD
 from holdfast_airflow.adoption import _stranger, living, same_job
 from holdfast_airflow.operators.stream import SuperviseStreamOperator
 from holdfast_airflow.watched import app_asset
+from state_lib.drivers.asked import Asked
 from state_lib.drivers.control import ask_to_stop
 from state_lib.drivers.process import DriverProcess, launch
 from state_lib.drivers.sight import DriverFacts, Sight
@@ -101,7 +102,7 @@ def test_a_stranger_without_a_launchers_mark_is_known_by_kafka_alone(tmp_path: P
 def test_a_driver_that_has_said_its_last_words_is_ended_and_not_adopted(
     scripts: Scripts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("state_lib.drivers.supervision.DYING_S", 1.0)
+    monkeypatch.setattr("state_lib.drivers.living.DYING_S", 1.0)
     scripts.says("hangs_on", "hang")
     process = scripts.launch("hangs_on")
     scripts.commits("hangs_on")
@@ -187,10 +188,10 @@ def test_a_stop_while_none_was_supervised_is_meant_for_the_driver_that_is_found(
     os.kill(process.pid, signal.SIGSTOP)  # a long batch
     ask_to_stop(scripts.kafka, app, why="a person")
     offset = scripts.sight(app, lambda s: s.stop is not None).stop_offset
-    supervision = Supervision(app, "gone", 0, base=0, stale_stop=-1 if since else offset)
+    supervision = Supervision(app, "gone", 0, base=0, asked=Asked(stale=-1 if since else offset))
     trigger = Task(app).restart(supervision)
     assert trigger.process["id"] == process.id
-    assert trigger.supervision["ending"] == (-1 if since else offset)
+    assert trigger.supervision["asked"]["ending"] == (-1 if since else offset)
 
 
 @pytest.mark.usefixtures("scripts")

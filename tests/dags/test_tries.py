@@ -11,6 +11,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowException
 
 from holdfast_airflow.adoption import living
+from state_lib.drivers.asked import Asked
 from state_lib.drivers.control import ask_to_stop
 from state_lib.drivers.supervision import Supervision
 from tests.dags.conftest import Connect, Scripts
@@ -80,10 +81,10 @@ def test_a_stop_since_the_try_before_is_meant_for_the_stream(scripts: Scripts) -
     process = scripts.launch(app)
     scripts.commits(app)
     task = Task(app)
-    assert task.execute().supervision["ending"] == -1
+    assert task.execute().supervision["asked"]["ending"] == -1
     os.kill(process.pid, signal.SIGSTOP)  # a long batch
     ask_to_stop(scripts.kafka, app, why="a person")
-    assert task.again().supervision["ending"] == -1
+    assert task.again().supervision["asked"]["ending"] == -1
 
 
 @pytest.mark.parametrize("cleared", [True, False])
@@ -97,7 +98,7 @@ def test_a_clear_that_no_triggerer_saw_starts_a_new_driver(scripts: Scripts, cle
     trigger = task.again(cleared=cleared)
     assert trigger.process["id"] == process.id
     sight = scripts.sight(app, lambda _: True)
-    assert trigger.supervision["ending"] == sight.stop_offset
+    assert trigger.supervision["asked"]["ending"] == sight.stop_offset
     assert sight.handover is cleared
 
 
@@ -151,7 +152,7 @@ def test_a_handover_that_two_asked_for_starts_a_new_driver(scripts: Scripts) -> 
     scripts.sight(app, lambda s: s.stop_offset > base.stop_offset)
     stale = base.stop_offset
     task = Task(app, env={"SCRIPTED_APP": app})
-    trigger = task.restart(Supervision(app, "gone", 0, base=0, stale_stop=stale))
+    trigger = task.restart(Supervision(app, "gone", 0, base=0, asked=Asked(stale=stale)))
     driver = trigger.process["id"]
     scripts.commits(app, other_than=base.driver)
     assert scripts.sight(app, lambda s: s.driver == driver).stop is None

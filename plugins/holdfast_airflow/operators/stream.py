@@ -126,7 +126,7 @@ class SuperviseStreamOperator(BaseOperator):
             supervision = Supervision(self.app, process.id, now, max_restarts=most)
             if found.process is None:
                 supervision.launched(process.id, now, found.sight)
-            supervision.ending = -1 if asked else found.ending
+            supervision.asked.ending = -1 if asked else found.ending
             return self._watch(context, process, supervision)
 
     def resume(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:

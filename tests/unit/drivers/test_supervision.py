@@ -157,6 +157,17 @@ def test_a_stop_is_no_crash() -> None:
     assert life.names(old, process=False) == ["crashed"], "that request was meant for another"
 
 
+def test_a_stop_before_its_claim_is_not_lost_with_a_driver_that_was_killed() -> None:
+    """Nor one that the driver before it has heeded taken for one."""
+    for launched_at, told in ((4, "stopped"), (6, "crashed")):
+        life = Life()
+        before = Sight(at=0, asked=None if launched_at == 4 else Stop(5, "a person"))
+        life.supervision.launched(OURS, life.now, before)
+        sight = replace(CLAIMED, asked=Stop(5, "a person"))
+        assert life.names(sight) == ["started"]
+        assert life.names(sight, process=False) == [told]
+
+
 def test_a_handover_is_followed_by_a_new_driver_and_no_failure() -> None:
     for asked, end in (
         (Stop(9, "cleared", handover=True), None),
@@ -180,7 +191,7 @@ def test_a_handover_is_followed_by_a_new_driver_and_no_failure() -> None:
 def test_an_adopted_drivers_end_for_a_stop_of_before_is_no_end_of_the_stream() -> None:
     for newest, told in ((9, "restart"), (10, "stopped")):
         life = Life()
-        life.supervision.ending = 9
+        life.supervision.asked.ending = 9
         life.see(CLAIMED)
         asked = Stop(newest, "a person")
         sight = replace(CLAIMED, asked=asked, ended=(Ended(OURS, "stopped", "a person"),))
