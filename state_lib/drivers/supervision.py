@@ -9,12 +9,12 @@ from typing import Any, Literal, Self
 from state_lib.drivers.alarms import Alarms
 from state_lib.drivers.asked import Asked
 from state_lib.drivers.events import Event
+from state_lib.drivers.failures import Failure, Failures
 from state_lib.drivers.living import Living
 from state_lib.drivers.reporting import Reporting
 from state_lib.drivers.sight import Ended, Sight
 
 Phase = Literal["starting", "running", "waiting", "due", "over"]
-MOST_WAIT_S = 60.0
 SAID_LINES = 15
 
 
@@ -36,13 +36,12 @@ class Supervision:
     max_restarts: int = 8
     restarts: int = 0
     phase: Phase = "starting"
-    failures: int = 0
-    restart_at: float = 0.0
     epoch: int = -1
     base: int | None = None
     committed: bool = False
     done_before: int = 0
     away: bool = False
+    failures: Failures = field(default_factory=Failures)
     asked: Asked = field(default_factory=Asked)
     living: Living = field(default_factory=Living)
     reporting: Reporting = field(default_factory=Reporting)
@@ -72,6 +71,7 @@ class Supervision:
         known = {f.name for f in fields(cls)}
         given = {k: v for k, v in data.items() if k in known}
         own = {
+            "failures": Failures.from_json(given.get("failures", {})),
             "asked": Asked.from_json(given.get("asked", {})),
             "living": Living.from_json(given.get("living", {})),
             "reporting": Reporting.from_json(given["reporting"]),
@@ -105,8 +105,8 @@ class Supervision:
         Returns:
             ``crashed``: it is tried again after a pause; or ``gave_up``.
         """
-        failed = f"the driver of {self.app} could not be launched"
-        return self._failed(failed, why, now, committed=False)[-1]
+        failure = Failure(f"the driver of {self.app} could not be launched", why)
+        return self._failed(failure, now, committed=False)[-1]
 
     def asked_since(self, sight: Sight) -> bool:
         """Whether its stop was asked for since the driver that is supervised was launched."""
@@ -165,11 +165,12 @@ class Supervision:
             return [self._stopped(sight)]
         if self._taken_over(sight):
             return [self._superseded(sight)]
-        if self.due or now < self.restart_at:
+        if self.due or now < self.failures.restart_at:
             return []
         self.phase = "due"
-        text = f"starting the driver of {self.app} again (failure {self.failures} in a row)"
-        return [Event("restart", text, {"failures": self.failures})]
+        n = self.failures.in_a_row
+        text = f"starting the driver of {self.app} again (failure {n} in a row)"
+        return [Event("restart", text, {"failures": n})]
 
     def _watch(
         self,
@@ -207,7 +208,7 @@ class Supervision:
         # The first commit may only resolve positions, which proves nothing about batches.
         moved = sight.n > 1 or sight.done > self.done_before or sight.lag == 0
         if sight.n > 0 and moved and not self.committed:
-            self.committed, self.failures = True, 0
+            self.committed, self.failures = True, Failures()
             seconds = round(now - self.launched_at, 1)
             text = f"{self.app} commits, {seconds:.0f} s after its driver was launched"
             events.append(Event("committing", text, {"epoch": sight.epoch, "seconds": seconds}))
@@ -224,36 +225,17 @@ class Supervision:
             return [self._stopped(sight)]
         lines = list(said[-SAID_LINES:])
         why = end.why if end is not None else "\n".join(lines) or "it said nothing"
-        gone = f"the driver of {self.app} is gone"
         hopeless = end is not None and not end.retry
-        return self._failed(gone, why, now, committed=self.committed, hopeless=hopeless, said=lines)
+        failure = Failure(f"the driver of {self.app} is gone", why, hopeless, lines)
+        return self._failed(failure, now, committed=self.committed)
 
-    def _failed(
-        self,
-        what: str,
-        why: str,
-        now: float,
-        *,
-        committed: bool,
-        hopeless: bool = False,
-        said: Sequence[str] = (),
-    ) -> list[Event]:
+    def _failed(self, failure: Failure, now: float, *, committed: bool) -> list[Event]:
         """One failure more, or the first after commits: a pause, or the end."""
-        self.failures = 1 if committed else self.failures + 1
-        details: dict[str, Any] = {"why": why, "failures": self.failures, "said": list(said)}
-        crashed = f"{what} (failure {self.failures} in a row): {why}"
-        if not hopeless and self.failures <= self.max_restarts:
-            wait = min(2.0 ** (self.failures - 1), MOST_WAIT_S)
-            self.phase, self.restart_at = "waiting", now + wait
-            return [Event("crashed", crashed, {**details, "restart_in_s": wait})]
-        reason = (
-            "starting it again cannot help"
-            if hopeless
-            else f"it failed {self.failures} times in a row without a commit"
-        )
-        text = f"given up on {self.app}: {reason}. The last failure: {why}"
-        self.phase = "over"
-        return [Event("crashed", crashed, details), Event("gave_up", text, details)]
+        if committed:
+            self.failures = Failures()
+        events = self.failures.more(self.app, failure, now, most=self.max_restarts)
+        self.phase = "over" if events[-1].name == "gave_up" else "waiting"
+        return events
 
     def _stopped(self, sight: Sight, end: Ended | None = None) -> Event:
         """The end of the stream; or of the driver of the supervisor before, and a restart."""
@@ -266,7 +248,7 @@ class Supervision:
         self.asked.handed_over(sight)
         self.phase = "due"
         text = f"the driver of the supervisor before has ended ({text}); starting a new one"
-        return Event("restart", text, {"failures": self.failures})
+        return Event("restart", text, {"failures": self.failures.in_a_row})
 
     def _taken_over(self, sight: Sight) -> bool:
         """Whether a driver other than ours has claimed after it, or since it was launched."""

@@ -204,6 +204,6 @@ def test_a_submission_that_fails_is_tried_again(connect: Connect, tmp_path: Path
     gone = DriverProcess("gone", "refused", "elsewhere", 1, "", 0)
     task.kept["driver"] = gone.to_json()
     trigger = task.restart(Supervision("refused", "gone", time.time()))
-    assert trigger.supervision["failures"] == 1
+    assert trigger.supervision["failures"]["in_a_row"] == 1
     with pytest.raises(AirflowFailException, match="given up on refused: it failed 1 times"):
         task.restart(Supervision("refused", "gone", time.time(), max_restarts=0))

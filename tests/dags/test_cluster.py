@@ -14,7 +14,7 @@ import structlog
 from holdfast_airflow.adoption import living
 from holdfast_airflow.hooks.cluster import Submission, submit
 from holdfast_airflow.hooks.spark import SparkTarget
-from holdfast_airflow.triggers.stream import Watch
+from holdfast_airflow.triggers.watch import Watch
 from state_lib.config import Settings
 from state_lib.drivers.process import DriverProcess
 from state_lib.errors import ConfigurationError, Unavailable

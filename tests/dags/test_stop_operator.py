@@ -15,7 +15,7 @@ import psutil
 import pytest
 from airflow.sdk import DagRunState
 
-from holdfast_airflow.triggers.stream import StreamEndTrigger
+from holdfast_airflow.triggers.stream_end import StreamEndTrigger
 from state_lib.drivers.control import ask_to_stop
 from state_lib.drivers.process import launch
 from state_lib.stack.paths import Paths

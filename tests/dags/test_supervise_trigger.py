@@ -22,7 +22,8 @@ from airflow.utils.state import TaskInstanceState
 from sqlalchemy import select
 
 from holdfast_airflow.handover import WHY
-from holdfast_airflow.triggers.stream import StreamEndTrigger, SuperviseStreamTrigger
+from holdfast_airflow.triggers.stream import SuperviseStreamTrigger
+from holdfast_airflow.triggers.stream_end import StreamEndTrigger
 from holdfast_airflow.watched import SUPERVISOR, app_asset
 from state_lib.drivers.asked import Asked
 from state_lib.drivers.control import ask_to_stop
@@ -69,7 +70,7 @@ def test_a_crash_fires_when_its_pause_is_over(driver: DriverProcess) -> None:
     os.kill(driver.pid, signal.SIGKILL)
     event = asyncio.run(asyncio.wait_for(first(watching(driver)), 90))
     assert event["event"] == "restart"
-    assert Supervision.from_json(event["supervision"]).failures == 1
+    assert Supervision.from_json(event["supervision"]).failures.in_a_row == 1
 
 
 def test_a_stop_fires(driver: DriverProcess, scripts: Scripts) -> None:
@@ -274,7 +275,7 @@ def test_the_end_of_a_stream_is_awaited(driver: DriverProcess, scripts: Scripts)
     async def ended() -> dict[str, Any]:
         made = StreamEndTrigger("triggered", look_every_s=0.2)
         path, kwargs = made.serialize()
-        assert path == "holdfast_airflow.triggers.stream.StreamEndTrigger"
+        assert path == "holdfast_airflow.triggers.stream_end.StreamEndTrigger"
         task = asyncio.create_task(first(StreamEndTrigger(**kwargs)))
         await asyncio.sleep(1)
         assert not task.done()

@@ -95,6 +95,7 @@ def test_a_clear_that_no_triggerer_saw_starts_a_new_driver(scripts: Scripts, cle
     scripts.commits(app)
     task = Task(app)
     task.execute()
+    os.kill(process.pid, signal.SIGSTOP)  # a long batch
     trigger = task.again(cleared=cleared)
     assert trigger.process["id"] == process.id
     sight = scripts.sight(app, lambda _: True)
