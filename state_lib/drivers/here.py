@@ -41,7 +41,7 @@ class Here:
 
     def _search(self) -> dict[psutil.Process, str]:
         found = {}
-        for process in processes.marked(LOG_VARIABLE, self._log):
+        for process in processes.surely_marked(LOG_VARIABLE, self._log):
             try:
                 found[process] = process.environ().get(ID_VARIABLE, "")
             except (psutil.Error, OSError):

@@ -7,6 +7,7 @@ import threading
 from typing import Any
 
 import structlog
+from confluent_kafka import KafkaException
 
 from state_lib.changelog.claims import STREAMING, tell
 from state_lib.changelog.topics import driver_group, topology_topic
@@ -76,8 +77,8 @@ class Presence:
     def _forget_old_ones(self) -> None:
         try:
             prune(self._kafka, self._app)
-        except HoldfastError as error:
-            log.warning("last words of earlier drivers are left for another", why=error.message)
+        except (HoldfastError, KafkaException) as error:
+            log.warning("last words of earlier drivers are left for another", why=str(error))
 
     def _ever_ran(self) -> bool:
         """Whether there is a topic to say it in: to write would make one where brokers do so."""
