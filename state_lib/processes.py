@@ -8,11 +8,13 @@ but shifts when the clock is set), and finds what a killed parent left behind.
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Iterable
 
 import psutil
 
 KILL_WAIT_S = 10.0
+_EXEC_S = 0.05
 
 
 def carries(process: psutil.Process, variable: str, mark: str) -> bool:
@@ -26,6 +28,19 @@ def carries(process: psutil.Process, variable: str, mark: str) -> bool:
 def marked(variable: str, mark: str) -> list[psutil.Process]:
     """All living processes that carry a mark."""
     return [process for process in psutil.process_iter() if carries(process, variable, mark)]
+
+
+def surely_marked(variable: str, mark: str) -> list[psutil.Process]:
+    """As `marked`; that there is none is only believed when it is seen three times.
+
+    The environment of a process reads as empty for a moment while it becomes another program
+    (``exec``) [tried].
+    """
+    for _ in range(3):
+        if found := marked(variable, mark):
+            return found
+        time.sleep(_EXEC_S)
+    return []
 
 
 def end(processes: Iterable[psutil.Process], how: signal.Signals, wait_s: float) -> list[int]:

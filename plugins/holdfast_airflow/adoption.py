@@ -115,7 +115,7 @@ def see_off(process: DriverProcess, log: Logger, *, waited: bool) -> None:
     Raises:
         Unavailable: it survives SIGKILL.
     """
-    from state_lib.drivers.supervision import DYING_S
+    from state_lib.drivers.living import DYING_S
 
     deadline = time.monotonic() + (0 if waited else DYING_S)
     while process.alive():
@@ -153,15 +153,16 @@ def _active(submission: Mapping[str, str]) -> bool | None:
 
 
 def _lives(known: DriverProcess | None, alive: bool | None, sight: Sight) -> bool:  # noqa: FBT001
-    from state_lib.drivers.supervision import START_PATIENCE_S
+    from state_lib.drivers.living import START_PATIENCE_S
 
     if known is None or sight.end_of(known.id) is not None:
         return False
     if alive is not None:
         return alive
-    # On another machine, where only Kafka can tell; it may not have joined its group yet.
-    starting = time.time() - known.started_at / 1000 < START_PATIENCE_S
-    return known.id in sight.drivers or starting
+    # On another machine, where only Kafka can tell. One that was launched there may not have joined
+    # its group yet; whoever is known by its group alone (no host) has.
+    starting = known.host and time.time() - known.started_at / 1000 < START_PATIENCE_S
+    return known.id in sight.drivers or bool(starting)
 
 
 def _check_same_job(app: str, driver: str, job: str, sight: Sight) -> None:

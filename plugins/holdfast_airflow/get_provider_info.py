@@ -6,8 +6,8 @@ from importlib.metadata import version
 from typing import Any
 
 NAME = "Holdfast"
-OPERATORS = ("operators.load", "operators.stream")
-TRIGGERS = ("triggers.stream",)
+OPERATORS = ("operators.load", "operators.stop", "operators.stream")
+TRIGGERS = ("triggers.stream", "triggers.stream_end")
 HOOKS = ("hooks.cluster", "hooks.hosts", "hooks.spark")
 LINKS = ("links.DriverLogLink", "links.SparkUiLink")
 

@@ -7,8 +7,7 @@ from typing import Any
 
 from holdfast_airflow.settings import settings_of
 
-HANDOVER = "its supervising task was cleared or marked by a user"
-"""Begins the reason of a stop that is meant for the supervisor of before and not for the next."""
+WHY = "its supervising task was cleared or marked by a user"
 
 
 def ask_for_handover(app: str, env: Mapping[str, str], ti: Any) -> None:
@@ -22,4 +21,4 @@ def ask_for_handover(app: str, env: Mapping[str, str], ti: Any) -> None:
     from state_lib.kafka import Kafka
 
     who = "" if ti is None else f" ({ti.dag_id}, {ti.run_id}, {ti.task_id}, try {ti.try_number})"
-    ask_to_stop(Kafka.of(settings_of(env)), app, why=f"{HANDOVER}{who}")
+    ask_to_stop(Kafka.of(settings_of(env)), app, why=f"{WHY}{who}", handover=True)

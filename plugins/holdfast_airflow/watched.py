@@ -48,7 +48,7 @@ class Watched:
 
     def __init__(self, context: Context, app: str) -> None:
         self._app = app
-        self._ti: Any = context["ti"]
+        self.ti: Any = context["ti"]
         self._store: Any = context["asset_state_store"][app_asset(app)]
 
     def driver(self) -> DriverProcess | None:
@@ -75,7 +75,7 @@ class Watched:
         if heeds_from is None:
             heeds_from = known.get(HEEDS_FROM, -1) if known.get("id") == process.id else -1
         self._store.set(DRIVER, {**process.to_json(), HEEDS_FROM: heeds_from})
-        self._store.set(SUPERVISOR, {**self._me(), "try": self._ti.try_number})
+        self._store.set(SUPERVISOR, {**self._me(), "try": self.ti.try_number})
 
     def first_look(self) -> FirstLook | None:
         """What an earlier try of this task has found at first; None at the very first."""
@@ -84,11 +84,11 @@ class Watched:
         if not known or {key: known[key] for key in me} != me:
             return None
         # A clear sets `max_tries` anew, a retry does not.
-        return FirstLook(known["heard"], cleared=known["max_tries"] != self._ti.max_tries)
+        return FirstLook(known["heard"], cleared=known["max_tries"] != self.ti.max_tries)
 
     def keep_first_look(self, heard: int) -> None:
         """Remember where the requests end that were there before this task, or its clear."""
-        looked = {**self._me(), "max_tries": self._ti.max_tries, "heard": heard}
+        looked = {**self._me(), "max_tries": self.ti.max_tries, "heard": heard}
         self._store.set(FIRST_LOOK, looked)
 
     def keep_submission(self, driver: str, submission: dict[str, str]) -> None:
@@ -109,7 +109,7 @@ class Watched:
         me = self._me()
         if not other or {key: other[key] for key in me} == me:
             return None
-        states = self._ti.get_task_states(
+        states = self.ti.get_task_states(
             dag_id=other["dag_id"], task_ids=[other["task_id"]], run_ids=[other["run_id"]]
         )
         state = states.get(other["run_id"], {}).get(other["task_id"])
@@ -120,5 +120,5 @@ class Watched:
         )
 
     def _me(self) -> dict[str, str]:
-        ti = self._ti
+        ti = self.ti
         return {"dag_id": ti.dag_id, "run_id": ti.run_id, "task_id": ti.task_id}

@@ -101,14 +101,13 @@ def _known(kafka: Kafka, app: str, claim: Claim | None, held: Sequence[Held]) ->
 def _listed(
     kafka: Kafka, app: str, claim: Claim | KafkaRefused | None, held: Sequence[Held]
 ) -> Known:
+    hosts = tuple(one.host for one in held if app in one.apps)
+    if isinstance(claim, KafkaRefused):
+        return Known(app, None, (), hosts, refused=claim.message)
     try:
-        if isinstance(claim, KafkaRefused):
-            raise claim
         return _known(kafka, app, claim, held)
     except KafkaRefused as error:
-        hosts = tuple(one.host for one in held if app in one.apps)
-        read = None if isinstance(claim, KafkaRefused) else claim
-        return Known(app, read, (), hosts, refused=error.message)
+        return Known(app, claim, (), hosts, refused=error.message)
 
 
 def _claim(kafka: Kafka, app: str) -> Claim | KafkaRefused | None:

@@ -45,7 +45,7 @@ MAKE_WAY = b":make-way"
 STREAMING = b":streaming"
 """A driver has aligned all tasks and streams; says where its Spark page is."""
 ENDED = b":ended"
-"""How a driver ended, in its own words."""
+"""Begins the key of how a driver ended, in its own words: see `state_lib.drivers.last_words`."""
 
 
 @dataclass(frozen=True)
@@ -155,9 +155,9 @@ def gone(app: str, notice: Notice) -> NotFound:
 
 
 def tell(
-    kafka: Kafka, app: str, key: bytes, body: Mapping[str, Any], timeout_s: float = 60.0
+    kafka: Kafka, app: str, key: bytes, body: Mapping[str, Any] | None, timeout_s: float = 60.0
 ) -> int:
-    """Write one record to an application's topology topic; returns its offset.
+    """Write one record to an application's topology topic (None: a null); returns its offset.
 
     Raises:
         Unavailable: the brokers did not take it.
@@ -168,7 +168,7 @@ def tell(
     producer = kafka.producer(topology_topic(app), **limits)
     producer.produce(
         topology_topic(app),
-        orjson.dumps(body),
+        None if body is None else orjson.dumps(body),
         key=key,
         partition=0,
         on_delivery=lambda error, message: outcome.append((error, message)),

@@ -13,7 +13,7 @@ from state_lib.apps.catalogue import Known, find
 from state_lib.apps.hosts import Held, Hosts
 from state_lib.apps.removal import Removal
 from state_lib.apps.sizes import TopicSize, foreign_topics, owned_topics, sizes
-from state_lib.cli._query import table
+from state_lib.cli._tables import NO_APPLICATIONS, table, table_or
 from state_lib.config import Settings
 from state_lib.kafka import Kafka
 from state_lib.logs import configure_logging
@@ -37,21 +37,22 @@ def listed(known: Sequence[Known], held: Sequence[Held]) -> list[Json]:
 
 def list_table(found: Sequence[Json]) -> Table | str:
     """One row per application."""
-    if not found:
-        return "no applications: start a job"
-    shown = table(
+    rows = [
         {
             "application": f["app"],
             "state": f["state"],
-            "partitions": f["partitions"] or "",
+            "partitions": f["partitions"],
             "stores": ", ".join(f["stores"]),
             "sources": ", ".join(f["sources"]),
             "hosts": ", ".join(f["hosts"]),
-            "claimed at": f["claimed_at"] or "",
-            "by": f["by"] or "",
+            "claimed at": f["claimed_at"],
+            "by": f["by"],
         }
         for f in found
-    )
+    ]
+    shown = table_or(NO_APPLICATIONS, rows)
+    if isinstance(shown, str):
+        return shown
     notes = [f"{f['app']}: {f['refused']}" for f in found if f["refused"]]
     if away := found[0]["hosts_away"]:
         notes.append(f"could not be asked: {', '.join(away)}")

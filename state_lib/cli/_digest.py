@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import Progress as Bars
 from rich.progress import SpinnerColumn, TaskID, TextColumn
 
-from state_lib.cli._query import table
+from state_lib.cli._tables import table
 from state_lib.digests.compare import Compared, Comparison
 from state_lib.digests.live import Digests, Progress
 from state_lib.errors import NotFound

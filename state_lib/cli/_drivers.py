@@ -10,10 +10,11 @@ from typing import Any
 from rich.table import Table
 
 from state_lib.apps.catalogue import catalogue, find
-from state_lib.cli._query import table
+from state_lib.cli._tables import NO_APPLICATIONS, table_or
 from state_lib.config import Settings
 from state_lib.drivers.look import Looker
-from state_lib.drivers.sight import Ended, Sight
+from state_lib.drivers.sight import Sight
+from state_lib.drivers.states import last_end, state_of
 from state_lib.errors import Unavailable
 from state_lib.kafka import Kafka
 from state_lib.times import iso
@@ -62,23 +63,22 @@ def look_twice(settings: Settings, app: str | None, seconds: float) -> list[Json
 
 def drivers_table(found: Sequence[Json]) -> Table | str:
     """One row per application."""
-    if not found:
-        return "no applications: start a job"
-    return table(
+    rows = [
         {
             "application": f["app"],
             "state": f["state"],
             "epoch": f["epoch"],
-            "since": f["since"] or "",
-            "where": "" if f["host"] is None else f"{f['host']}/{f['pid']}",
+            "since": f["since"],
+            "where": None if f["host"] is None else f"{f['host']}/{f['pid']}",
             "batch": f["n"],
             "done": f"{f['done']:,} of {f['total']:,}",
             "lag": f"{f['lag']:,}",
-            "records/s": "" if f["rows_per_s"] is None else f"{f['rows_per_s']:,.0f}",
-            "ended": f["ended"] or "",
+            "records/s": None if f["rows_per_s"] is None else f"{f['rows_per_s']:,.0f}",
+            "ended": f["ended"],
         }
         for f in found
-    )
+    ]
+    return table_or(NO_APPLICATIONS, rows)
 
 
 def _seen(app: str, first: Sight, then: Sight) -> Json:
@@ -110,32 +110,3 @@ def _seen(app: str, first: Sight, then: Sight) -> Json:
         "stop_asked": then.stop,
         "ended": None if ended is None else f"{ended.how}: {ended.why}",
     }
-
-
-def last_end(sight: Sight) -> Ended | None:
-    """How the claim's driver ended, if none lives; others may have been refused since."""
-    if sight.drivers:
-        return None
-    facts, last = sight.facts, sight.ended[-1] if sight.ended else None
-    if facts is None:
-        return last
-    end = sight.end_of(facts.id)
-    over = sight.stop is not None or (end is not None and end.how != "failed")
-    if not over and last is not None and last.how == "failed":
-        return last  # maybe of one that was to follow it, and did not come as far as a claim
-    if over or end is not None:
-        return end
-    why = f"the driver on {facts.host}, process {facts.pid}, is gone without a word"
-    return Ended(facts.id, "failed", why, restarts=facts.restarts)
-
-
-def state_of(sight: Sight) -> str:
-    """In a word: what the application's stream does."""
-    if sight.notice is not None:
-        return sight.notice
-    if not sight.drivers:
-        end = last_end(sight)
-        return "failed" if end is not None and end.how == "failed" else "stopped"
-    if sight.driver not in sight.drivers:
-        return "starting"
-    return "stopping" if sight.stop is not None else "running"

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import orjson
 import typer
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
+from state_lib.cli._tables import cell, table
 from state_lib.client.query import QueryClient
 from state_lib.client.rows import Rows
 from state_lib.config import Settings
@@ -152,25 +152,4 @@ def _flat(row: Json) -> Json:
 
 def _brief(serde: Any) -> str:
     fields = serde.get("struct") if isinstance(serde, dict) else None
-    return ", ".join(n for n, _ in fields if n[:1] != "_") if fields else _cell(serde)
-
-
-def table(rows: Iterable[Json]) -> Table:
-    """A table of rows that have the same names, numbers to the right."""
-    rows, shown = list(rows), Table()
-    columns = list(dict.fromkeys(name for row in rows for name in row))
-    for name in columns:
-        numbers = all(isinstance(row.get(name, 0), int | float) for row in rows)
-        shown.add_column(_safe(name), justify="right" if numbers else "left", overflow="fold")
-    for row in rows:
-        shown.add_row(*(_safe(_cell(row.get(name, ""))) for name in columns))
-    return shown
-
-
-def _cell(value: Any) -> str:
-    return value if isinstance(value, str) else orjson.dumps(value).decode()
-
-
-def _safe(text: str) -> Text:
-    """Text of others: no markup, and no control characters that a terminal would obey."""
-    return Text("".join(c if c.isprintable() else repr(c)[1:-1] for c in text))
+    return ", ".join(n for n, _ in fields if n[:1] != "_") if fields else cell(serde)

@@ -11,11 +11,11 @@ from typing import Any
 from rich.table import Table
 
 from state_lib.apps.catalogue import Known, catalogue
-from state_lib.cli._drivers import last_end, state_of
-from state_lib.cli._query import table
+from state_lib.cli._tables import table_or
 from state_lib.config import Settings
 from state_lib.drivers.look import Looker
 from state_lib.drivers.sight import Sight
+from state_lib.drivers.states import last_end, state_of
 from state_lib.errors import HoldfastError
 from state_lib.kafka import Kafka
 from state_lib.stack import StackStatus
@@ -53,18 +53,17 @@ def streams_table(seen: Streams) -> Table | str:
     """One row per application; what to do comes with the reason."""
     if seen.unknown is not None:
         return f"streams: not known; {seen.unknown}"
-    if not seen.streams:
-        return "streams: none"
-    return table(
+    rows = [
         {
             "stream": s["app"],
             "state": s["state"],
             "restarts": s["restarts"],
-            "why": s["why"] or "",
-            "next step": s["next"] or "",
+            "why": s["why"],
+            "next step": s["next"],
         }
         for s in seen.streams
-    )
+    ]
+    return table_or("streams: none", rows)
 
 
 def _stream(settings: Settings, known: Known) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from state_lib.config import Settings
+    from state_lib.drivers.here import Here
     from state_lib.drivers.look import Looker
     from state_lib.drivers.sight import Sight
 
@@ -46,7 +46,7 @@ def stop(
     from state_lib.changelog.claims import user_name
     from state_lib.config import Settings
     from state_lib.drivers.control import ask_to_stop
-    from state_lib.drivers.here import living_here
+    from state_lib.drivers.here import Here
     from state_lib.drivers.look import Looker
     from state_lib.kafka import Kafka
     from state_lib.logs import configure_logging
@@ -55,12 +55,12 @@ def stop(
     configure_logging("ERROR")
     kafka = Kafka.of(settings)
     find(kafka, app)
-    looker = Looker(settings, app)
+    looker, here = Looker(settings, app), Here(settings, app)
     try:
         before = looker.look()
         ask_to_stop(kafka, app, why=why or f"holdfast stop, by {user_name()}")
-        starting = before.drivers or living_here(settings, app, before)
-        after = _wait(settings, looker, app, timeout) if wait and starting else looker.look()
+        starting = before.drivers or here.living(before)
+        after = _wait(looker, here, app, timeout) if wait and starting else looker.look()
     finally:
         looker.close()
     ended = [end for driver in starting if (end := after.end_of(driver)) is not None]
@@ -70,21 +70,20 @@ def stop(
         typer.echo(json.dumps({"app": app, "asked": True, "ended": ends, "running": running}))
     elif not starting:
         typer.echo(f"no driver of {app} runs; whoever would start one again is told to leave it")
-    elif after.drivers or living_here(settings, app, after):
+    elif after.drivers or here.living(after):
         typer.echo(f"asked the driver of {app} to stop; it does when its batch is done")
     else:
         said = [f"the driver of {app} has {e.how}: {e.why}" for e in ended]
         typer.echo("\n".join(said) or f"no driver of {app} runs any more")
 
 
-def _wait(settings: Settings, looker: Looker, app: str, timeout: float) -> Sight:
-    from state_lib.drivers.here import living_here
+def _wait(looker: Looker, here: Here, app: str, timeout: float) -> Sight:
     from state_lib.errors import Unavailable
 
     deadline = time.monotonic() + timeout
     while True:
         sight = looker.look()
-        if sight.away is None and not sight.drivers and not living_here(settings, app, sight):
+        if sight.away is None and not sight.drivers and not here.living(sight):
             return sight
         if time.monotonic() > deadline:
             why = sight.away or "its batch is not done yet; see its log, or Spark's page"

@@ -6,19 +6,26 @@ import os
 from collections.abc import Sequence
 
 import orjson
+from confluent_kafka import Message
 
 from state_lib.changelog.claims import MAKE_WAY, STOP, Claim, tell
 from state_lib.changelog.reader import read
 from state_lib.changelog.topics import topology_topic
 from state_lib.drivers.identity import HEEDS_VARIABLE, Identity
-from state_lib.drivers.sight import How
+from state_lib.drivers.sight import How, Stop
 from state_lib.errors import NotFound, Superseded
 from state_lib.kafka import Kafka, describe, ends
 from state_lib.marker import now_ms
 
 
-def ask_to_stop(kafka: Kafka, app: str, *, why: str) -> None:
+def ask_to_stop(kafka: Kafka, app: str, *, why: str, handover: bool = False) -> None:
     """Ask the drivers that were launched before now to stop at a batch's edge.
+
+    Args:
+        kafka: connection.
+        app: whose drivers.
+        why: for people.
+        handover: as `Stop`.
 
     Raises:
         NotFound: the application has never run on these brokers.
@@ -31,7 +38,13 @@ def ask_to_stop(kafka: Kafka, app: str, *, why: str) -> None:
             "Look at the name, and at HOLDFAST_BOOTSTRAP_SERVERS",
             app=app,
         )
-    tell(kafka, app, STOP, {"why": why, "at": now_ms()})
+    tell(kafka, app, STOP, {"why": why, "handover": handover, "at": now_ms()})
+
+
+def stop_of(record: Message) -> Stop:
+    """A request to stop, from its record; those of before have no ``handover``."""
+    said = orjson.loads(record.value() or b"{}")
+    return Stop(record.offset() or 0, str(said.get("why", "")), bool(said.get("handover")))
 
 
 class Control:
@@ -45,8 +58,8 @@ class Control:
         self._kafka, self._app, self._who = kafka, app, who
         self._topic = topology_topic(app)
         self._at: int | None = None
-        self.stop: str | None = None
-        """Why this driver was asked to stop."""
+        self.stop: Stop | None = None
+        """What this driver was asked to stop by."""
         self.made_way: str | None = None
         """For whom this driver was asked to make way."""
 
@@ -88,20 +101,27 @@ class Control:
                     if claim.epoch > epoch and not self._is_ours(claim):
                         raise _superseded(epoch, claim)
                 if record.key() == STOP:
-                    self.stop = str(orjson.loads(record.value() or b"{}").get("why", ""))
+                    self.stop = stop_of(record)
                 if record.key() == MAKE_WAY:
                     said = orjson.loads(record.value() or b"{}")
                     if self._who.id in said.get("to", ()):
                         self.made_way = str(said.get("why", ""))
         self._at = end
-        return self.stop if self.made_way is None else self.made_way
+        if self.made_way is not None or self.stop is None:
+            return self.made_way
+        return self.stop.why
 
     @property
     def ending(self) -> tuple[How, str]:
         """How a driver that stops at a batch's edge ends, and why."""
         if self.made_way is not None:
             return "superseded", self.made_way
-        return "stopped", self.stop or "it got a signal to stop"
+        return "stopped", "it got a signal to stop" if self.stop is None else self.stop.why
+
+    @property
+    def handover(self) -> bool:
+        """Whether a stop that this driver was asked for is a handover."""
+        return self.stop is not None and self.stop.handover
 
     def _is_ours(self, claim: Claim) -> bool:
         """Written by this process, whose answer was lost. An id alone may be inherited."""

@@ -9,17 +9,19 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from confluent_kafka import KafkaException, Message
 
-from state_lib.changelog.claims import ENDED, STOP, STREAMING, Claim, Notice
+from state_lib.changelog.claims import STOP, STREAMING, Claim, Notice
 from state_lib.changelog.reader import read_last
 from state_lib.changelog.topics import (
     commits_topic,
     progress_topic,
     topology_topic,
 )
+from state_lib.drivers.control import stop_of
 from state_lib.drivers.hosts import complaints
+from state_lib.drivers.last_words import LastWords, end_in, is_end
 from state_lib.drivers.members import living_drivers
 from state_lib.drivers.process import DriverProcess
-from state_lib.drivers.sight import DriverFacts, Ended, Running, Sight
+from state_lib.drivers.sight import DriverFacts, Running, Sight, Stop
 from state_lib.drivers.tail import Tail
 from state_lib.errors import HoldfastError, Unavailable
 from state_lib.kafka import Kafka, Partition, describe, ends, starts
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
     from state_lib.config import Settings
 
 ASK_TIMEOUT_S = 4.0
-REMEMBERED_ENDS = 8
 ASK_HOSTS_AFTER_MS = 10_000
 
 
@@ -92,9 +93,9 @@ class _Story:
         self._progress: Partition = (progress_topic(app), 0)
         self._tail = Tail(kafka)
         self._claim: Claim | None = None
-        self._stop: tuple[int, str] = (-1, "")
+        self._asked: Stop | None = None
         self._ui: dict[str, str | None] = {}
-        self._ended: dict[str, Ended] = {}
+        self._ended = LastWords()
         self._begun: dict[str, Any] = {}
         self._markers: dict[int, Marker] = {}
 
@@ -133,7 +134,7 @@ class _Story:
         self._tail.follow(begin)
 
     def _take(self, message: Message) -> None:
-        value, offset = message.value(), message.offset() or 0
+        value = message.value()
         if value is None:
             return
         if message.topic() == self._progress[0]:
@@ -143,25 +144,21 @@ class _Story:
         elif message.topic() != self._topology[0]:
             self._markers[message.partition() or 0] = Marker.from_bytes(value)
         elif message.key() == STOP:
-            self._stop = offset, str(orjson.loads(value).get("why", ""))
+            self._asked = stop_of(message)
         elif message.key() == STREAMING:
             said = orjson.loads(value)
             self._ui = {said["id"]: said.get("ui")}
-        elif message.key() == ENDED:
-            said = orjson.loads(value)
-            self._ended.pop(said["id"], None)
-            words = {key: said[key] for key in ("id", "how", "why", "retry")}
-            self._ended[said["id"]] = Ended(**words, restarts=said.get("restarts", 0))
+        elif is_end(message.key()):
             holder = None if self._claim is None else self._claim.by.get("id")
-            newest = list(self._ended)[-REMEMBERED_ENDS:]
-            self._ended = {k: v for k, v in self._ended.items() if k in (holder, *newest)}
+            self._ended.take(end_in(message), holder)
         elif message.key() == self._app.encode():
             self._claim = Claim.of(message)
 
     def _sight(self, there: list[Partition], end: dict[Partition, int]) -> Sight:
         claim = self._claim
         if claim is None:
-            return Sight(at=now_ms(), drivers=self._members(), ended=tuple(self._ended.values()))
+            ended, asked = self._ended.ends(), self._asked
+            return Sight(at=now_ms(), drivers=self._members(), ended=ended, asked=asked)
         epoch, who = claim.epoch, _facts(claim, self._ui)
         every = [self._markers.get(p) for p in range(claim.topology.partitions)]
         markers = [m for m in every if m is not None]
@@ -182,9 +179,8 @@ class _Story:
             done=sum(min(x.get(p, 0) for x in at) for p in there),
             total=sum(end[p] for p in there),
             batch=self._running(epoch, n),
-            ended=tuple(self._ended.values()),
-            stop=self._stop[1] if self._stop[0] > epoch else None,
-            stop_offset=self._stop[0] if self._stop[0] > epoch else -1,
+            ended=self._ended.ends(),
+            asked=self._asked,
         )
 
     def _running(self, epoch: int, n: int) -> Running | None:

@@ -7,10 +7,12 @@ import threading
 from typing import Any
 
 import structlog
+from confluent_kafka import KafkaException
 
-from state_lib.changelog.claims import ENDED, STREAMING, tell
+from state_lib.changelog.claims import STREAMING, tell
 from state_lib.changelog.topics import driver_group, topology_topic
 from state_lib.drivers.identity import Identity
+from state_lib.drivers.last_words import key_of, prune
 from state_lib.drivers.sight import How
 from state_lib.errors import HoldfastError
 from state_lib.kafka import Kafka, describe, unavailable
@@ -53,19 +55,30 @@ class Presence:
         """Say that the stream runs, and where Spark's page is; a convenience, so never an error."""
         self._say(STREAMING, {"epoch": epoch, "ui": ui})
 
-    def leave(self, how: How, why: str, *, retry: bool = True) -> None:
+    def leave(self, how: How, why: str, *, retry: bool = True, handover: bool = False) -> None:
         """Say how this driver ended, and leave the group.
 
         Args:
             how: ``stopped``, ``superseded`` or ``failed``.
             why: for people.
             retry: whether starting it again could help.
+            handover: as `Stop`, of the request that it heeded.
         """
+        said = False
         if self._thread is not None or self._ever_ran():
-            self._say(ENDED, {"how": how, "why": why, "retry": retry})
+            body = {"how": how, "why": why, "retry": retry, "handover": handover}
+            said = self._say(key_of(self.who.id), body)
         if self._thread is not None:
             self._leaving.set()
             self._thread.join(_LEAVE_S)
+        if said:
+            self._forget_old_ones()
+
+    def _forget_old_ones(self) -> None:
+        try:
+            prune(self._kafka, self._app)
+        except (HoldfastError, KafkaException) as error:
+            log.warning("last words of earlier drivers are left for another", why=str(error))
 
     def _ever_ran(self) -> bool:
         """Whether there is a topic to say it in: to write would make one where brokers do so."""
@@ -76,13 +89,16 @@ class Presence:
             log.warning("could not tell the watchers", why=error.message)
             return False
 
-    def _say(self, key: bytes, body: dict[str, Any]) -> None:
+    def _say(self, key: bytes, body: dict[str, Any]) -> bool:
+        """Whether it could be said."""
         try:
             who = {"id": self.who.id, "restarts": self.who.restarts}
             words = {**who, "at": now_ms(), **body}
             tell(self._kafka, self._app, key, words, _LAST_WORDS_S)
         except HoldfastError as error:
             log.warning("could not tell the watchers", why=error.message)
+            return False
+        return True
 
     def _stay(self) -> None:
         consumer = self._kafka.reader(

@@ -25,7 +25,6 @@ from state_lib.marker import now_ms
 log = structlog.get_logger(__name__)
 TAIL_BYTES = 64 << 10
 _LOOK_S = 0.2
-_EXEC_S = 0.05
 SAME_START_S = 5.0
 """Between what the kernel and what the launcher say of a start: ids are not used again so soon."""
 _ENDED = (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
@@ -103,7 +102,7 @@ class DriverProcess:
             return None
         except (psutil.Error, OSError):
             pass  # what was launched has ended; what it started may live
-        return bool(self._processes())
+        return bool(processes.surely_marked(ID_VARIABLE, self.id))
 
     def end(self, timeout_s: float = 90) -> None:
         """Let the job stop at a batch's edge; kill what is left after ``timeout_s``.
@@ -119,7 +118,7 @@ class DriverProcess:
         asked: set[psutil.Process] = set()
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
-            living = self._processes()
+            living = processes.surely_marked(ID_VARIABLE, self.id)
             if not living:
                 return
             jobs = [p for p in living if _stops_at_an_edge(p)]
@@ -131,7 +130,9 @@ class DriverProcess:
                 child.poll()
             time.sleep(_LOOK_S)
         log.warning("the driver did not stop in time; killing it", app=self.app, seconds=timeout_s)
-        left = processes.end(self._processes(), signal.SIGKILL, processes.KILL_WAIT_S)
+        left = processes.end(
+            processes.surely_marked(ID_VARIABLE, self.id), signal.SIGKILL, processes.KILL_WAIT_S
+        )
         if left:
             raise Unavailable(
                 f"processes {left} of the driver of {self.app!r} do not end even on SIGKILL; look "
@@ -150,14 +151,6 @@ class DriverProcess:
         except OSError:
             return []
         return text.decode(errors="replace").splitlines()[-lines:]
-
-    def _processes(self) -> list[psutil.Process]:
-        """Those that live. None is only believed when it is seen three times: see `alive`."""
-        for _ in range(3):
-            if found := processes.marked(ID_VARIABLE, self.id):
-                return found
-            time.sleep(_EXEC_S)
-        return []
 
 
 def launch(

@@ -34,10 +34,27 @@ class DriverFacts:
 
 
 @dataclass(frozen=True)
+class Stop:
+    """A request to stop at a batch's edge.
+
+    Attributes:
+        offset: of its record.
+        why: for people.
+        handover: it is meant for a driver and not for its stream: whoever supervises next starts a
+            new one.
+    """
+
+    offset: int
+    why: str
+    handover: bool = False
+
+
+@dataclass(frozen=True)
 class Ended:
     """How a driver ended, in its own words.
 
-    ``retry``: whether starting it again could help; ``restarts``: as `DriverFacts`.
+    ``retry``: whether starting it again could help; ``restarts``: as `DriverFacts`; ``handover``:
+    as `Stop`, of the request that it heeded.
     """
 
     id: str
@@ -45,6 +62,7 @@ class Ended:
     why: str
     retry: bool = True
     restarts: int = 0
+    handover: bool = False
 
 
 @dataclass(frozen=True)
@@ -72,8 +90,7 @@ class Sight:
         done, total: source records that all tasks have processed, and that there are.
         batch: what is under way.
         ended: the last ends of drivers, oldest first; that of the claim's driver stays among them.
-        stop, stop_offset: why a stop was asked for after the newest claim, and which request that
-            is; None and -1 without one.
+        asked: the newest request to stop; None before any.
         hosts: what is wrong with state hosts; asked only while there is work and no commit.
         away: why Kafka cannot be asked; the rest is then that of the look before.
     """
@@ -91,15 +108,36 @@ class Sight:
     total: int = 0
     batch: Running | None = None
     ended: tuple[Ended, ...] = ()
-    stop: str | None = None
-    stop_offset: int = -1
+    asked: Stop | None = None
     hosts: tuple[str, ...] = ()
     away: str | None = None
+
+    @property
+    def stop(self) -> str | None:
+        """Why a stop was asked for after the newest claim, if one was."""
+        return None if self.asked is None or self.asked.offset < self.epoch else self.asked.why
+
+    @property
+    def stop_offset(self) -> int:
+        """Which request that is; -1 without one."""
+        return -1 if self.asked is None or self.stop is None else self.asked.offset
+
+    @property
+    def handover(self) -> bool:
+        """Whether that request is a handover."""
+        return self.asked is not None and self.stop is not None and self.asked.handover
 
     @property
     def heard(self) -> int:
         """Offset after the newest claim and the newest request to stop: what is said next."""
         return max(self.epoch, self.stop_offset) + 1
+
+    def stream_stopped_since(self, offset: int) -> bool:
+        """Whether the newest request to stop stands at ``offset`` or after it, and is no handover.
+
+        A claim after it changes nothing: a driver that was launched before the request heeds it.
+        """
+        return self.asked is not None and self.asked.offset >= offset and not self.asked.handover
 
     @property
     def lag(self) -> int:
@@ -117,7 +155,7 @@ class Sight:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
         """The inverse of `to_json`."""
-        facts, batch = data.get("facts"), data.get("batch")
+        facts, batch, asked = data.get("facts"), data.get("batch"), data.get("asked")
         return cls(
             **{
                 **data,
@@ -125,6 +163,7 @@ class Sight:
                 "hosts": tuple(data["hosts"]),
                 "facts": None if facts is None else DriverFacts(**facts),
                 "batch": None if batch is None else Running(**batch),
+                "asked": None if asked is None else Stop(**asked),
                 "ended": tuple(Ended(**e) for e in data["ended"]),
             }
         )

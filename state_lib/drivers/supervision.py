@@ -7,20 +7,14 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal, Self
 
 from state_lib.drivers.alarms import Alarms
+from state_lib.drivers.asked import Asked
 from state_lib.drivers.events import Event
+from state_lib.drivers.failures import Failure, Failures
+from state_lib.drivers.living import Living
 from state_lib.drivers.reporting import Reporting
-from state_lib.drivers.sight import Sight
+from state_lib.drivers.sight import Ended, Sight
 
 Phase = Literal["starting", "running", "waiting", "due", "over"]
-MOST_WAIT_S = 60.0
-ABSENT_S = 3.0
-"""How long a driver must be missing from its group to be gone, where no process can be seen."""
-SETTLING_S = 20.0
-"""The same after Kafka was away: drivers join again at their own pace."""
-START_PATIENCE_S = 180.0
-"""How long a driver that cannot be seen as a process may take to join its group."""
-DYING_S = 60.0
-"""How long a driver that has said its last words may take to end."""
 SAID_LINES = 15
 
 
@@ -42,18 +36,14 @@ class Supervision:
     max_restarts: int = 8
     restarts: int = 0
     phase: Phase = "starting"
-    failures: int = 0
-    restart_at: float = 0.0
     epoch: int = -1
     base: int | None = None
-    stale_stop: int = -1
     committed: bool = False
     done_before: int = 0
-    joined: bool = False
-    missing_since: float | None = None
-    ended_since: float | None = None
-    back_at: float | None = None
     away: bool = False
+    failures: Failures = field(default_factory=Failures)
+    asked: Asked = field(default_factory=Asked)
+    living: Living = field(default_factory=Living)
     reporting: Reporting = field(default_factory=Reporting)
     alarms: Alarms = field(default_factory=Alarms)
 
@@ -69,7 +59,7 @@ class Supervision:
 
     def overdue(self, now: float) -> bool:
         """Whether the driver has had its time to end after its last words (``now``: wall s)."""
-        return self.ended_since is not None and now - self.ended_since >= DYING_S
+        return self.living.overdue(now)
 
     def to_json(self) -> dict[str, Any]:
         """As plain data."""
@@ -81,25 +71,31 @@ class Supervision:
         known = {f.name for f in fields(cls)}
         given = {k: v for k, v in data.items() if k in known}
         own = {
+            "failures": Failures.from_json(given.get("failures", {})),
+            "asked": Asked.from_json(given.get("asked", {})),
+            "living": Living.from_json(given.get("living", {})),
             "reporting": Reporting.from_json(given["reporting"]),
             "alarms": Alarms.from_json(given["alarms"]),
         }
         return cls(**{**given, **own})
 
-    def launched(self, driver: str, now: float, sight: Sight | None = None) -> None:
+    def launched(
+        self, driver: str, now: float, sight: Sight | None = None, *, ending: int = -1
+    ) -> None:
         """A new driver was launched, or found, because of ``restart``.
 
         Args:
             driver: its id.
             now: wall seconds.
             sight: of before the launch: what was said after it is meant for this driver.
+            ending: as `Asked`.
         """
         self.id, self.launched_at, self.phase = driver, now, "starting"
-        self.epoch, self.base, self.stale_stop = -1, None, -1
+        self.epoch, self.base, self.asked = -1, None, Asked(ending=ending)
         if sight is not None:
             self._begin(sight)
-        self.committed = self.joined = False
-        self.missing_since = self.ended_since = None
+        self.committed = False
+        self.living.begin()
         self.reporting.begin()
         self.alarms.begin()
 
@@ -109,12 +105,14 @@ class Supervision:
         Returns:
             ``crashed``: it is tried again after a pause; or ``gave_up``.
         """
-        failed = f"the driver of {self.app} could not be launched"
-        return self._failed(failed, why, now, committed=False)[-1]
+        failure = Failure(f"the driver of {self.app} could not be launched", why)
+        return self._failed(failure, now, committed=False)[-1]
 
     def asked_since(self, sight: Sight) -> bool:
-        """Whether a stop was asked for since the driver that is supervised was launched."""
-        return self.base is not None and self._asked_to_stop(sight)
+        """Whether its stop was asked for since the driver that is supervised was launched."""
+        return (
+            self.base is not None and self.asked.hears(sight) and not self.asked.is_handover(sight)
+        )
 
     def feed(
         self, sight: Sight, *, process: bool | None, now: float, said: Sequence[str] = ()
@@ -147,7 +145,7 @@ class Supervision:
     def _begin(self, sight: Sight) -> None:
         """What was claimed and asked for before this driver is not about it."""
         self.base = -1 if sight.driver == self.id else sight.epoch
-        self.stale_stop = -1 if sight.driver == self.id else sight.stop_offset
+        self.asked.begin(self.id, sight)
 
     def _reach_kafka(self, sight: Sight, now: float) -> list[Event]:
         if (sight.away is not None) == self.away:
@@ -156,23 +154,23 @@ class Supervision:
         if self.away:
             text = f"Kafka cannot be asked about {self.app}: {sight.away}"
             return [Event("kafka_away", text, {"why": sight.away})]
-        self.back_at = now
-        self.missing_since = None
+        self.living.interrupted(now)
         self.reporting.interrupted()
         self.alarms.interrupted()
         return [Event("kafka_back", f"Kafka answers about {self.app} again")]
 
     def _wait(self, sight: Sight, now: float) -> list[Event]:
         """Between a crash and the next start."""
-        if self._asked_to_stop(sight):
-            return [self._over("stopped", f"{self.app} was asked to stop: {sight.stop}")]
+        if self.asked.hears(sight):
+            return [self._stopped(sight)]
         if self._taken_over(sight):
             return [self._superseded(sight)]
-        if self.due or now < self.restart_at:
+        if self.due or now < self.failures.restart_at:
             return []
         self.phase = "due"
-        text = f"starting the driver of {self.app} again (failure {self.failures} in a row)"
-        return [Event("restart", text, {"failures": self.failures})]
+        n = self.failures.in_a_row
+        text = f"starting the driver of {self.app} again (failure {n} in a row)"
+        return [Event("restart", text, {"failures": n})]
 
     def _watch(
         self,
@@ -185,7 +183,7 @@ class Supervision:
         events = self._follow(sight, now)
         if self.over:
             return events
-        if not self._lives(sight, process=process, now=now):
+        if not self.living.feed(self.id, self.launched_at, sight, process=process, now=now):
             return events + self._end(sight, now, said)
         if self.phase == "starting":
             return events + self.alarms.starting(self.app, now - self.launched_at)
@@ -210,71 +208,47 @@ class Supervision:
         # The first commit may only resolve positions, which proves nothing about batches.
         moved = sight.n > 1 or sight.done > self.done_before or sight.lag == 0
         if sight.n > 0 and moved and not self.committed:
-            self.committed, self.failures = True, 0
+            self.committed, self.failures = True, Failures()
             seconds = round(now - self.launched_at, 1)
             text = f"{self.app} commits, {seconds:.0f} s after its driver was launched"
             events.append(Event("committing", text, {"epoch": sight.epoch, "seconds": seconds}))
         return events + self.reporting.feed(self.app, sight, now)
 
-    def _lives(self, sight: Sight, *, process: bool | None, now: float) -> bool:
-        if sight.end_of(self.id) is not None:
-            self.ended_since = self.ended_since or now
-            return process is True and not self.overdue(now)
-        if process is not None:
-            return process
-        if self.id in sight.drivers:
-            self.joined, self.missing_since = True, None
-            return True
-        if not self.joined:
-            return now - self.launched_at < START_PATIENCE_S
-        self.missing_since = self.missing_since or now
-        settling = self.back_at is not None and now - self.back_at < SETTLING_S
-        return settling or now - self.missing_since < ABSENT_S
-
     def _end(self, sight: Sight, now: float, said: Sequence[str]) -> list[Event]:
         """A driver that is gone: why, and what follows from it."""
         end = sight.end_of(self.id)
         if end is not None and end.how == "stopped":
-            return [self._over("stopped", f"the driver of {self.app} has stopped: {end.why}")]
+            return [self._stopped(sight, end)]
         if self._taken_over(sight) or (end is not None and end.how == "superseded"):
             return [self._superseded(sight)]
-        if end is None and self._asked_to_stop(sight):
-            return [self._over("stopped", f"{self.app} was asked to stop: {sight.stop}")]
+        if end is None and self.asked.hears(sight):
+            return [self._stopped(sight)]
         lines = list(said[-SAID_LINES:])
         why = end.why if end is not None else "\n".join(lines) or "it said nothing"
-        gone = f"the driver of {self.app} is gone"
         hopeless = end is not None and not end.retry
-        return self._failed(gone, why, now, committed=self.committed, hopeless=hopeless, said=lines)
+        failure = Failure(f"the driver of {self.app} is gone", why, hopeless, lines)
+        return self._failed(failure, now, committed=self.committed)
 
-    def _failed(
-        self,
-        what: str,
-        why: str,
-        now: float,
-        *,
-        committed: bool,
-        hopeless: bool = False,
-        said: Sequence[str] = (),
-    ) -> list[Event]:
+    def _failed(self, failure: Failure, now: float, *, committed: bool) -> list[Event]:
         """One failure more, or the first after commits: a pause, or the end."""
-        self.failures = 1 if committed else self.failures + 1
-        details: dict[str, Any] = {"why": why, "failures": self.failures, "said": list(said)}
-        crashed = f"{what} (failure {self.failures} in a row): {why}"
-        if not hopeless and self.failures <= self.max_restarts:
-            wait = min(2.0 ** (self.failures - 1), MOST_WAIT_S)
-            self.phase, self.restart_at = "waiting", now + wait
-            return [Event("crashed", crashed, {**details, "restart_in_s": wait})]
-        reason = (
-            "starting it again cannot help"
-            if hopeless
-            else f"it failed {self.failures} times in a row without a commit"
-        )
-        text = f"given up on {self.app}: {reason}. The last failure: {why}"
-        self.phase = "over"
-        return [Event("crashed", crashed, details), Event("gave_up", text, details)]
+        if committed:
+            self.failures = Failures()
+        events = self.failures.more(self.app, failure, now, most=self.max_restarts)
+        self.phase = "over" if events[-1].name == "gave_up" else "waiting"
+        return events
 
-    def _asked_to_stop(self, sight: Sight) -> bool:
-        return sight.stop is not None and sight.stop_offset > self.stale_stop
+    def _stopped(self, sight: Sight, end: Ended | None = None) -> Event:
+        """The end of the stream; or of the driver of the supervisor before, and a restart."""
+        if end is not None:
+            text = f"the driver of {self.app} has stopped: {end.why}"
+        else:
+            text = f"{self.app} was asked to stop: {'' if sight.asked is None else sight.asked.why}"
+        if not self.asked.is_handover(sight, end):
+            return self._over("stopped", text)
+        self.asked.handed_over(sight)
+        self.phase = "due"
+        text = f"the driver of the supervisor before has ended ({text}); starting a new one"
+        return Event("restart", text, {"failures": self.failures.in_a_row})
 
     def _taken_over(self, sight: Sight) -> bool:
         """Whether a driver other than ours has claimed after it, or since it was launched."""

@@ -209,7 +209,7 @@ def main(app: Application, settings: Settings) -> None:
     except BaseException as error:
         watched.presence.leave("failed", _first_lines(error))
         raise
-    watched.presence.leave(how, why, retry=retry)
+    watched.presence.leave(how, why, retry=retry, handover=watched.control.handover)
     sys.exit(_EXITS.get(how, EXIT_FAILED if retry else EXIT_REFUSED))
 
 

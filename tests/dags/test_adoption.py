@@ -21,6 +21,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskD
 from holdfast_airflow.adoption import _stranger, living, same_job
 from holdfast_airflow.operators.stream import SuperviseStreamOperator
 from holdfast_airflow.watched import app_asset
+from state_lib.drivers.asked import Asked
 from state_lib.drivers.control import ask_to_stop
 from state_lib.drivers.process import DriverProcess, launch
 from state_lib.drivers.sight import DriverFacts, Sight
@@ -101,7 +102,7 @@ def test_a_stranger_without_a_launchers_mark_is_known_by_kafka_alone(tmp_path: P
 def test_a_driver_that_has_said_its_last_words_is_ended_and_not_adopted(
     scripts: Scripts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("state_lib.drivers.supervision.DYING_S", 1.0)
+    monkeypatch.setattr("state_lib.drivers.living.DYING_S", 1.0)
     scripts.says("hangs_on", "hang")
     process = scripts.launch("hangs_on")
     scripts.commits("hangs_on")
@@ -110,6 +111,16 @@ def test_a_driver_that_has_said_its_last_words_is_ended_and_not_adopted(
     assert process.alive()
     assert living(scripts.settings, "hangs_on", process, JOB, LOG).process is None
     assert process.alive() is False
+
+
+@pytest.mark.parametrize(("host", "lives"), [("", False), ("elsewhere", True)])
+def test_whoever_is_known_by_kafka_alone_has_joined_and_is_gone_when_it_is_not_there(
+    scripts: Scripts, host: str, lives: bool
+) -> None:
+    """One that was launched on another machine may be starting."""
+    known = DriverProcess("known", "joined_once", host, 0, "", now_ms())
+    found = living(scripts.settings, "joined_once", known, JOB, LOG)
+    assert found.process == (known if lives else None)
 
 
 def test_a_job_of_the_same_name_in_another_folder_is_another_job(
@@ -177,10 +188,10 @@ def test_a_stop_while_none_was_supervised_is_meant_for_the_driver_that_is_found(
     os.kill(process.pid, signal.SIGSTOP)  # a long batch
     ask_to_stop(scripts.kafka, app, why="a person")
     offset = scripts.sight(app, lambda s: s.stop is not None).stop_offset
-    supervision = Supervision(app, "gone", 0, base=0, stale_stop=-1 if since else offset)
+    supervision = Supervision(app, "gone", 0, base=0, asked=Asked(stale=-1 if since else offset))
     trigger = Task(app).restart(supervision)
     assert trigger.process["id"] == process.id
-    assert trigger.ending == (-1 if since else offset)
+    assert trigger.supervision["asked"]["ending"] == (-1 if since else offset)
 
 
 @pytest.mark.usefixtures("scripts")
@@ -193,6 +204,6 @@ def test_a_submission_that_fails_is_tried_again(connect: Connect, tmp_path: Path
     gone = DriverProcess("gone", "refused", "elsewhere", 1, "", 0)
     task.kept["driver"] = gone.to_json()
     trigger = task.restart(Supervision("refused", "gone", time.time()))
-    assert trigger.supervision["failures"] == 1
+    assert trigger.supervision["failures"]["in_a_row"] == 1
     with pytest.raises(AirflowFailException, match="given up on refused: it failed 1 times"):
         task.restart(Supervision("refused", "gone", time.time(), max_restarts=0))

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
@@ -16,37 +14,26 @@ import structlog
 from holdfast_airflow.adoption import living
 from holdfast_airflow.hooks.cluster import Submission, submit
 from holdfast_airflow.hooks.spark import SparkTarget
-from holdfast_airflow.triggers.stream import Watch
+from holdfast_airflow.triggers.watch import Watch
 from state_lib.config import Settings
 from state_lib.drivers.process import DriverProcess
-from state_lib.errors import Unavailable
+from state_lib.errors import ConfigurationError, Unavailable
 from tests.dags.conftest import Connect
 from tests.support.airflow_home import SCRIPTED
+from tests.support.small_http import Server, serving
 
 ID = "application_1700000000000_0042"
 
 
-class ResourceManager(ThreadingHTTPServer):
+class ResourceManager(Server):
     """Answers for one application, whose state is `state`."""
 
     state = "RUNNING"
 
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Answer)
-
-
-class Answer(BaseHTTPRequestHandler):
-    server: ResourceManager
-
-    def do_GET(self) -> None:
-        known = self.path == f"/ws/v1/cluster/apps/{ID}"
-        body = {"app": {"state": self.server.state, "finalStatus": "UNDEFINED"}}
-        self.send_response(200 if known else 404)
-        self.end_headers()
-        self.wfile.write(json.dumps(body).encode())
-
-    def log_message(self, *_: object) -> None:
-        pass
+    def answer(self, method: str, path: str, body: bytes) -> tuple[int, Any]:
+        del method, body
+        known = path == f"/ws/v1/cluster/apps/{ID}"
+        return 200 if known else 404, {"app": {"state": self.state, "finalStatus": "UNDEFINED"}}
 
 
 @pytest.fixture
@@ -55,19 +42,14 @@ def manager(
 ) -> Iterator[ResourceManager]:
     monkeypatch.setenv("SCRIPTED", str(tmp_path))
     monkeypatch.setenv("PATH", f"{os.environ['PATH']}:{SCRIPTED}")
-    with ResourceManager() as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        address = f"http://127.0.0.1:{server.server_address[1]}"
+    with serving(ResourceManager()) as server:
         extra = {
             "deploy-mode": "cluster",
             "spark-binary": "spark2-submit",
-            "yarn_resourcemanager_webapp_address": address,
+            "yarn_resourcemanager_webapp_address": server.url,
         }
         connect("yarn", "cluster", extra=extra)
         yield server
-        server.shutdown()
-        thread.join()
 
 
 def target() -> SparkTarget:
@@ -127,6 +109,13 @@ def test_a_cluster_that_does_not_say_leaves_it_to_kafka() -> None:
 def test_a_submission_that_fails_may_be_tried_again(tmp_path: Path) -> None:
     (tmp_path / "refuses").touch()
     with pytest.raises(Unavailable, match=r"(?s)yarn did not take the driver of 'flights'.*queue"):
+        submit(target(), "/jobs/flights.py")
+
+
+def test_a_submission_that_the_provider_refuses_is_for_a_person(connect: Connect) -> None:
+    connect("yarn", "cluster", extra={"deploy-mode": "cluster"})
+    why = "'cluster'.*yarn_resourcemanager_webapp_address.*Admin, Connections"
+    with pytest.raises(ConfigurationError, match=why):
         submit(target(), "/jobs/flights.py")
 
 

@@ -117,6 +117,24 @@ def test_standalone_spark_has_no_cluster_mode_for_python(connect: Connect) -> No
         target().check()
 
 
+@pytest.mark.parametrize(
+    ("extra", "seen"),
+    [
+        ({"spark-binary": "my-submit"}, "my-submit"),
+        ({"spark-home": "/opt/spark"}, "spark-home"),
+        ({"rest-port": "many"}, "many"),
+    ],
+)
+def test_a_connection_that_the_provider_refuses_is_named(
+    connect: Connect, extra: dict[str, str], seen: str
+) -> None:
+    connect("local[2,4]", extra=extra)
+    with pytest.raises(ConfigurationError, match=r"'spark_default'.*Admin, Connections") as caught:
+        target().check()
+    assert seen in caught.value.message
+    assert caught.value.details["conn_id"] == "spark_default"
+
+
 def test_kubernetes_needs_its_provider(connect: Connect) -> None:
     connect("k8s://https://kube.example", port=6443)
     with pytest.raises(ConfigurationError, match="install apache-airflow-providers-cncf-kuber"):

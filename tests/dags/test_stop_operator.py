@@ -11,10 +11,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from airflow.sdk import DagRunState
 
-from holdfast_airflow.triggers.stream import StreamEndTrigger
+from holdfast_airflow.triggers.stream_end import StreamEndTrigger
 from state_lib.drivers.control import ask_to_stop
 from state_lib.drivers.process import launch
 from state_lib.stack.paths import Paths
@@ -45,7 +46,21 @@ def test_it_waits_until_the_driver_has_stopped(
     assert stopping(scripts, APP) == DagRunState.SUCCESS, "nothing runs: nothing happens"
 
 
-def test_a_driver_that_starts_still_is_waited_for(scripts: Scripts) -> None:
+def counted(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> list[None]:
+    """One entry for every call of a function from now on."""
+    calls, real = list[None](), getattr(owner, name)
+
+    def called(*given: Any) -> Any:
+        calls.append(None)
+        return real(*given)
+
+    monkeypatch.setattr(owner, name, called)
+    return calls
+
+
+def test_a_driver_that_starts_still_is_waited_for(
+    scripts: Scripts, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It joins Kafka's group late; its process is seen before."""
     app = "starting"
     scripts.says(app, "run")
@@ -56,8 +71,10 @@ def test_a_driver_that_starts_still_is_waited_for(scripts: Scripts) -> None:
     log = Paths(scripts.settings.home).log(app)
     starting = launch(app, ["/bin/sleep", "300"], env=os.environ, log=log)
     try:
-        trigger = StreamEndTrigger(app, until=time.time() + 1, look_every_s=0.2)
+        searches = counted(monkeypatch, psutil, "process_iter")
+        trigger = StreamEndTrigger(app, until=time.time() + 1, look_every_s=0.1)
         event = asyncio.run(first(trigger))
+        assert len(searches) == 1, "then its process is followed"
         assert event["event"] == "timed_out"
         assert starting.id in event["text"]
         stop = ["stop", app, "--wait", "--timeout", "1"]

@@ -21,9 +21,11 @@ from airflow.utils.session import create_session
 from airflow.utils.state import TaskInstanceState
 from sqlalchemy import select
 
-from holdfast_airflow.handover import HANDOVER
-from holdfast_airflow.triggers.stream import StreamEndTrigger, SuperviseStreamTrigger
+from holdfast_airflow.handover import WHY
+from holdfast_airflow.triggers.stream import SuperviseStreamTrigger
+from holdfast_airflow.triggers.stream_end import StreamEndTrigger
 from holdfast_airflow.watched import SUPERVISOR, app_asset
+from state_lib.drivers.asked import Asked
 from state_lib.drivers.control import ask_to_stop
 from state_lib.drivers.process import DriverProcess
 from state_lib.drivers.supervision import Supervision
@@ -32,9 +34,11 @@ from tests.dags.conftest import Scripts
 from tests.support.waiting import until
 
 
-def watching(process: DriverProcess, **given: Any) -> SuperviseStreamTrigger:
+def watching(process: DriverProcess, ending: int = -1, **given: Any) -> SuperviseStreamTrigger:
     """The trigger of a driver, as it comes out of Airflow's database."""
-    supervision = Supervision(process.app, process.id, process.started_at / 1000)
+    supervision = Supervision(
+        process.app, process.id, process.started_at / 1000, asked=Asked(ending=ending)
+    )
     made = SuperviseStreamTrigger(
         process.app, process.to_json(), supervision.to_json(), look_every_s=0.2, **given
     )
@@ -66,7 +70,7 @@ def test_a_crash_fires_when_its_pause_is_over(driver: DriverProcess) -> None:
     os.kill(driver.pid, signal.SIGKILL)
     event = asyncio.run(asyncio.wait_for(first(watching(driver)), 90))
     assert event["event"] == "restart"
-    assert Supervision.from_json(event["supervision"]).failures == 1
+    assert Supervision.from_json(event["supervision"]).failures.in_a_row == 1
 
 
 def test_a_stop_fires(driver: DriverProcess, scripts: Scripts) -> None:
@@ -76,16 +80,24 @@ def test_a_stop_fires(driver: DriverProcess, scripts: Scripts) -> None:
     assert event["text"].endswith("enough")
 
 
-@pytest.mark.parametrize(("why", "known"), [(f"{HANDOVER} (dag, run)", False), ("enough", True)])
-def test_a_stop_meant_for_the_supervisor_before_starts_a_new_driver(
-    driver: DriverProcess, scripts: Scripts, why: str, known: bool
+def test_what_a_person_writes_as_the_reason_of_a_stop_decides_nothing(
+    driver: DriverProcess, scripts: Scripts
 ) -> None:
-    ask_to_stop(scripts.kafka, "triggered", why=why)
-    stop = asked(scripts, why)
+    ask_to_stop(scripts.kafka, "triggered", why=f"{WHY}, or so")
+    event = asyncio.run(asyncio.wait_for(first(watching(driver)), 90))
+    assert event["event"] == "stopped"
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_a_stop_meant_for_the_supervisor_before_starts_a_new_driver(
+    driver: DriverProcess, scripts: Scripts, known: bool
+) -> None:
+    ask_to_stop(scripts.kafka, "triggered", why="enough", handover=not known)
+    stop = asked(scripts, "enough")
     event = asyncio.run(asyncio.wait_for(first(watching(driver, ending=stop if known else -1)), 90))
     assert event["event"] == "restart"
     assert "starting a new one" in event["text"]
-    assert event["supervision"]["stale_stop"] == stop
+    assert event["supervision"]["asked"]["stale"] == stop
 
 
 def test_a_stop_after_the_one_that_an_adopted_driver_heeds_stops_the_stream(
@@ -102,7 +114,7 @@ def test_a_stop_after_the_one_that_an_adopted_driver_heeds_stops_the_stream(
 
 def test_a_stop_after_a_clear_stops_the_stream(driver: DriverProcess, scripts: Scripts) -> None:
     """Even if the driver has ended by then, for the clear."""
-    ask_to_stop(scripts.kafka, "triggered", why=f"{HANDOVER} (dag, run)")
+    ask_to_stop(scripts.kafka, "triggered", why="cleared", handover=True)
     scripts.sight("triggered", lambda s: s.end_of(driver.id) is not None)
     ask_to_stop(scripts.kafka, "triggered", why="a person")
     asked(scripts, "a person")
@@ -156,7 +168,8 @@ def test_what_a_user_does_to_the_task_stops_the_driver_at_an_edge(
     end = sight.end_of(driver.id)
     assert end is not None
     assert end.how == "stopped"
-    assert end.why.startswith(f"{HANDOVER} (handed_on_stream, ")
+    assert end.handover
+    assert end.why.startswith(f"{WHY} (handed_on_stream, ")
     until(lambda: not driver.alive(), 60)
 
 
@@ -171,7 +184,7 @@ def test_an_airflow_that_cannot_be_asked_does_not_keep_the_driver_running(
         asyncio.run(trigger.on_kill())
     end = scripts.sight("triggered", lambda s: s.end_of(driver.id) is not None).end_of(driver.id)
     assert end is not None
-    assert end.why.startswith(HANDOVER)
+    assert end.handover
 
 
 class Silent:
@@ -201,7 +214,7 @@ def test_a_cancelled_trigger_is_cancelled_again_and_ends_its_driver(
     sight = scripts.sight("triggered", lambda s: s.end_of(driver.id) is not None)
     end = sight.end_of(driver.id)
     assert end is not None
-    assert (end.how, end.why[: len(HANDOVER)]) == ("stopped", HANDOVER)
+    assert (end.how, end.handover) == ("stopped", True)
 
 
 def test_a_trigger_that_another_triggerer_took_over_leaves_the_driver_alone(
@@ -262,7 +275,7 @@ def test_the_end_of_a_stream_is_awaited(driver: DriverProcess, scripts: Scripts)
     async def ended() -> dict[str, Any]:
         made = StreamEndTrigger("triggered", look_every_s=0.2)
         path, kwargs = made.serialize()
-        assert path == "holdfast_airflow.triggers.stream.StreamEndTrigger"
+        assert path == "holdfast_airflow.triggers.stream_end.StreamEndTrigger"
         task = asyncio.create_task(first(StreamEndTrigger(**kwargs)))
         await asyncio.sleep(1)
         assert not task.done()

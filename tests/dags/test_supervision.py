@@ -179,7 +179,7 @@ def test_a_driver_that_was_started_by_hand_is_adopted(scripts: Scripts) -> None:
 def test_a_driver_that_hangs_after_its_last_words_is_ended(
     scripts: Scripts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("state_lib.drivers.supervision.DYING_S", 2.0)
+    monkeypatch.setattr("state_lib.drivers.living.DYING_S", 2.0)
     scripts.says("hanging", "hang")
     process = scripts.launch("hanging")
     scripts.commits("hanging")

@@ -11,7 +11,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowException
 
 from holdfast_airflow.adoption import living
-from holdfast_airflow.handover import HANDOVER
+from state_lib.drivers.asked import Asked
 from state_lib.drivers.control import ask_to_stop
 from state_lib.drivers.supervision import Supervision
 from tests.dags.conftest import Connect, Scripts
@@ -35,11 +35,11 @@ def yarn(connect: Connect) -> None:
 
 
 @pytest.mark.parametrize(
-    ("why", "cleared", "stops"),
-    [("a person", False, True), ("a person", True, False), (f"{HANDOVER} (…)", False, False)],
+    ("handover", "cleared", "stops"),
+    [(False, False, True), (False, True, False), (True, False, False)],
 )
 def test_a_stop_since_the_try_before_is_heeded(
-    scripts: Scripts, yarn: None, tmp_path: Path, why: str, cleared: bool, stops: bool
+    scripts: Scripts, yarn: None, tmp_path: Path, handover: bool, cleared: bool, stops: bool
 ) -> None:
     """Which had failed to launch a driver; unless the task was cleared, which starts anew."""
     del yarn
@@ -49,13 +49,29 @@ def test_a_stop_since_the_try_before_is_heeded(
     task = Task(app)
     with pytest.raises(AirflowException, match="did not take the driver"):
         task.execute()
-    ask_to_stop(scripts.kafka, app, why=why)
+    ask_to_stop(scripts.kafka, app, why="a person", handover=handover)
     if stops:
         expected = {"event": "stopped", "text": f"{app} was asked to stop: a person"}
         assert task.again() == expected
         return
     with pytest.raises(AirflowException, match="did not take the driver"):
         task.again(cleared=cleared)
+
+
+def test_a_stop_between_a_drivers_launch_and_its_claim_is_heeded_by_the_next_try(
+    scripts: Scripts, tmp_path: Path
+) -> None:
+    """The driver heard it and is gone when the worker that launched it has died."""
+    app = "before_its_claim"
+    ran(scripts, app)
+    scripts.says(app, "late")
+    task = Task(app, env={"SCRIPTED_APP": app})
+    driver = task.execute().process["id"]
+    ask_to_stop(scripts.kafka, app, why="a person")
+    (tmp_path / f"{app}.claims").touch()
+    gone = scripts.sight(app, lambda s: s.end_of(driver) is not None and not s.drivers)
+    assert gone.driver == driver, "its claim came after the stop"
+    assert task.again() == {"event": "stopped", "text": f"{app} was asked to stop: a person"}
 
 
 def test_a_stop_since_the_try_before_is_meant_for_the_stream(scripts: Scripts) -> None:
@@ -65,10 +81,10 @@ def test_a_stop_since_the_try_before_is_meant_for_the_stream(scripts: Scripts) -
     process = scripts.launch(app)
     scripts.commits(app)
     task = Task(app)
-    assert task.execute().ending == -1
+    assert task.execute().supervision["asked"]["ending"] == -1
     os.kill(process.pid, signal.SIGSTOP)  # a long batch
     ask_to_stop(scripts.kafka, app, why="a person")
-    assert task.again().ending == -1
+    assert task.again().supervision["asked"]["ending"] == -1
 
 
 @pytest.mark.parametrize("cleared", [True, False])
@@ -79,11 +95,12 @@ def test_a_clear_that_no_triggerer_saw_starts_a_new_driver(scripts: Scripts, cle
     scripts.commits(app)
     task = Task(app)
     task.execute()
+    os.kill(process.pid, signal.SIGSTOP)  # a long batch
     trigger = task.again(cleared=cleared)
     assert trigger.process["id"] == process.id
     sight = scripts.sight(app, lambda _: True)
-    assert trigger.ending == sight.stop_offset
-    assert (sight.stop or "").startswith(HANDOVER) is cleared
+    assert trigger.supervision["asked"]["ending"] == sight.stop_offset
+    assert sight.handover is cleared
 
 
 @pytest.mark.parametrize("submitted", [True, False])
@@ -109,7 +126,7 @@ def test_a_task_that_is_killed_while_it_runs_leaves_no_driver(
     task.store.set = kept
     with pytest.raises(AirflowException, match="killed before its driver was watched"):
         task.execute()
-    scripts.sight(app, lambda s: (s.stop or "").startswith(HANDOVER))
+    scripts.sight(app, lambda s: s.handover)
 
 
 def test_only_a_stop_that_a_driver_heeds_is_its_end(scripts: Scripts) -> None:
@@ -132,11 +149,11 @@ def test_a_handover_that_two_asked_for_starts_a_new_driver(scripts: Scripts) -> 
     app = "asked_twice"
     ran(scripts, app)
     base = scripts.sight(app, lambda s: s.stop is not None)
-    ask_to_stop(scripts.kafka, app, why=f"{HANDOVER} (…)")
+    ask_to_stop(scripts.kafka, app, why="cleared", handover=True)
     scripts.sight(app, lambda s: s.stop_offset > base.stop_offset)
     stale = base.stop_offset
     task = Task(app, env={"SCRIPTED_APP": app})
-    trigger = task.restart(Supervision(app, "gone", 0, base=0, stale_stop=stale))
+    trigger = task.restart(Supervision(app, "gone", 0, base=0, asked=Asked(stale=stale)))
     driver = trigger.process["id"]
     scripts.commits(app, other_than=base.driver)
     assert scripts.sight(app, lambda s: s.driver == driver).stop is None

@@ -16,7 +16,9 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import NewTopic
 from typer.testing import CliRunner
 
-from state_lib.changelog.claims import newest_claim
+from state_lib.changelog.claims import ENDED, STOP, newest_claim, tell
+from state_lib.changelog.reader import read
+from state_lib.changelog.topics import topology_topic
 from state_lib.cli import app as cli
 from state_lib.cli._demo_run import Pipeline
 from state_lib.client.airflow import Airflow, Run
@@ -24,9 +26,11 @@ from state_lib.config import Settings
 from state_lib.drivers.control import Control, ask_to_stop
 from state_lib.drivers.events import Event
 from state_lib.drivers.identity import Identity
-from state_lib.drivers.look import REMEMBERED_ENDS, Looker, observe
+from state_lib.drivers.last_words import KEPT
+from state_lib.drivers.look import Looker, observe
 from state_lib.drivers.presence import Presence
 from state_lib.drivers.process import DriverProcess, launch
+from state_lib.drivers.sight import Ended
 from state_lib.drivers.supervision import Supervision
 from state_lib.errors import NotFound, Superseded
 from state_lib.kafka import Kafka, ends
@@ -91,6 +95,33 @@ def test_what_is_said_around_claims_is_no_claim(app: App, looker: Looker) -> Non
     late = Control(app.kafka, app.name, who("late"))
     late.begin()
     assert late.heed(newer) is None
+
+
+def test_a_handover_is_heard_by_driver_and_watchers(app: App, looker: Looker) -> None:
+    epoch = write_claim(app.kafka, app.topology, who("one"))
+    presence = Presence(app.kafka, app.name, who("one"))
+    control = Control(app.kafka, app.name, who("one"))
+    control.begin()
+    ask_to_stop(app.kafka, app.name, why="cleared", handover=True)
+    assert control.heed(epoch) == "cleared"
+    assert looker.look().handover
+    presence.leave("stopped", "cleared", retry=False, handover=control.handover)
+    end = looker.look().end_of("one")
+    assert end is not None
+    assert end.handover
+
+
+def test_records_of_an_older_version_are_no_handover(app: App, looker: Looker) -> None:
+    epoch = write_claim(app.kafka, app.topology, who("one"))
+    control = Control(app.kafka, app.name, who("one"))
+    control.begin()
+    tell(app.kafka, app.name, STOP, {"why": "enough", "at": 1})
+    said = {"id": "one", "how": "stopped", "why": "enough", "retry": False}
+    tell(app.kafka, app.name, ENDED, said)
+    assert control.heed(epoch) == "enough"
+    seen = looker.look()
+    assert (seen.stop, seen.handover, control.handover) == ("enough", False, False)
+    assert seen.end_of("one") == Ended("one", "stopped", "enough", retry=False)
 
 
 def test_commits_and_lag_are_seen_as_they_come(
@@ -257,11 +288,24 @@ def test_a_stranger_that_was_refused_is_not_how_the_application_ended(
     monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path))
     write_claim(app.kafka, app.topology, who("ours"))
     Presence(app.kafka, app.name, who("ours")).leave("stopped", "enough", retry=False)
-    for n in range(REMEMBERED_ENDS + 1):
+    for n in range(KEPT + 1):
         stranger = Presence(app.kafka, app.name, who(f"stranger-{n}"))
         stranger.leave("failed", "does not fit", retry=False)
     (shown,) = called("drivers", app.name, "--seconds", "0")
     assert (shown["state"], shown["ended"]) == ("stopped", "stopped: enough")
+
+
+def test_every_driver_has_last_words_of_its_own_and_the_newest_are_kept(app: App) -> None:
+    """Compaction takes none of them; that of the newest claim's driver stays among them."""
+    write_claim(app.kafka, app.topology, who("ours"))
+    drivers = ["ours", *(f"stranger-{n}" for n in range(KEPT + 2))]
+    for driver in drivers:
+        Presence(app.kafka, app.name, who(driver)).leave("failed", "does not fit", retry=False)
+    topic = topology_topic(app.name)
+    end = ends(app.kafka.admin(), [(topic, 0)])[topic, 0]
+    newest = {r.key(): r.value() for some in read(app.kafka, topic, 0, 0, end) for r in some}
+    kept = [json.loads(v)["id"] for k, v in newest.items() if v and (k or b"").startswith(ENDED)]
+    assert kept == ["ours", *drivers[-KEPT:]]
 
 
 def test_the_demo_waits_for_a_driver_even_where_all_is_done(

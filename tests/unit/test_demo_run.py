@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -16,81 +14,61 @@ from state_lib.cli._demo_run import Pipeline, ready
 from state_lib.client.airflow import Airflow, Run
 from state_lib.config import Settings
 from state_lib.errors import ConfigurationError, Unavailable
+from tests.support.small_http import Server, serving
 
 MOST = 100  # `maximum_page_limit`
 
 
-class ApiServer(ThreadingHTTPServer):
+class ApiServer(Server):
     """Knows DAGs, broken files and runs; hears what is triggered and unpaused."""
 
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Answer)
-        self.url = f"http://127.0.0.1:{self.server_address[1]}"
+        super().__init__()
         self.dags = ["flights_load", "flights_stream"]
         self.late: list[str] = []
         self.broken: list[str] = []
         self.runs: dict[str, str] = {}
         self.unpaused: list[str] = []
 
-
-class Answer(BaseHTTPRequestHandler):
-    server: ApiServer
-
-    def do_GET(self) -> None:
-        url = urlsplit(self.path)
-        match url.path.removeprefix("/api/v2").split("/")[1:]:
-            case ["auth", "token"]:
-                self.say({"access_token": "of-the-test"})
-            case ["dags"]:
-                dags = [{"dag_id": dag, "is_paused": True} for dag in self.server.dags]
-                self.server.dags, self.server.late = self.server.dags + self.server.late, []
-                self.page("dags", dags)
-            case ["importErrors"]:
-                broken = [{"filename": f, "stack_trace": "a trace"} for f in self.server.broken]
-                self.page("import_errors", broken)
-            case ["dags", dag, "dagRuns"]:
-                wanted = parse_qs(url.query)["state"]
-                runs = [run for run, state in self.server.runs.items() if state in wanted]
-                self.say({"dag_runs": [self.run(dag, run) for run in runs]})
-            case ["dags", dag, "dagRuns", run]:
-                self.say(self.run(dag, run))
-
-    def do_POST(self) -> None:
-        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.server.runs[asked["dag_run_id"]] = "queued"
-        self.say(self.run(self.path.split("/")[-2], asked["dag_run_id"]))
-
-    def do_PATCH(self) -> None:
-        self.rfile.read(int(self.headers["Content-Length"]))
-        self.server.unpaused.append(self.path.split("/")[-1])
-        self.say({})
+    def answer(self, method: str, path: str, body: bytes) -> tuple[int, Any]:
+        url = urlsplit(path)
+        asked, said = parse_qs(url.query), dict[str, Any]()
+        match method, *url.path.removeprefix("/api/v2").split("/")[1:]:
+            case "GET", "auth", "token":
+                said = {"access_token": "of-the-test"}
+            case "GET", "dags":
+                dags = [{"dag_id": dag, "is_paused": True} for dag in self.dags]
+                self.dags, self.late = self.dags + self.late, []
+                said = page("dags", dags, asked)
+            case "GET", "importErrors":
+                broken = [{"filename": f, "stack_trace": "a trace"} for f in self.broken]
+                said = page("import_errors", broken, asked)
+            case "GET", "dags", dag, "dagRuns":
+                runs = [run for run, state in self.runs.items() if state in asked["state"]]
+                said = {"dag_runs": [self.run(dag, run) for run in runs]}
+            case "GET", "dags", dag, "dagRuns", run:
+                said = self.run(dag, run)
+            case "POST", "dags", dag, "dagRuns":
+                run = json.loads(body)["dag_run_id"]
+                self.runs[run] = "queued"
+                said = self.run(dag, run)
+            case "PATCH", "dags", dag:
+                self.unpaused.append(dag)
+        return 200, said
 
     def run(self, dag: str, run: str) -> dict[str, str]:
-        return {"dag_id": dag, "dag_run_id": run, "state": self.server.runs[run]}
+        return {"dag_id": dag, "dag_run_id": run, "state": self.runs[run]}
 
-    def page(self, what: str, every: list[dict[str, Any]]) -> None:
-        asked = parse_qs(urlsplit(self.path).query)
-        begin, limit = int(asked.get("offset", ["0"])[0]), int(asked.get("limit", ["50"])[0])
-        shown = every[begin : begin + min(limit, MOST)]
-        self.say({what: shown, "total_entries": len(every)})
 
-    def say(self, body: dict[str, Any]) -> None:
-        self.send_response(200)
-        self.end_headers()
-        self.wfile.write(json.dumps(body).encode())
-
-    def log_message(self, *_: object) -> None:
-        pass
+def page(what: str, every: list[dict[str, Any]], asked: dict[str, list[str]]) -> dict[str, Any]:
+    begin, limit = int(asked.get("offset", ["0"])[0]), int(asked.get("limit", ["50"])[0])
+    return {what: every[begin : begin + min(limit, MOST)], "total_entries": len(every)}
 
 
 @pytest.fixture
 def server() -> Iterator[ApiServer]:
-    with ApiServer() as made:
-        thread = threading.Thread(target=made.serve_forever)
-        thread.start()
+    with serving(ApiServer()) as made:
         yield made
-        made.shutdown()
-        thread.join()
 
 
 @pytest.fixture

@@ -2,43 +2,27 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
 from state_lib.config import Settings
 from state_lib.drivers.hosts import complaints
+from tests.support.small_http import Server, serving
 
 
-class Host(ThreadingHTTPServer):
+class Host(Server):
     body = b""
 
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Answer)
-
-
-class Answer(BaseHTTPRequestHandler):
-    server: Host
-
-    def do_GET(self) -> None:
-        self.send_response(503)
-        self.end_headers()
-        self.wfile.write(self.server.body)
-
-    def log_message(self, *_: object) -> None:
-        pass
+    def answer(self, method: str, path: str, body: bytes) -> tuple[int, bytes]:
+        del method, path, body
+        return 503, self.body
 
 
 @pytest.fixture
 def host() -> Iterator[Host]:
-    with Host() as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
+    with serving(Host()) as server:
         yield server
-        server.shutdown()
-        thread.join()
 
 
 @pytest.mark.parametrize(
@@ -55,8 +39,7 @@ def host() -> Iterator[Host]:
 )
 def test_any_answer_is_a_complaint_or_none(host: Host, body: bytes, says: str | None) -> None:
     host.body = body
-    port = host.server_address[1]
-    settings = Settings.load(hosts=f"host-1=127.0.0.1:1/{port}")
+    settings = Settings.load(hosts=f"host-1=127.0.0.1:1/{host.port}")
     found = complaints(settings, "app")
     if says is None:
         assert found == ()

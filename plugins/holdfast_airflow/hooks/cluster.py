@@ -12,7 +12,7 @@ import uuid
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from holdfast_airflow.hooks.spark import AIRFLOWS, SparkTarget
+from holdfast_airflow.hooks.spark import AIRFLOWS, SparkTarget, refused
 from state_lib.errors import Unavailable
 
 if TYPE_CHECKING:
@@ -61,6 +61,7 @@ def submit(target: SparkTarget, application: str) -> tuple[DriverProcess, Submis
     """Submit a driver to the cluster; returns once the cluster has accepted it.
 
     Raises:
+        ConfigurationError: the provider refuses what the connection or a Spark property says.
         Unavailable: it has not, or ``spark-submit`` could not be run; says what was said.
     """
     from airflow.sdk.exceptions import AirflowException  # noqa: PLC0415
@@ -84,6 +85,8 @@ def submit(target: SparkTarget, application: str) -> tuple[DriverProcess, Submis
     context: Any = {}
     try:
         submitted = operator.submit_job(context)
+    except ValueError as error:
+        raise refused(target.conn_id, error) from error
     except (AirflowException, RuntimeError, OSError) as error:
         raise Unavailable(
             f"{target.master} did not take the driver of {target.app!r}: {error}. Look at the "

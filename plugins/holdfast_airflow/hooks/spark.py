@@ -58,7 +58,8 @@ class SparkTarget:
         """The provider's hook, bound to the connection.
 
         Raises:
-            ConfigurationError: there is no such connection, or no Kubernetes provider for it.
+            ConfigurationError: there is no such connection, no Kubernetes provider for it, or the
+                provider refuses a value in it.
         """
         from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
         from airflow.sdk import BaseHook  # noqa: PLC0415
@@ -83,6 +84,8 @@ class SparkTarget:
                 "apache-airflow-providers-cncf-kubernetes on the workers and the triggerer",
                 conn_id=self.conn_id,
             ) from error
+        except ValueError as error:
+            raise refused(self.conn_id, error) from error
 
     def properties(self) -> dict[str, str]:
         """Spark properties: Holdfast's own, and those of the operator on top."""
@@ -171,6 +174,16 @@ class SparkTarget:
                 conn_id=self.conn_id,
                 master=self.master,
             )
+
+
+def refused(conn_id: str, error: ValueError) -> ConfigurationError:
+    """The error for a connection that has a value which Airflow's Spark provider does not take."""
+    return ConfigurationError(
+        f"connection {conn_id!r} is refused by Airflow's Spark provider: {error}. Correct its "
+        "extra fields under Admin, Connections, or name another connection in conn_id",
+        conn_id=conn_id,
+        refused=str(error),
+    )
 
 
 def job_path(settings: Settings, app: str, application: str | None) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 from airflow.sdk import DAG
 
 from holdfast_airflow.dags import stream_dag
-from holdfast_airflow.operators.stream import StopStreamOperator
+from holdfast_airflow.operators.stop import StopStreamOperator
 
 APPS = (
     "adopted",

@@ -3,6 +3,7 @@
 ``SCRIPTED`` names a folder; the file ``<app>`` in it holds a word that each start reads:
 
 - ``run``: claims, and commits a batch every moment until it is stopped or superseded;
+- ``late``: as ``run``, and does not claim before there is a file ``<app>.claims``;
 - ``fail``: raises before it claims anything;
 - ``hang``: as ``run``, and does not end after its last words;
 - ``claim and fail``: claims, commits once, raises.
@@ -46,6 +47,8 @@ def main() -> None:
     app.stream(f"{name}-lines", Text()).group_by("value").count("counts")
     control = Control(kafka, name, Identity.of_this_process())
     control.begin()
+    while what == "late" and not Path(os.environ["SCRIPTED"], f"{name}.claims").exists():
+        time.sleep(0.1)
     ensure_topics(kafka.admin(), plan_topics(app.topology, -1), 1, 1)
     presence = Presence(kafka, name, Identity.of_this_process())
     presence.join()
@@ -60,7 +63,7 @@ def main() -> None:
     if what == "claim and fail":
         presence.leave("failed", "failed later, as the test wants it")
         raise RuntimeError("failed later, as the test wants it")
-    presence.leave("stopped", control.stop or "SIGTERM", retry=False)
+    presence.leave(*control.ending, retry=False, handover=control.handover)
     while what == "hang":
         time.sleep(1)
 

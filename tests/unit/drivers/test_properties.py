@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from state_lib.drivers.events import Event
-from state_lib.drivers.sight import DriverFacts, Ended, Sight
+from state_lib.drivers.sight import DriverFacts, Ended, Sight, Stop
 from state_lib.drivers.supervision import Supervision
 
 HAPPENS = (
@@ -65,7 +65,6 @@ class World:
     def look(self) -> None:
         self.now += 2
         facts = DriverFacts(self.driver, "h", 1, "", self.epoch, 0)
-        asked = self.stop_at > self.epoch
         sight = Sight(
             at=int(self.now * 1000),
             drivers=(self.id,) if self.member else (),
@@ -76,8 +75,7 @@ class World:
             done=self.done,
             total=self.total,
             ended=self.ended,
-            stop="asked" if asked else None,
-            stop_offset=self.stop_at if asked else -1,
+            asked=None if self.stop_at < 0 else Stop(self.stop_at, "asked"),
             away="no brokers" if self.away else None,
         )
         assert Sight.from_json(json.loads(json.dumps(sight.to_json()))) == sight

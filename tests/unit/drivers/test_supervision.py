@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 
 from state_lib.drivers.events import Event
-from state_lib.drivers.sight import DriverFacts, Ended, Sight
+from state_lib.drivers.sight import DriverFacts, Ended, Sight, Stop
 from state_lib.drivers.supervision import Supervision
 
 OURS = "ours"
@@ -142,7 +142,7 @@ def test_another_driver_ends_supervision() -> None:
 def test_a_stop_is_no_crash() -> None:
     life = Life()
     life.see(CLAIMED)
-    asked = replace(CLAIMED, stop="a person", stop_offset=9)
+    asked = replace(CLAIMED, asked=Stop(9, "a person"))
     assert life.names(asked) == []
     assert life.names(asked, process=False) == ["stopped"]
 
@@ -152,9 +152,50 @@ def test_a_stop_is_no_crash() -> None:
     assert life.names(asked, process=False) == ["stopped"], "while it waits to restart"
 
     life = Life()
-    old = replace(CLAIMED, driver="earlier", epoch=3, stop="long ago", stop_offset=4)
+    old = replace(CLAIMED, driver="earlier", epoch=3, asked=Stop(4, "long ago"))
     assert life.names(old) == []
     assert life.names(old, process=False) == ["crashed"], "that request was meant for another"
+
+
+def test_a_stop_before_its_claim_is_not_lost_with_a_driver_that_was_killed() -> None:
+    """Nor one that the driver before it has heeded taken for one."""
+    for launched_at, told in ((4, "stopped"), (6, "crashed")):
+        life = Life()
+        before = Sight(at=0, asked=None if launched_at == 4 else Stop(5, "a person"))
+        life.supervision.launched(OURS, life.now, before)
+        sight = replace(CLAIMED, asked=Stop(5, "a person"))
+        assert life.names(sight) == ["started"]
+        assert life.names(sight, process=False) == [told]
+
+
+def test_a_handover_is_followed_by_a_new_driver_and_no_failure() -> None:
+    for asked, end in (
+        (Stop(9, "cleared", handover=True), None),
+        (Stop(9, "cleared", handover=True), Ended(OURS, "stopped", "of an older driver")),
+        (None, Ended(OURS, "stopped", "cleared", handover=True)),
+    ):
+        life = Life()
+        life.see(CLAIMED)
+        ended = () if end is None else (end,)
+        sight = replace(CLAIMED, asked=asked, ended=ended)
+        (event,) = life.see(sight, process=False)
+        assert (event.name, event.details) == ("restart", {"failures": 0})
+        assert not life.supervision.asked_since(sight), "nobody else takes it for a stop"
+    life = Life()
+    life.see(CLAIMED)
+    ended = (Ended(OURS, "stopped", "cleared", handover=True),)
+    later = replace(CLAIMED, asked=Stop(10, "a person"), ended=ended)
+    assert life.names(later, process=False) == ["stopped"], "what was asked for last counts"
+
+
+def test_an_adopted_drivers_end_for_a_stop_of_before_is_no_end_of_the_stream() -> None:
+    for newest, told in ((9, "restart"), (10, "stopped")):
+        life = Life()
+        life.supervision.asked.ending = 9
+        life.see(CLAIMED)
+        asked = Stop(newest, "a person")
+        sight = replace(CLAIMED, asked=asked, ended=(Ended(OURS, "stopped", "a person"),))
+        assert life.names(sight, process=False) == [told]
 
 
 def test_kafka_away_is_one_alarm_and_no_crash() -> None:
@@ -203,10 +244,10 @@ def test_a_launch_that_fails_is_a_failure_with_a_pause() -> None:
 
 def test_what_was_said_after_the_look_before_a_launch_is_meant_for_it() -> None:
     life = Life()
-    old = replace(CLAIMED, driver="old", stop="before", stop_offset=8)
+    old = replace(CLAIMED, driver="old", asked=Stop(8, "before"))
     life.supervision.launched("next", life.now, old)
     assert not life.supervision.asked_since(old)
-    asked = replace(old, stop="now", stop_offset=9)
+    asked = replace(old, asked=Stop(9, "now"))
     assert life.supervision.asked_since(asked)
     assert life.names(asked) == [], "it lives, and hears it"
     assert life.names(asked, process=False) == ["stopped"]

@@ -1,0 +1,34 @@
+"""What an application's stream does, in a word, as far as one look shows it."""
+
+from __future__ import annotations
+
+from state_lib.drivers.sight import Ended, Sight
+
+
+def last_end(sight: Sight) -> Ended | None:
+    """How the claim's driver ended, if none lives; others may have been refused since."""
+    if sight.drivers:
+        return None
+    facts, last = sight.facts, sight.ended[-1] if sight.ended else None
+    if facts is None:
+        return last
+    end = sight.end_of(facts.id)
+    over = sight.stop is not None or (end is not None and end.how != "failed")
+    if not over and last is not None and last.how == "failed":
+        return last  # maybe of one that was to follow it, and did not come as far as a claim
+    if over or end is not None:
+        return end
+    why = f"the driver on {facts.host}, process {facts.pid}, is gone without a word"
+    return Ended(facts.id, "failed", why, restarts=facts.restarts)
+
+
+def state_of(sight: Sight) -> str:
+    """In a word: what the application's stream does."""
+    if sight.notice is not None:
+        return sight.notice
+    if not sight.drivers:
+        end = last_end(sight)
+        return "failed" if end is not None and end.how == "failed" else "stopped"
+    if sight.driver not in sight.drivers:
+        return "starting"
+    return "stopping" if sight.stop is not None else "running"
