@@ -16,12 +16,12 @@ from confluent_kafka.admin import NewTopic
 from state_lib.addresses import HostAddress
 from state_lib.apps.hosts import Hosts as AllHosts
 from state_lib.apps.removal import Kind, carry_out, plan
+from state_lib.changelog import claims
 from state_lib.changelog.claims import STREAMING, Notice, newest_claim, tell
 from state_lib.changelog.topics import topology_topic
 from state_lib.client.query import QueryClient
 from state_lib.drivers.hosts import complaints
 from state_lib.errors import ConfigurationError, NotFound, Unavailable
-from state_lib.host import discovery
 from state_lib.host.discovery import Discovery
 from state_lib.host.placement import owner_of
 from state_lib.host.tasks import EVERY, TaskManager
@@ -195,7 +195,7 @@ def test_kafka_is_asked_again_until_it_answers(
     tmp_path_factory: pytest.TempPathFactory,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(discovery, "ADMIN_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(claims, "ADMIN_TIMEOUT_S", 1.0)
     at = address()
     with running_broker(tmp_path_factory.mktemp("away")) as broker:
         kafka = Kafka({"bootstrap.servers": broker.bootstrap, "log_level": 0})

@@ -130,6 +130,6 @@ def test_a_living_driver_is_not_pulled_from_under(
 
 
 def test_kafka_away_is_said(holdfast: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("state_lib.apps.catalogue.ADMIN_TIMEOUT_S", 1.0)
+    monkeypatch.setattr("state_lib.changelog.claims.ADMIN_TIMEOUT_S", 1.0)
     monkeypatch.setenv("HOLDFAST_BOOTSTRAP_SERVERS", "127.0.0.1:1")
     assert "Kafka at 127.0.0.1:1 did not list topics" in holdfast("list", code=1)
