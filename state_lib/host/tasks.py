@@ -35,6 +35,7 @@ from state_lib.restore.plan import RestorePlan
 from state_lib.specs import Topology
 from state_lib.task import StateTask, TaskContext
 from state_lib.task.loss import find
+from state_lib.task.repairing import repair_task
 
 log = structlog.get_logger(__name__)
 _REOPEN_FIRST_S, _REOPEN_MOST_S = 0.5, 10.0
@@ -212,9 +213,9 @@ class TaskManager:
         return marker
 
     def repair(self, task: StateTask, stores: Sequence[str] | None) -> Marker:
-        """Write lost topics of a task anew and open it; see `StateTask.repair`."""
+        """Write lost topics of a task anew and open it; see `repair_task`."""
         with self._unopened(task):
-            marker = task.repair(stores)
+            marker = repair_task(task, stores)
         self._forget_failures(task)
         self._open_soon(task)
         return marker

@@ -28,6 +28,7 @@ from state_lib.task import StateTask
 from state_lib.task.loss import Loss
 from state_lib.task.opening import Opening
 from state_lib.task.repair import Chunk, Repair
+from state_lib.task.repairing import loss_of, repair_task
 from tests.integration.conftest import MakeApp
 from tests.support.apps import HOUR, KV, NOON, TS, WIN, App, batch, digests, kv
 from tests.support.counting import Counting
@@ -71,14 +72,14 @@ def test_a_changelog_that_was_made_again_is_written_anew(make_app: MakeApp) -> N
     settings = topic_configs(app.kafka.admin(), lost)
     assert settings[app.topic("win")]["retention.ms"] != "-1"
     refused(task, lost[0])
-    loss = task.loss()
+    loss = loss_of(task)
     assert (sorted(loss.topics), loss.why_not, loss.copy) == (lost, None, loss.commit)
 
-    repaired = task.repair()
+    repaired = repair_task(task)
     assert (repaired.epoch, repaired.n) == (marker.epoch, marker.n)
     assert repaired.positions == marker.positions
     assert topic_configs(app.kafka.admin(), lost)[app.topic("win")]["retention.ms"] == "-1"
-    assert task.loss() == replace(loss, topics={})
+    assert loss_of(task) == replace(loss, topics={})
     assert [p.name for p in task.path.parent.iterdir()] == ["0"]
     task.open()
     assert entries(task) == before
@@ -94,7 +95,7 @@ def test_a_new_directory_is_not_needed_after_a_repair(make_app: MakeApp) -> None
     task = filled(app)
     task.close()
     made_again(app, app.topic("kv"), app.topic("win"))
-    task.repair()
+    repair_task(task)
     listener = Counting()
     app.close()
     app.opened(listener=listener)
@@ -107,10 +108,10 @@ def test_one_store_at_a_time(make_app: MakeApp) -> None:
     before = entries(task)
     task.close()
     made_again(app, app.topic("kv"), app.topic("ts"))
-    task.repair(["ts"])
-    assert list(task.loss().topics) == [app.topic("kv")]
+    repair_task(task, ["ts"])
+    assert list(loss_of(task).topics) == [app.topic("kv")]
     refused(task, app.topic("kv"))
-    task.repair(["kv"])
+    repair_task(task, ["kv"])
     task.open()
     assert entries(task) == before
     from_scratch(task)
@@ -124,8 +125,8 @@ def test_lost_markers_are_those_of_the_copy(make_app: MakeApp) -> None:
     task.close()
     made_again(app, commits_topic(app.name))
     refused(task, commits_topic(app.name))
-    assert list(task.loss().topics) == [commits_topic(app.name)]
-    repaired = task.repair()
+    assert list(loss_of(task).topics) == [commits_topic(app.name)]
+    repaired = repair_task(task)
     assert replace(repaired, written_at=0) == replace(marker, written_at=0)
     task.open()
     assert entries(task) == before
@@ -146,7 +147,7 @@ def test_markers_are_not_taken_from_a_copy_that_lags(make_app: MakeApp, tmp_path
     shutil.copytree(tmp_path / "old", task.path)
     made_again(app, commits_topic(app.name))
     with pytest.raises(NotRepairable, match="holds records that were committed later"):
-        task.repair()
+        repair_task(task)
     refused(task, commits_topic(app.name))
 
 
@@ -158,11 +159,11 @@ def test_markers_and_changelog_lost_at_once(make_app: MakeApp) -> None:
     task.close()
     made_again(app, commits_topic(app.name), app.topic("kv"))
     with_output = replace(app.topology, outputs=(OutputSpec("out", "kv"),))
-    task.topology = with_output
+    task._declared.topology = with_output
     with pytest.raises(NotRepairable, match="written twice"):
-        task.repair()
-    task.topology = app.topology
-    task.repair()
+        repair_task(task)
+    task._declared.topology = app.topology
+    repair_task(task)
     task.open()
     from_scratch(task)
     assert entries(task) == before
@@ -189,7 +190,7 @@ def test_a_copy_that_lags_cannot_replace_a_changelog(make_app: MakeApp, tmp_path
     shutil.copytree(tmp_path / "old", task.path)
     made_again(app, app.topic("kv"))
     with pytest.raises(NotRepairable, match=r"stands at commit \(0, 6\).*at \(0, 7\)"):
-        task.repair()
+        repair_task(task)
     assert [p.name for p in task.path.parent.iterdir()] == ["0"], "and it is kept"
 
 
@@ -200,10 +201,10 @@ def test_without_a_copy_it_names_the_ways_out(make_app: MakeApp) -> None:
     shutil.rmtree(task.path)
     made_again(app, app.topic("kv"))
     with pytest.raises(NotRepairable, match="host 'host-1' has no copy") as error:
-        task.repair()
+        repair_task(task)
     assert "holdfast app reset" in error.value.message
     assert "holdfast snapshot list" in error.value.message
-    assert Loss.from_json(json.loads(json.dumps(task.loss().to_json()))) == task.loss()
+    assert Loss.from_json(json.loads(json.dumps(loss_of(task).to_json()))) == loss_of(task)
 
 
 def test_a_snapshot_of_that_very_commit_is_as_good_as_the_copy(make_app: MakeApp) -> None:
@@ -216,7 +217,7 @@ def test_a_snapshot_of_that_very_commit_is_as_good_as_the_copy(make_app: MakeApp
     made_again(app, app.topic("kv"), app.topic("win"))
     again = app.task(restore=RestoreOptions("auto", (app.root / "snapshots").as_uri()))
     with pytest.raises(NotRepairable, match="no copy"):
-        again.repair()
+        repair_task(again)
     app.close()
 
     app = make_app([KV, WIN])
@@ -226,9 +227,9 @@ def test_a_snapshot_of_that_very_commit_is_as_good_as_the_copy(make_app: MakeApp
     shutil.rmtree(task.path)
     made_again(app, app.topic("kv"), app.topic("win"))
     again = app.task(restore=RestoreOptions("auto", (app.root / "snapshots").as_uri()))
-    assert (again.loss().snapshot, again.loss().why_not) == (taken, None)
+    assert (loss_of(again).snapshot, loss_of(again).why_not) == (taken, None)
     assert taken != old
-    again.repair()
+    repair_task(again)
     again.open()
     assert entries(again) == before
     from_scratch(again)
@@ -251,12 +252,12 @@ def test_a_topic_that_does_not_exist_is_told(make_app: MakeApp) -> None:
     before = entries(task)
     task.close()
     deleted(app, app.topic("kv"))
-    loss = task.loss()
+    loss = loss_of(task)
     assert (loss.missing, loss.why_not) == ((app.topic("kv"),), None)
     with pytest.raises(NotRepairable, match="does not exist"):
-        task.repair()
+        repair_task(task)
     app.create()
-    task.repair()
+    repair_task(task)
     from_scratch(task)
     assert entries(task) == before
 
@@ -264,13 +265,13 @@ def test_a_topic_that_does_not_exist_is_told(make_app: MakeApp) -> None:
 def test_nothing_to_repair_changes_nothing(make_app: MakeApp) -> None:
     app = make_app([KV])
     task = filled(app)
-    stores, marker = task._stores, task.marker
-    assert task.repair() == marker
-    assert task._stores is stores, "it was not even closed"
+    stores, marker = task._held.stores, task.marker
+    assert repair_task(task) == marker
+    assert task._held.stores is stores, "it was not even closed"
     task.close()
     where = (app.topic("kv"), 0)
     end = ends(app.kafka.admin(), [where])
-    assert task.repair() == marker
+    assert repair_task(task) == marker
     assert ends(app.kafka.admin(), [where]) == end
 
 
@@ -279,8 +280,8 @@ def test_an_open_task_is_repaired_too(make_app: MakeApp) -> None:
     task = filled(app)
     before = entries(task)
     made_again(app, app.topic("kv"))
-    assert list(task.loss().topics) == [app.topic("kv")]
-    task.repair()
+    assert list(loss_of(task).topics) == [app.topic("kv")]
+    repair_task(task)
     task.open()
     from_scratch(task)
     assert entries(task) == before
@@ -292,7 +293,7 @@ def test_what_is_in_memory_only_cannot_be_written_and_is_not_closed(make_app: Ma
     before = entries(task)
     made_again(app, app.topic("kv"))
     with pytest.raises(NotRepairable, match="'kv' is in memory"):
-        task.repair()
+        repair_task(task)
     assert entries(task) == before
 
 
@@ -310,7 +311,7 @@ def test_a_log_that_lost_its_end_gives_no_deleted_key_back(make_app: MakeApp) ->
     writer.write_part(batch(task.marker, {"kv": kv(("gone", "1"))}).records(app.name)[0])
     writer.close()
     _await_end(app, "kv", 2)
-    task.repair()
+    repair_task(task)
     task.open()
     from_scratch(task)
     assert entries(task) == before
@@ -334,9 +335,9 @@ def test_a_changelog_that_reads_back_differently_never_counts(
         chunks = Repair._chunks
         patched.setattr(Repair, "_chunks", lambda *a: (_without_last(c) for c in chunks(*a)))
         with pytest.raises(LogLost, match="reads back as"):
-            task.repair()
+            repair_task(task)
     refused(task, app.topic("kv"))
-    task.repair()
+    repair_task(task)
     task.open()
     assert entries(task) == before
 
@@ -357,13 +358,13 @@ def test_a_log_that_ends_early_stays_lost_until_a_repair_has_ended(
         chunks = Repair._chunks
         patched.setattr(Repair, "_chunks", lambda *a: (_with_another(c) for c in chunks(*a)))
         with pytest.raises(LogLost, match="reads back as"):
-            task.repair()
+            repair_task(task)
     refused(task, app.topic("kv"))
     shutil.move(task.path, app.root / "elsewhere")
     refused(task, app.topic("kv"))
     shutil.move(app.root / "elsewhere", task.path)
-    assert list(task.loss().topics) == [app.topic("kv")]
-    task.repair()
+    assert list(loss_of(task).topics) == [app.topic("kv")]
+    repair_task(task)
     from_scratch(task)
     assert entries(task) == before
 
@@ -387,7 +388,7 @@ def test_a_changelog_with_its_own_limit_of_records_is_repaired(
     before = entries(task)
     task.close()
     ends_early(app, app.topic("kv"))
-    task.repair()
+    repair_task(task)
     from_scratch(task)
     assert entries(task) == before
 
@@ -453,8 +454,8 @@ def test_a_changelog_that_was_cut_is_no_source(make_app: MakeApp) -> None:
         with pytest.raises(LogLost, match="before offset 60 were deleted"):
             task.open()
     shutil.move(app.root / "elsewhere", task.path)
-    assert list(task.loss().topics) == [app.topic("kv")]
-    task.repair()
+    assert list(loss_of(task).topics) == [app.topic("kv")]
+    repair_task(task)
     from_scratch(task)
     assert digests(task) == before
 
@@ -484,7 +485,7 @@ def test_a_new_store_may_have_any_log(make_app: MakeApp) -> None:
     _await_end(app, "ts", 4)
     cut(app, app.topic("ts"), 2)
     again = app.opened()
-    assert again.loss().topics == {}
+    assert loss_of(again).topics == {}
     assert [k for k, _ in again.scan("ts")[1]] == [b"b"]
     again.close()
     app.opened()
@@ -500,7 +501,7 @@ def test_commits_do_not_go_on_into_a_changelog_that_was_made_again(make_app: Mak
         task.commit(batch(marker, {"kv": kv(("a", "1"))}, clock=NOON + 6 * HOUR))
     assert error.value.details["topic"] == app.topic("kv")
     assert not task.is_open
-    task.repair()
+    repair_task(task)
     task.open()
     assert (digests(task), task.marker.n) == (before, marker.n)
 
@@ -513,14 +514,14 @@ def test_a_commit_that_begins_before_the_last_one_ended_is_refused_for_good(
     app = make_app([KV, TS])
     task = filled(app)
     before, marker, topic = digests(task), task.marker, app.topic("kv")
-    task._offsets[topic][1] += 5
+    task._held.offsets[topic][1] += 5
     pairs = [(f"new-{i}", "1") for i in range(rows)]
     with pytest.raises(LogLost, match="this commit began at offset"):
         task.commit(batch(marker, {"kv": kv(*pairs)}))
     assert not task.is_open
     refused(task, topic)
-    assert list(task.loss().topics) == [topic]
-    task.repair()
+    assert list(loss_of(task).topics) == [topic]
+    repair_task(task)
     from_scratch(task)
     assert (digests(task), task.marker.n) == (before, marker.n)
 
@@ -540,7 +541,7 @@ def test_a_loss_that_is_looked_for_keeps_no_commit_waiting(
 
     monkeypatch.setattr(Repair, "look", slow)
     n = task.marker.n
-    assert task.loss().topics == {}
+    assert loss_of(task).topics == {}
     assert task.marker.n == n + 1
 
 

@@ -111,7 +111,7 @@ def test_what_cannot_be_repaired_is_told(manager: TaskManager, app: App) -> None
     task.close()
     made_again(app, app.topic("kv"))
     until(lambda: task.name in manager._lost, 60)
-    with task._opening_lock:
+    with task._exclusive.lock:
         shutil.rmtree(task.path)
     code, out, err = run(app.name, "--task", "1", "--yes")
     assert code == 1

@@ -26,6 +26,7 @@ from state_lib.keys import window_key
 from state_lib.marker import Marker, now_ms
 from state_lib.specs import StoreSpec
 from state_lib.task import Puts, StateTask, retention
+from state_lib.task.held import Held
 from tests.integration.conftest import MakeApp
 from tests.support.apps import (
     HOUR,
@@ -389,11 +390,11 @@ def test_who_opens_a_task_while_its_stores_change_opens_the_new_ones(
     opener = threading.Thread(target=task.open)
 
     def close() -> None:
-        StateTask.close(task)
+        Held.close(task._held)
         opener.start()
         opener.join(1)  # it has looked at the topology by then; installing waits for the claim
 
-    monkeypatch.setattr(task, "close", close)
+    monkeypatch.setattr(task._held, "close", close)
     marker = task.claim(app.topology, 1)
     opener.join(60)
     task.commit(batch(marker, {"ts": kv(("b", "2"))}))
