@@ -68,7 +68,7 @@ class Host:
         self.stop()
         shutil.rmtree(self.manager.tasks[self.app.name, partition].path)
         self.start()
-        until(lambda: f"{self.app.name}/{partition}" in self.manager.quarantined, 60)
+        until(lambda: f"{self.app.name}/{partition}" in self.manager.openers.quarantined, 60)
 
     def metric(self, name: str, task: str) -> float | None:
         labels = {"app": self.app.name, "task": task, "store": "kv"}
@@ -134,7 +134,7 @@ def test_a_lost_task_is_reported_and_restored_while_others_go_on(
     done = shell.invoke(command, ["restore", "run", app.name])
     assert done.exit_code == 0, done.output
     assert digests(host.manager.task(app.name, 1)) == before
-    assert host.manager.quarantined == {}
+    assert host.manager.openers.quarantined == {}
     assert host.manager.not_ready == {}
     again = shell.invoke(command, ["restore", "run", app.name])
     assert "nothing to restore" in again.stdout
