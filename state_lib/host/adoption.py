@@ -137,11 +137,8 @@ class Applications:
         """Whether a newer claim of the same topic is known, or that the application ended."""
         topic_id, epoch = topology.extra.get("topic_id"), topology.extra.get("epoch", -1)
         known = self.apps.get(topology.app)
-        newest = (
-            -1
-            if known is None or not _same_topic(known, topology)
-            else known.extra.get("epoch", -1)
-        )
+        same = known is not None and _same_topic(known, topology)
+        newest = known.extra.get("epoch", -1) if same and known is not None else -1
         dropped_id, notice = self._dropped.get(topology.app, ("", -1))
         return bool(newest > epoch or (dropped_id == topic_id and epoch < notice))
 

@@ -14,16 +14,29 @@ from state_lib.names import check_name
 from state_lib.specs import Topology
 
 
-def is_of_claim(kafka: Kafka, known: Topology | None, app: str, epoch: int) -> bool:
-    """Whether what is known is of that claim: in a topic that was made anew epochs recur."""
-    topic = topology_topic(app)
+def is_of_claim(
+    kafka: Kafka, known: Topology | None, app: str, epoch: int, topic_id: str | None
+) -> bool:
+    """Whether what is known is of that claim: in a topic that was made anew epochs recur.
+
+    ``topic_id``: of the topic with the claim; None if its driver does not say: Kafka is asked.
+    """
     if known is None or known.extra.get("epoch") != epoch:
         return False
-    there = describe(kafka.admin(), [topic]).get(topic)
-    return there is None or there.id == known.extra.get("topic_id")
+    if topic_id is None:
+        topic = topology_topic(app)
+        there = describe(kafka.admin(), [topic]).get(topic)
+        return there is None or there.id == known.extra.get("topic_id")
+    return topic_id == known.extra.get("topic_id")
 
 
-def learn(kafka: Kafka, app: str, epoch: int | None, known: Iterable[str]) -> Topology:
+def learn(
+    kafka: Kafka,
+    app: str,
+    epoch: int | None,
+    known: Iterable[str],
+    topic_id: str | None = None,
+) -> Topology:
     """What a claim declares.
 
     Args:
@@ -31,6 +44,7 @@ def learn(kafka: Kafka, app: str, epoch: int | None, known: Iterable[str]) -> To
         app: id of the application.
         epoch: of the claim; None: the last one.
         known: applications that the host knows, to name them.
+        topic_id: of the topic that the claim was written to; None if that is not known.
 
     Raises:
         NotFound: no such application or claim.
@@ -50,7 +64,16 @@ def learn(kafka: Kafka, app: str, epoch: int | None, known: Iterable[str]) -> To
     if claim is None:
         topic = topology_topic(app)
         raise NotFound(f"{topic} holds no claim at offset {epoch}", topic=topic, epoch=epoch)
-    return declared_by(kafka, claim)
+    found = declared_by(kafka, claim)
+    if topic_id not in (None, found.extra["topic_id"]):
+        topic = topology_topic(app)
+        raise NotFound(
+            f"the claim of epoch {epoch} was written to a topic {topic!r} that was deleted since "
+            f"(its id was {topic_id}, is {found.extra['topic_id']}): its driver claims anew",
+            topic=topic,
+            epoch=epoch,
+        )
+    return found
 
 
 def declared_by(kafka: Kafka, claim: Claim) -> Topology:

@@ -51,6 +51,7 @@ class TaskManager:
         self.openers = self.applications.openers
         self.apps, self.tasks = self.applications.apps, self.applications.tasks
         self.unlearned: dict[str, str] = {}
+        self._claimed: dict[str, threading.Lock] = {}  # by app
         self._stop = threading.Event()
         self._flusher = threading.Thread(target=self._flush_forever, name="flush", daemon=True)
 
@@ -162,11 +163,20 @@ class TaskManager:
         self.openers.open_soon(task)
         return marker
 
-    def claim(self, app: str, partition: int, epoch: int) -> Marker:
-        """Let the driver of an epoch take a task."""
+    def claim(self, app: str, partition: int, epoch: int, topic_id: str | None = None) -> Marker:
+        """Let the driver of an epoch take a task.
+
+        Args:
+            app: its application.
+            partition: of the task.
+            epoch: of the driver's claim.
+            topic_id: of the topology topic that holds the claim; None: Kafka is asked each time.
+        """
         check_name("application", app)
-        if not learning.is_of_claim(self.context.kafka, self.apps.get(app), app, epoch):
-            self._learn(app, epoch)
+        with self._claimed.setdefault(app, threading.Lock()):  # the first one learns for all
+            known = self.apps.get(app)
+            if not learning.is_of_claim(self.context.kafka, known, app, epoch, topic_id):
+                self._learn(app, epoch, topic_id)
         task = self.owned(app, partition)
         if task.declare(self.app(app)):
             self.openers.forget(task)
@@ -174,8 +184,10 @@ class TaskManager:
 
     # ------------------------------------------------------------------ inside
 
-    def _learn(self, app: str, epoch: int | None) -> None:
-        self.applications.adopt(learning.learn(self.context.kafka, app, epoch, list(self.apps)))
+    def _learn(self, app: str, epoch: int | None, topic_id: str | None = None) -> None:
+        known = list(self.apps)
+        found = learning.learn(self.context.kafka, app, epoch, known, topic_id)
+        self.applications.adopt(found)
 
     def _flush_forever(self) -> None:
         while not self._stop.wait(min(_LOOK_S, self._flush_interval_s)):
