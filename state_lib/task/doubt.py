@@ -8,7 +8,7 @@ from pathlib import Path
 
 import structlog
 
-from state_lib.changelog.writer import OutcomeUnknown, TransactionalWriter
+from state_lib.changelog.writer import OutcomeUnknown, TransactionalWriter, WriterOutdated
 from state_lib.errors import (
     HoldfastError,
     KafkaRefused,
@@ -92,7 +92,7 @@ def closing_in_doubt(held: Held, path: Path, is_still_ours: Callable[[], bool]) 
                 if path.exists():
                     set_aside(path, error.message)
         raise Unavailable(f"{held.name}: {error.message}", task=held.name) from error
-    except OutcomeUnknown as error:
+    except (OutcomeUnknown, WriterOutdated) as error:
         held.close()
         raise Unavailable(error.message, task=held.name) from error
     except (KafkaRefused, LogLost, TooLarge):
