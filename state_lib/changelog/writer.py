@@ -34,6 +34,15 @@ class OutcomeUnknown(HoldfastError):
     code = "outcome-unknown"
 
 
+class WriterOutdated(Unavailable):
+    """Nothing stands: a topic takes larger records than when this writer was made; open another.
+
+    Details: topic, size, limit (bytes).
+    """
+
+    code = "writer-outdated"
+
+
 @dataclass
 class Records:
     """Records for one topic, as parallel columns. ``timestamps`` in ms; None means now."""
@@ -129,6 +138,7 @@ class TransactionalWriter:
             KafkaRefused: a topic must not be written; nothing stands; open a new writer.
             TooLarge: a record is larger than its topic takes; nothing stands; a new writer looks
                 at the limits again.
+            WriterOutdated: a new writer would take it; nothing stands.
             NotOwner: another writer of the same id has fenced this one.
             OutcomeUnknown: it cannot be told whether it was committed.
         """
@@ -290,9 +300,12 @@ class TransactionalWriter:
         topic = max(largest, key=lambda t: largest[t] - now[t])
         size, limit = largest[topic], now[topic]
         if size <= limit:
-            return OutcomeUnknown(
+            return WriterOutdated(
                 f"nothing stands: topic {topic!r} takes a record of {size} bytes only by now; the "
-                "task is opened again, to write that"
+                "task is opened again, to write that",
+                topic=topic,
+                size=size,
+                limit=limit,
             )
         return TooLarge(
             f"a record of {size} bytes was refused: topic {topic!r} takes {limit}. Raise its "

@@ -33,14 +33,20 @@ class FlightHostClient:
         )
         self._client: flight.FlightClient | None = None
 
-    def claim(self, app: str, partition: int, epoch: int) -> Marker:
+    def claim(self, app: str, partition: int, epoch: int, topic_id: str | None = None) -> Marker:
         """Take a task for the driver of an epoch.
+
+        Args:
+            app: its application.
+            partition: of the task.
+            epoch: of the driver's claim.
+            topic_id: of the topology topic that holds the claim; without it, the host asks Kafka.
 
         Raises:
             Superseded: a newer driver has it.
             Unavailable: the host cannot be reached, or the task is opening; try again.
         """
-        body = {"app": app, "partition": partition, "epoch": epoch}
+        body = {"app": app, "partition": partition, "epoch": epoch, "topic_id": topic_id}
         return Marker.from_json(self._act("claim", body, LOOK_S))
 
     def marker(self, app: str, partition: int) -> Marker:

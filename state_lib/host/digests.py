@@ -8,7 +8,8 @@ from typing import Any
 
 from state_lib.errors import Unavailable
 from state_lib.stores.digest import added, digest_in_parts
-from state_lib.task.state_task import StateTask, bytes_store_of
+from state_lib.task.reads import bytes_store_of
+from state_lib.task.state_task import StateTask
 
 
 def digests(task: StateTask, stores: Sequence[str] | None) -> Iterator[dict[str, Any]]:

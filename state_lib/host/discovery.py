@@ -15,6 +15,7 @@ import structlog
 from state_lib.addresses import HostAddress
 from state_lib.changelog.claims import Claim, candidates, newest_claim
 from state_lib.errors import HoldfastError, Unavailable
+from state_lib.host.learning import declared_by
 from state_lib.host.placement import assign
 from state_lib.host.tasks import EVERY, TaskManager
 from state_lib.names import check_name
@@ -27,7 +28,7 @@ _AT_ONCE = 8
 class Discovery:
     """Looks until it has seen every application's newest claim, in a thread of its own.
 
-    Files that the host cannot read are looked at again meanwhile (`TaskManager.recall`). Until all
+    Files that the host cannot read are looked at again meanwhile (`Applications.recall`). Until all
     is known, the manager's readiness says what is missing.
 
     Args:
@@ -54,8 +55,8 @@ class Discovery:
         wait = _FIRST_S
         while not self._stop.is_set():
             self._manager.unlearned = self._look()
-            self._manager.recall()
-            if not self._manager.unlearned and not self._manager.unread:
+            self._manager.applications.recall()
+            if not self._manager.unlearned and not self._manager.applications.unread:
                 return
             self._stop.wait(wait)
             wait = min(wait * 2, _MOST_S)
@@ -82,7 +83,7 @@ class Discovery:
         try:
             claim = newest_claim(self._manager.context.kafka, check_name("application", app))
             if claim is not None and self._is_here(app, claim):
-                self._manager.learn(claim)
+                self._manager.applications.adopt(declared_by(self._manager.context.kafka, claim))
                 log.info("learned from Kafka", app=app, epoch=claim.epoch)
         except Unavailable as error:
             return error.message

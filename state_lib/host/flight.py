@@ -111,7 +111,8 @@ def _told(messages: Iterator[Body]) -> Iterator[flight.Result]:
 
 def _claim(manager: TaskManager, body: Body) -> Body:
     """Take a task for the driver of an epoch."""
-    return manager.claim(body["app"], int(body["partition"]), int(body["epoch"])).to_json()
+    where = body["app"], int(body["partition"])
+    return manager.claim(*where, int(body["epoch"]), body.get("topic_id")).to_json()
 
 
 def _marker(manager: TaskManager, body: Body) -> Body:

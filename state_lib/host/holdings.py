@@ -61,7 +61,7 @@ def forget(manager: TaskManager, app: str, epoch: int) -> dict[str, Any]:
             epoch=epoch,
         )
     had = holdings(manager, app)
-    manager.drop(app, "" if facts is None else facts.id, epoch)
+    manager.applications.drop(app, "" if facts is None else facts.id, epoch)
     return had
 
 
@@ -70,5 +70,5 @@ def _task(manager: TaskManager, task: StateTask) -> dict[str, Any]:
         with task.view() as (marker, _):
             return {"partition": task.partition, "waits": None, "marker": marker.to_json()}
     except Unavailable as error:
-        waits = manager.failures.get(task.name, error.message)
+        waits = manager.openers.failures.get(task.name, error.message)
         return {"partition": task.partition, "waits": waits, "marker": None}

@@ -11,6 +11,7 @@ from state_lib.host.tasks import TaskManager
 from state_lib.restore.plan import AUTO, RestorePlan
 from state_lib.restore.progress import Event
 from state_lib.task import StateTask
+from state_lib.task.repairing import loss_of
 
 _LOOK_S = 0.5
 
@@ -51,7 +52,7 @@ def find_loss(manager: TaskManager, app: str, partition: int) -> dict[str, Any]:
         NotFound, NotOwner: as `TaskManager.task`.
         Busy: the task is opening or restoring.
     """
-    return manager.owned(app, partition).loss().to_json()  # to learn an application is to fence
+    return loss_of(manager.owned(app, partition)).to_json()  # to learn an application is to fence
 
 
 def run_repair(
@@ -62,7 +63,7 @@ def run_repair(
     A caller that leaves does not end it.
 
     Raises:
-        Busy, NotRepairable, Unavailable, LogLost: see `StateTask.repair`.
+        Busy, NotRepairable, Unavailable, LogLost: see `repair_task`.
     """
     task = manager.owned(app, partition, learn=True)
     return _told(task, lambda: {"marker": manager.repair(task, stores).to_json()})

@@ -24,6 +24,7 @@ from state_lib.evolution import contradictions
 from state_lib.host.placement import owner_of
 from state_lib.kafka import Kafka, describe
 from state_lib.marker import Marker, now_ms
+from state_lib.spark.epochs import Epoch
 from state_lib.specs import Topology
 from state_lib.times import iso
 
@@ -130,7 +131,7 @@ def check_no_collision(kafka: Kafka, topology: Topology) -> None:
 
 def claim_tasks(
     topology: Topology,
-    epoch: int,
+    epoch: Epoch,
     hosts: tuple[HostAddress, ...],
     token: str | None,
     timeout_s: float,
@@ -150,7 +151,7 @@ def claim_tasks(
         try:
             while True:
                 try:
-                    return client.claim(topology.app, partition, epoch)
+                    return client.claim(topology.app, partition, epoch.number, epoch.topic_id)
                 except Unavailable as error:
                     if time.monotonic() > deadline or stopped():
                         raise

@@ -41,6 +41,7 @@ from state_lib.spark.claims import (
     write_claim,
 )
 from state_lib.spark.declared import check_declared
+from state_lib.spark.epochs import new_epoch
 from state_lib.spark.progress import ProgressLog
 from state_lib.spark.session import kafka_options, open_session, read_range
 from state_lib.spark.streaming import POLL_S, Streaming
@@ -124,11 +125,16 @@ class Driver:
         """Claim, align, stream."""
         topology, presence, started = self._app.topology, self._watched.presence, time.monotonic()
         hosts = self._settings.host_addresses
-        epoch = self.epoch = write_claim(self._kafka, topology, presence.who, code, hosts)
+        claim = new_epoch(
+            self._kafka,
+            topology.app,
+            lambda: write_claim(self._kafka, topology, presence.who, code, hosts),
+        )
+        epoch = self.epoch = claim.number
         log.info("claimed", app=topology.app, epoch=epoch)
         markers = claim_tasks(
             topology,
-            epoch,
+            claim,
             tuple(hosts),
             self._token,
             self._settings.exchange_timeout_s,

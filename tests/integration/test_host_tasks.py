@@ -19,8 +19,7 @@ from state_lib.errors import (
     Superseded,
     Unavailable,
 )
-from state_lib.host import remembered
-from state_lib.host import tasks as host_tasks
+from state_lib.host import openers, remembered
 from state_lib.host.placement import assign
 from state_lib.host.restores import find_loss
 from state_lib.host.tasks import TaskManager
@@ -119,7 +118,7 @@ def test_who_asks_while_it_is_remembered_is_told_to_wait(
     try:
         claim(manager, app, epoch)
         assert len(answers) == 2
-        manager.drop(app.name, "", epoch)
+        manager.applications.drop(app.name, "", epoch)
         manager.apps[app.name] = app.topology  # as while it is made anew: its tasks are gone
         with pytest.raises(Unavailable, match="given up"):
             manager.task(app.name, 0)
@@ -172,7 +171,7 @@ def test_broken_tasks_do_not_keep_others_closed(
     make_app: MakeApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Six tasks without a changelog, four openers: they must not wait inside them."""
-    monkeypatch.setattr(host_tasks, "_REOPEN_FIRST_S", 0.2)
+    monkeypatch.setattr(openers, "_REOPEN_FIRST_S", 0.2)
     healthy = make_app()
     broken = app_of(healthy.kafka, healthy.name + "-broken", healthy.root, [KV])
     broken.topology = replace(broken.topology, partitions=6)
@@ -183,7 +182,7 @@ def test_broken_tasks_do_not_keep_others_closed(
     with managed(healthy, address()) as manager:
         with pytest.raises(Unavailable):
             manager.claim(broken.name, 0, epochs[0])
-        until(lambda: len(manager.failures) == 6)
+        until(lambda: len(manager.openers.failures) == 6)
         assert claim(manager, healthy, epochs[1]).epoch == epochs[1]
         assert set(manager.not_ready) == {f"{broken.name}/{p}" for p in range(6)}
         assert broken.topic("kv") in manager.not_ready[f"{broken.name}/0"]
@@ -285,8 +284,8 @@ def test_an_application_that_was_made_anew_is_adopted_once(
         claim(manager, app, epoch)
         known = manager.app(app.name)
         renewed = replace(known, extra={**known.extra, "topic_id": "of the new topic"})
-        second = threading.Thread(target=manager._adopt, args=[renewed])
-        retire, retired = manager._retire, []
+        second = threading.Thread(target=manager.applications.adopt, args=[renewed])
+        retire, retired = manager.applications._retire, []
 
         def met_by_another(name: str) -> None:
             retired.append(name)
@@ -294,8 +293,8 @@ def test_an_application_that_was_made_anew_is_adopted_once(
                 second.start()
             retire(name)
 
-        monkeypatch.setattr(manager, "_retire", met_by_another)
-        manager._adopt(renewed)
+        monkeypatch.setattr(manager.applications, "_retire", met_by_another)
+        manager.applications.adopt(renewed)
         task = manager.tasks[app.name, 0]
         second.join(30 * SLOWNESS)
         assert retired == [app.name]

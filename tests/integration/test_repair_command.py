@@ -58,7 +58,9 @@ def closed(manager: TaskManager, app: App) -> None:
     for p in range(PARTITIONS):
         manager.tasks[app.name, p].close()
     names = [f"{app.name}/{p}" for p in range(PARTITIONS)]
-    until(lambda: sorted(manager.not_ready) == names and len(manager._lost) == PARTITIONS, 60)
+    until(
+        lambda: sorted(manager.not_ready) == names and len(manager.openers.lost) == PARTITIONS, 60
+    )
 
 
 def run(*arguments: str, says: str = "") -> tuple[int, str, str]:
@@ -110,8 +112,8 @@ def test_what_cannot_be_repaired_is_told(manager: TaskManager, app: App) -> None
     task = manager.tasks[app.name, 1]
     task.close()
     made_again(app, app.topic("kv"))
-    until(lambda: task.name in manager._lost, 60)
-    with task._opening_lock:
+    until(lambda: task.name in manager.openers.lost, 60)
+    with task._exclusive.lock:
         shutil.rmtree(task.path)
     code, out, err = run(app.name, "--task", "1", "--yes")
     assert code == 1

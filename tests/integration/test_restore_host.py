@@ -68,7 +68,7 @@ class Host:
         self.stop()
         shutil.rmtree(self.manager.tasks[self.app.name, partition].path)
         self.start()
-        until(lambda: f"{self.app.name}/{partition}" in self.manager.quarantined, 60)
+        until(lambda: f"{self.app.name}/{partition}" in self.manager.openers.quarantined, 60)
 
     def metric(self, name: str, task: str) -> float | None:
         labels = {"app": self.app.name, "task": task, "store": "kv"}
@@ -134,7 +134,7 @@ def test_a_lost_task_is_reported_and_restored_while_others_go_on(
     done = shell.invoke(command, ["restore", "run", app.name])
     assert done.exit_code == 0, done.output
     assert digests(host.manager.task(app.name, 1)) == before
-    assert host.manager.quarantined == {}
+    assert host.manager.openers.quarantined == {}
     assert host.manager.not_ready == {}
     again = shell.invoke(command, ["restore", "run", app.name])
     assert "nothing to restore" in again.stdout
@@ -160,17 +160,17 @@ def test_a_lost_task_is_reported_and_restored_while_others_go_on(
 def test_what_is_replaced_is_asked_for(host: Host, shell: CliRunner) -> None:
     app = host.app
     task = host.manager.task(app.name, 0)
-    before, stores = digests(task), task._stores
+    before, stores = digests(task), task._held.stores
     arguments = ["restore", "run", app.name, "--task", "0", "--from", "changelog"]
     refused = shell.invoke(command, arguments, input="n\n")
     assert refused.exit_code == 1
-    assert task._stores is stores
+    assert task._held.stores is stores
     done = shell.invoke(command, [*arguments, "--yes", "--json"])
     assert done.exit_code == 0, done.output
     events = [orjson.loads(line) for line in done.stdout.splitlines()]
     assert [e["event"] for e in events] == ["start", "batch", "end", "done"]
     assert events[-1]["marker"]["n"] == 1
-    assert task._stores is not stores
+    assert task._held.stores is not stores
     assert digests(task) == before
 
 

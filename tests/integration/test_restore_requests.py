@@ -46,9 +46,9 @@ def test_an_open_task_needs_nothing(make_app: MakeApp) -> None:
     assert (plan.source, plan.steps, plan.discards) == (LOCAL, (), ())
     assert plan.is_nothing
     assert (plan.epoch, plan.n) == (task.marker.epoch, task.marker.n)
-    stores = task._stores
+    stores = task._held.stores
     assert task.restore(plan) == task.marker
-    assert task._stores is stores, "it was not even closed"
+    assert task._held.stores is stores, "it was not even closed"
 
 
 def test_a_restore_from_the_changelog_on_request(make_app: MakeApp) -> None:

@@ -26,6 +26,7 @@ from state_lib.keys import window_key
 from state_lib.marker import Marker, now_ms
 from state_lib.specs import StoreSpec
 from state_lib.task import Puts, StateTask, retention
+from state_lib.task.held import Held
 from tests.integration.conftest import MakeApp
 from tests.support.apps import (
     HOUR,
@@ -336,6 +337,23 @@ def test_what_a_guard_remembers_is_looked_up_again(make_app: MakeApp) -> None:
     assert task.commit(batch(first, {"win": old})).n == first.n + 1
 
 
+def test_a_task_whose_topic_takes_more_by_now_is_opened_again(make_app: MakeApp) -> None:
+    """Its writer would go on refusing what the topic takes; nothing of the commit stands."""
+    app = make_app()
+    admin, topic = app.kafka.admin(), app.topic("kv")
+    set_topic_config(admin, topic, "max.message.bytes", "20000")
+    task = app.opened()
+    large = batch(claimed(task), {"kv": kv(("a", "x" * 1_500_000))})
+    set_topic_config(admin, topic, "max.message.bytes", "2000000")
+    until(lambda: topic_configs(admin, [topic])[topic]["max.message.bytes"] == "2000000")
+    with pytest.raises(Unavailable, match="takes a record of") as refused:
+        task.commit(large)
+    assert type(refused.value) is Unavailable, "the name that every version of a client retries"
+    assert not task.is_open
+    assert task.open().n == 0
+    assert task.commit(large).n == 1
+
+
 def test_a_full_memory_store_refuses_before_kafka(make_app: MakeApp) -> None:
     small = StoreSpec("kv", backend="memory", max_bytes=1000)
     app = make_app([small])
@@ -389,11 +407,11 @@ def test_who_opens_a_task_while_its_stores_change_opens_the_new_ones(
     opener = threading.Thread(target=task.open)
 
     def close() -> None:
-        StateTask.close(task)
+        Held.close(task._held)
         opener.start()
         opener.join(1)  # it has looked at the topology by then; installing waits for the claim
 
-    monkeypatch.setattr(task, "close", close)
+    monkeypatch.setattr(task._held, "close", close)
     marker = task.claim(app.topology, 1)
     opener.join(60)
     task.commit(batch(marker, {"ts": kv(("b", "2"))}))

@@ -12,7 +12,7 @@ from state_lib.changelog import writer as writers
 from state_lib.changelog.admin import set_topic_config
 from state_lib.changelog.limits import size_limits
 from state_lib.changelog.reader import read, read_last
-from state_lib.changelog.writer import OutcomeUnknown, Records
+from state_lib.changelog.writer import OutcomeUnknown, Records, WriterOutdated
 from state_lib.errors import NotOwner, StateCorrupt, TooLarge, Unavailable
 from state_lib.kafka import Kafka
 from tests.support.fold import committed
@@ -273,7 +273,8 @@ def test_the_broker_may_take_more_by_now(log: Log) -> None:
     """Then the next writer does, and nobody has to start anything again."""
     writer = log.writer()
     set_topic_config(log.kafka.admin(), log.topic, "max.message.bytes", "2000000")
-    with pytest.raises(OutcomeUnknown, match="opened again"):
+    with pytest.raises(WriterOutdated, match="opened again") as refused:
         log.write(writer, large(log, 1_500_000))
+    assert refused.value.details["size"] <= refused.value.details["limit"]
     log.write(log.writer(), large(log, 1_500_000))
     assert len(log.read()) == 1

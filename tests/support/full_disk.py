@@ -18,7 +18,7 @@ from state_lib.kafka import Kafka
 from state_lib.logs import configure_logging
 from state_lib.marker import Marker
 from state_lib.specs import Topology
-from state_lib.task import StateTask, TaskContext, state_task
+from state_lib.task import StateTask, TaskContext, room
 from tests.support.apps import batch, claimed, kv
 from tests.support.waiting import deadline_in
 
@@ -69,7 +69,7 @@ def main(bootstrap: str, folder: str, topology: str) -> None:
     seen["after_guarded"] = marker.n
 
     # Nearly no reserve: now the disk fills up under RocksDB itself.
-    state_task.MIN_FREE_BYTES = -(1 << 30)
+    room.MIN_FREE_BYTES = -(1 << 30)
     fill(state / "ballast", 0)
     seen["flush"] = refusal(task.flush)
     attempts, refused = 0, 0

@@ -13,6 +13,7 @@ from state_lib.kafka import Kafka
 from state_lib.logs import configure_logging
 from state_lib.specs import Topology
 from state_lib.task import StateTask, TaskContext, repair
+from state_lib.task.repairing import repair_task
 
 
 def main(bootstrap: str, folder: str, topology: str) -> int:
@@ -21,7 +22,7 @@ def main(bootstrap: str, folder: str, topology: str) -> int:
     context = TaskContext(
         Kafka({"bootstrap.servers": bootstrap, "log_level": 0}), "host-1", Path(folder)
     )
-    marker = StateTask(context, Topology.from_json(json.loads(topology)), 0).repair()
+    marker = repair_task(StateTask(context, Topology.from_json(json.loads(topology)), 0))
     print(marker.epoch, marker.n, flush=True)  # noqa: T201
     return 0
 

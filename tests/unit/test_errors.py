@@ -8,13 +8,13 @@ import orjson
 import pytest
 
 from state_lib import errors
-from state_lib.changelog.writer import OutcomeUnknown
+from state_lib.changelog.writer import OutcomeUnknown, WriterOutdated
 from state_lib.errors import HoldfastError, from_wire
 
 CLASSES = [c for c in vars(errors).values() if isinstance(c, type) and issubclass(c, HoldfastError)]
 
 
-@pytest.mark.parametrize("cls", [*CLASSES, OutcomeUnknown])
+@pytest.mark.parametrize("cls", [*CLASSES, OutcomeUnknown, WriterOutdated])
 def test_the_class_survives_wire_and_pickle(cls: type[HoldfastError]) -> None:
     error = cls("what to do", topic="t", seen=[1, 2])
     wired = from_wire(orjson.loads(orjson.dumps(error.to_wire())))

@@ -14,7 +14,7 @@ from state_lib.host.http.selection import Selection, Slice
 from state_lib.marker import Marker
 from state_lib.stores.task_stores import TaskStores
 from state_lib.task import StateTask
-from state_lib.task.state_task import bytes_store_of
+from state_lib.task.reads import bytes_store_of
 
 MOST_SCANNED = 100_000
 """Entries that one page looks at: a filter that matches little answers with an early cursor."""

@@ -81,7 +81,7 @@ def test_metrics_speak_kafka_streams(cluster: Cluster) -> None:
 
 def test_a_closed_task_is_503_and_not_ready(cluster: Cluster, monkeypatch: Any) -> None:
     host, manager = cluster.owner(0)
-    monkeypatch.setattr(manager, "_open_soon", lambda _task: None)
+    monkeypatch.setattr(manager.openers, "open_soon", lambda _task: None)
     task = cluster.task(0)
     task.close()
     try:

@@ -26,14 +26,14 @@ def test_the_last_reason_counts(manager: TaskManager, monkeypatch: pytest.Monkey
     topology = Topology("app", 1, (KV,))
     task = StateTask(manager.context, topology, 0)
     manager.tasks["app", 0], manager.apps["app"] = task, topology
-    manager._stop.set()  # it opens nothing by itself
+    manager.openers.stop()  # it opens nothing by itself
     for error in (Quarantined("its store"), LogLost("its log"), Quarantined("its store")):
 
         def failing(error: HoldfastError = error) -> None:
             raise error
 
         monkeypatch.setattr(task, "open", failing)
-        manager._open(task)
+        manager.openers.attempt(task)
         with pytest.raises(type(error)):
             manager.task("app", 0)
         assert (manager.state_of(task) == "quarantined") is isinstance(error, Quarantined)

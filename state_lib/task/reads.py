@@ -1,0 +1,38 @@
+"""Looks up what the stores of an open task hold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from state_lib.errors import NotFound
+from state_lib.specs import Topology
+from state_lib.stores.interfaces import BytesStore
+from state_lib.stores.task_stores import TaskStores
+
+
+def bytes_store_of(stores: TaskStores, topology: Topology, store: str) -> BytesStore:
+    """The store of that name.
+
+    Raises:
+        NotFound: listing the stores that exist.
+    """
+    found = stores.stores.get(store)
+    if found is None:
+        known = [s.name for s in topology.stores]
+        raise NotFound(
+            f"application {topology.app!r} has no store {store!r}; its stores: {known}",
+            store=store,
+            known=known,
+        )
+    return found
+
+
+def live_values(found: BytesStore, keys: Sequence[bytes], clock: int) -> list[bytes | None]:
+    """Stored values of composite keys; None where absent, or expired at that clock."""
+    values = found.get_many(keys)
+    if not found.spec.is_window:
+        return values
+    return [
+        v if v is not None and found.live(k, clock) else None
+        for k, v in zip(keys, values, strict=True)
+    ]
