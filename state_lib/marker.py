@@ -54,6 +54,8 @@ class Marker:
             where it is higher later, entries were taken away.
         settled: the owner had a whole directory of the task. Where it has none later, that is a
             loss and no beginning.
+        claimed_in: Kafka's id of the topology topic that held the claim of ``epoch``; none of older
+            versions. In another one the same epoch is another driver's.
     """
 
     epoch: int = -1
@@ -73,6 +75,7 @@ class Marker:
     starts: Mapping[str, int] = field(default_factory=dict)
     recorded: int = -1
     ends: Mapping[str, int] = field(default_factory=dict)
+    claimed_in: str = ""
 
     @property
     def committed(self) -> dict[str, int]:
@@ -109,8 +112,8 @@ class Marker:
             logs=logs,
         )
 
-    def claimed_by(self, epoch: int, owner: str) -> Marker:
-        """The same place, under a new driver."""
+    def claimed_by(self, epoch: int, owner: str, topic_id: str = "") -> Marker:
+        """The same place, under a new driver; ``topic_id`` as `claimed_in`."""
         return replace(
             self,
             epoch=epoch,
@@ -120,6 +123,7 @@ class Marker:
             ends=self.committed,
             written_at=now_ms(),
             settled=True,
+            claimed_in=topic_id,
         )
 
     def doubting(self, owner: str, topics: Iterable[str]) -> Marker:
@@ -233,6 +237,7 @@ def advance(
         starts=marker.starts,
         recorded=marker.recorded if header.recorded < 0 else header.recorded,
         ends={**marker.committed, **{topic: end for topic, (end, _count) in cut.items()}},
+        claimed_in=marker.claimed_in,
     )
 
 

@@ -46,6 +46,8 @@ STREAMING = b":streaming"
 """A driver has aligned all tasks and streams; says where its Spark page is."""
 ENDED = b":ended"
 """Begins the key of how a driver ended, in its own words: see `state_lib.drivers.last_words`."""
+PASSED = b":passed"
+"""Fills offsets that are epochs of a topology topic that was deleted: claims come behind them."""
 
 
 @dataclass(frozen=True)
@@ -155,9 +157,16 @@ def gone(app: str, notice: Notice) -> NotFound:
 
 
 def tell(
-    kafka: Kafka, app: str, key: bytes, body: Mapping[str, Any] | None, timeout_s: float = 60.0
+    kafka: Kafka,
+    app: str,
+    key: bytes,
+    body: Mapping[str, Any] | None,
+    timeout_s: float = 60.0,
+    times: int = 1,
 ) -> int:
-    """Write one record to an application's topology topic (None: a null); returns its offset.
+    """Write a record (None: a null) to an application's topology topic, once or several times.
+
+    Returns its offset, or that of the last.
 
     Raises:
         Unavailable: the brokers did not take it.
@@ -166,18 +175,20 @@ def tell(
     outcome: list[tuple[KafkaError | None, Message]] = []
     limits = {"linger.ms": 0, "message.timeout.ms": int(timeout_s * 1000)}
     producer = kafka.producer(topology_topic(app), **limits)
-    producer.produce(
-        topology_topic(app),
-        None if body is None else orjson.dumps(body),
-        key=key,
-        partition=0,
-        on_delivery=lambda error, message: outcome.append((error, message)),
-    )
+    for _ in range(times):
+        producer.produce(
+            topology_topic(app),
+            None if body is None else orjson.dumps(body),
+            key=key,
+            partition=0,
+            on_delivery=lambda error, message: outcome.append((error, message)),
+        )
     producer.flush(timeout_s + 1)
-    if not outcome or outcome[0][0] is not None:
-        failure = outcome[0][0] if outcome and outcome[0][0] else NO_ANSWER
+    failures = [error for error, _ in outcome if error is not None]
+    if failures or len(outcome) < times:
+        failure = failures[0] if failures else NO_ANSWER
         raise unavailable(f"write to topic {topology_topic(app)!r}", failure, kafka)
-    return int(outcome[0][1].offset() or 0)
+    return max(int(message.offset() or 0) for _, message in outcome)
 
 
 def user_name() -> str:

@@ -58,6 +58,7 @@ class Control:
         self._kafka, self._app, self._who = kafka, app, who
         self._topic = topology_topic(app)
         self._at: int | None = None
+        self._is_made_again = False
         self.stop: Stop | None = None
         """What this driver was asked to stop by."""
         self.made_way: str | None = None
@@ -93,23 +94,34 @@ class Control:
             Superseded: another process has claimed after ``epoch``.
             Unavailable: Kafka cannot be asked.
         """
-        end = self._end()
-        for records in read(self._kafka, self._topic, 0, self._at or 0, end):
+        end, start = self._end(), self._at or 0
+        if end < start:  # it was deleted and created again: whoever claims there comes after us
+            self._is_made_again, start = True, 0
+        rival: Claim | None = None
+        for records in read(self._kafka, self._topic, 0, start, end):
             for record in records:
                 if epoch is not None and record.key() == self._app.encode():
                     claim = Claim.of(record)
-                    if claim.epoch > epoch and not self._is_ours(claim):
-                        raise _superseded(epoch, claim)
-                if record.key() == STOP:
-                    self.stop = stop_of(record)
-                if record.key() == MAKE_WAY:
-                    said = orjson.loads(record.value() or b"{}")
-                    if self._who.id in said.get("to", ()):
-                        self.made_way = str(said.get("why", ""))
+                    if not self._is_ours(claim):
+                        is_newer = self._is_made_again or claim.epoch > epoch
+                        rival = rival or (claim if is_newer else None)
+                    elif self._is_made_again:  # from here on epochs can be compared again
+                        self._is_made_again, rival = False, None
+                self._hear(record)
+        if rival is not None and epoch is not None:
+            raise _superseded(epoch, rival)
         self._at = end
         if self.made_way is not None or self.stop is None:
             return self.made_way
         return self.stop.why
+
+    def _hear(self, record: Message) -> None:
+        if record.key() == STOP:
+            self.stop = stop_of(record)
+        if record.key() == MAKE_WAY:
+            said = orjson.loads(record.value() or b"{}")
+            if self._who.id in said.get("to", ()):
+                self.made_way = str(said.get("why", ""))
 
     @property
     def ending(self) -> tuple[How, str]:

@@ -177,10 +177,10 @@ class TaskManager:
             known = self.apps.get(app)
             if not learning.is_of_claim(self.context.kafka, known, app, epoch, topic_id):
                 self._learn(app, epoch, topic_id)
-        task = self.owned(app, partition)
-        if task.declare(self.app(app)):
+        task, topology = self.owned(app, partition), self.app(app)
+        if task.declare(topology):
             self.openers.forget(task)
-        return self.task(app, partition).claim(self.app(app), epoch)
+        return self.task(app, partition).claim(topology, epoch)
 
     # ------------------------------------------------------------------ inside
 

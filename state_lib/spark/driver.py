@@ -31,7 +31,7 @@ from state_lib.errors import (
 )
 from state_lib.exits import EXIT_FAILED, EXIT_REFUSED, EXIT_STOPPED, EXIT_SUPERSEDED
 from state_lib.kafka import Kafka, TopicFacts, require
-from state_lib.marker import flat
+from state_lib.marker import Marker, flat
 from state_lib.spark.align import align, check_topics, initial_positions
 from state_lib.spark.batches import Batches, Standing
 from state_lib.spark.claims import (
@@ -41,7 +41,7 @@ from state_lib.spark.claims import (
     write_claim,
 )
 from state_lib.spark.declared import check_declared
-from state_lib.spark.epochs import new_epoch
+from state_lib.spark.epochs import Epoch, claim_all
 from state_lib.spark.progress import ProgressLog
 from state_lib.spark.session import kafka_options, open_session, read_range
 from state_lib.spark.streaming import POLL_S, Streaming
@@ -67,14 +67,14 @@ class Driver:
         app: Application,
         settings: Settings,
         watched: Watched | None = None,
-        before: int | None = None,
+        before: Epoch | None = None,
     ) -> None:
         self._app, self._settings = app, settings
         self._kafka = Kafka.of(settings)
         self._watched = watched or Watched.of(app.id, settings)
         self._token = settings.read_token()
         self._stopping = self._watched.stopping
-        self.epoch = before
+        self.epoch, self._before = before, before
         self._stream: Streaming | None = None
 
     @property
@@ -91,7 +91,7 @@ class Driver:
         """
         topology = self._app.topology
         self._watched.control.begin()
-        if self.epoch is not None and self._asked_to_stop(self.epoch):
+        if self._before is not None and self._asked_to_stop(self._before):
             return
         admin = self._kafka.admin()
         sources = require(admin, topology.sources)
@@ -108,7 +108,7 @@ class Driver:
             ensure_topics(admin, plans, settings.replication_factor, settings.min_insync_replicas)
             make_way(self._watched, self._kafka, topology, code, settings)
             self._watched.presence.join()
-            if not self._asked_to_stop(self.epoch):
+            if not self._asked_to_stop(self._before):
                 check_same_application(self._kafka, topology)  # Spark's start takes its time
                 self._drive(spark, sources, code)
         finally:
@@ -125,24 +125,16 @@ class Driver:
         """Claim, align, stream."""
         topology, presence, started = self._app.topology, self._watched.presence, time.monotonic()
         hosts = self._settings.host_addresses
-        claim = new_epoch(
+        epoch, markers = claim_all(
             self._kafka,
             topology.app,
             lambda: write_claim(self._kafka, topology, presence.who, code, hosts),
-        )
-        epoch = self.epoch = claim.number
-        log.info("claimed", app=topology.app, epoch=epoch)
-        markers = claim_tasks(
-            topology,
-            claim,
-            tuple(hosts),
-            self._token,
-            self._settings.exchange_timeout_s,
-            lambda: self._asked_to_stop(epoch),
+            self._take,
+            self._before,
         )
         check_topics(markers, sources)
         log.info("all tasks claimed", seconds=round(time.monotonic() - started, 2))
-        standing = Standing(epoch, markers, {t: f.id for t, f in sources.items()})
+        standing = Standing(epoch.number, markers, {t: f.id for t, f in sources.items()})
         batches = Batches(self._app, self._settings, self._kafka, spark, standing, self._token)
         over = self._bound_the_last_batch(spark)
         try:
@@ -151,7 +143,7 @@ class Driver:
                 batches.initial(at)
             records = ProgressLog(self._kafka, topology.app).read
             if align(batches, self._reader(spark), records, lambda: self._asked_to_stop(epoch)):
-                presence.streaming(epoch, spark.sparkContext.uiWebUrl)
+                presence.streaming(epoch.number, spark.sparkContext.uiWebUrl)
                 self._stream = Streaming(
                     spark, batches, self._kafka, topology, self._settings, self._stopping
                 )
@@ -160,7 +152,19 @@ class Driver:
             over.set()
             batches.close()
 
-    def _asked_to_stop(self, epoch: int | None) -> bool:
+    def _take(self, epoch: Epoch) -> list[Marker]:
+        self.epoch = epoch
+        log.info("claimed", app=self._app.id, epoch=epoch.number)
+        return claim_tasks(
+            self._app.topology,
+            epoch,
+            tuple(self._settings.host_addresses),
+            self._token,
+            self._settings.exchange_timeout_s,
+            lambda: self._asked_to_stop(epoch),
+        )
+
+    def _asked_to_stop(self, epoch: Epoch | None) -> bool:
         """Hear what is said to this driver; whether it is to stop.
 
         Raises:
@@ -168,7 +172,7 @@ class Driver:
             KafkaRefused: as `Presence.check`.
         """
         self._watched.presence.check()
-        if self._watched.control.heed(epoch) is not None:
+        if self._watched.control.heed(None if epoch is None else epoch.number) is not None:
             self.stop()
         return self._stopping.is_set()
 
@@ -224,7 +228,8 @@ def _run(app: Application, settings: Settings, watched: Watched) -> tuple[How, s
     stopping = watched.stopping
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
-    failures, epoch = 0, None
+    failures = 0
+    epoch: Epoch | None = None
     while not stopping.is_set():
         driver = Driver(app, settings, watched, epoch)
         try:

@@ -47,12 +47,12 @@ class Declared:
             Whether it was closed, so that it has to be opened again.
 
         Raises:
-            Superseded: the driver may not claim it.
+            Superseded, TopicRecreated: the driver may not claim it.
             Unavailable: it is not open.
         """
         with self._held.commit_lock:
             stores = self._held.opened()
-            self._held.check_epoch(epoch)
+            self._held.check_claim(topology, epoch)
             if stores.are_of(topology):
                 return False
             self.topology = topology  # first: once it is closed, anybody may open it again

@@ -180,18 +180,24 @@ class StateTask:
     def claim(self, topology: Topology, epoch: int) -> Marker:
         """Let a driver take the task; returns the marker that it now stands at.
 
+        Args:
+            topology: as it declares it; ``extra`` has the id of the topic that it was learned from.
+            epoch: of its claim there.
+
         Raises:
             Superseded: a higher epoch has claimed it already.
+            TopicRecreated: so has one that is not lower, in a topic that was deleted since.
         """
         if self._declared.make_way(topology, epoch):
             self.open()  # without the commit lock: it may take its time
         held = self._held
         with held.commit_lock, self.guarded():
             held.opened()
-            held.check_epoch(epoch)
+            held.check_claim(topology, epoch)
             self._declared.confirm(topology)
             if epoch > self.marker.epoch:
-                marker = self.marker.claimed_by(epoch, self._context.host_id)
+                topic_id = topology.extra.get("topic_id", "")
+                marker = self.marker.claimed_by(epoch, self._context.host_id, topic_id)
                 write_marker(held.opened_writer(), self.topology, self.partition, marker)
                 self._apply({}, marker)
             return self.marker
