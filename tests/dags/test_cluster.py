@@ -112,6 +112,15 @@ def test_a_submission_that_fails_may_be_tried_again(tmp_path: Path) -> None:
         submit(target(), "/jobs/flights.py")
 
 
+@pytest.mark.usefixtures("manager")
+def test_a_submission_whose_output_cannot_be_read_may_be_tried_again(tmp_path: Path) -> None:
+    """Nothing is wrong with the connection: spark-submit was run."""
+    (tmp_path / "mumbles").touch()
+    with pytest.raises(Unavailable, match=r"yarn did not take the driver of 'flights'.*0xff"):
+        submit(target(), "/jobs/flights.py")
+    assert (tmp_path / "submitted").exists()
+
+
 def test_a_submission_that_the_provider_refuses_is_for_a_person(connect: Connect) -> None:
     connect("yarn", "cluster", extra={"deploy-mode": "cluster"})
     why = "'cluster'.*yarn_resourcemanager_webapp_address.*Admin, Connections"

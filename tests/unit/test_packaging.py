@@ -1,6 +1,7 @@
 """What goes into the wheel."""
 
 import tomllib
+from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -21,6 +22,19 @@ def test_airflow_finds_the_provider() -> None:
     (found,) = entry_points(group="apache_airflow_provider", module="holdfast_airflow")
     assert found.load() is get_provider_info
     assert get_provider_info()["package-name"] == "holdfast"
+
+
+def test_what_the_provider_lists_is_there() -> None:
+    info = get_provider_info()
+    for kind in ("operators", "triggers", "hooks"):
+        modules = [name for entry in info[kind] for name in entry["python-modules"]]
+        assert modules
+        for name in modules:
+            import_module(name)
+    assert info["extra-links"]
+    for link in info["extra-links"]:
+        module, _, name = link.rpartition(".")
+        assert hasattr(import_module(module), name), link
 
 
 def test_locks_name_no_index() -> None:

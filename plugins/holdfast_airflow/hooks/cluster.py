@@ -85,15 +85,16 @@ def submit(target: SparkTarget, application: str) -> tuple[DriverProcess, Submis
     context: Any = {}
     try:
         submitted = operator.submit_job(context)
-    except ValueError as error:
-        raise refused(target.conn_id, error) from error
-    except (AirflowException, RuntimeError, OSError) as error:
+    # A UnicodeError, which is a ValueError too, is about what spark-submit has said.
+    except (AirflowException, RuntimeError, OSError, UnicodeError) as error:
         raise Unavailable(
             f"{target.master} did not take the driver of {target.app!r}: {error}. Look at the "
             f"cluster, and at connection {target.conn_id!r}",
             app=target.app,
             master=target.master,
         ) from error
+    except ValueError as error:
+        raise refused(target.conn_id, error) from error
     process = DriverProcess(driver, target.app, target.master, 0, "", int(time.time() * 1000))
     return process, Submission(target.conn_id, str(submitted))
 

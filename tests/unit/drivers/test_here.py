@@ -9,11 +9,14 @@ from pathlib import Path
 import psutil
 import pytest
 
+from state_lib import processes
 from state_lib.config import Settings
 from state_lib.drivers.here import Here
+from state_lib.drivers.identity import ID_VARIABLE
 from state_lib.drivers.process import DriverProcess, launch
 from state_lib.drivers.sight import Ended, Sight
 from state_lib.stack.paths import Paths
+from tests.support.waiting import until
 
 NOTHING = Sight(at=0)
 
@@ -34,8 +37,11 @@ class Machine:
         monkeypatch.setattr(psutil, "process_iter", counted)
 
     def start(self) -> DriverProcess:
-        self.drivers.append(launch("app", ["/bin/sleep", "60"], env=os.environ, log=self._log))
-        return self.drivers[-1]
+        made = launch("app", ["/bin/sleep", "60"], env=os.environ, log=self._log)
+        self.drivers.append(made)
+        # While a process becomes another program it has no environment.
+        until(lambda: processes.carries(psutil.Process(made.pid), ID_VARIABLE, made.id))
+        return made
 
 
 @pytest.fixture
