@@ -176,6 +176,18 @@ def test_a_task_that_was_killed_while_it_looked_launches_nothing(scripts: Script
     assert "driver" not in task.kept
     assert not Paths(scripts.settings.home).log("killed_early").exists()
 
+@pytest.mark.parametrize("wrong", ["many", "None", -1])
+def test_restarts_that_are_no_number_are_refused_before_anything_is_launched(
+    scripts: Scripts, wrong: int | str
+) -> None:
+    scripts.says("uncounted", "run")
+    task = Task("uncounted", max_restarts=wrong)
+    with pytest.raises(AirflowFailException, match=f"max_restarts .*'uncounted' is {wrong!r}"):
+        task.execute()
+    assert task.kept == {}
+    assert not Paths(scripts.settings.home).log("uncounted").exists()
+
+
 
 @pytest.mark.parametrize("since", [True, False])
 def test_a_stop_while_none_was_supervised_is_meant_for_the_driver_that_is_found(

@@ -102,6 +102,7 @@ class SuperviseStreamOperator(BaseOperator):
         from state_lib.drivers.supervision import Supervision
 
         with as_airflow():
+            most = self._most_restarts()
             watched = Watched(context, self.app)
             if other := watched.other_supervisor():
                 raise AirflowFailException(
@@ -113,7 +114,7 @@ class SuperviseStreamOperator(BaseOperator):
                 return self._stopped(found.sight)
             process = found.process or self._launch(watched, found.sight)
             watched.keep(process)
-            now, most = time.time(), int(self.max_restarts)
+            now = time.time()
             supervision = Supervision(self.app, process.id, now, max_restarts=most)
             if found.process is None:
                 supervision.launched(process.id, now, found.sight)
@@ -215,6 +216,21 @@ class SuperviseStreamOperator(BaseOperator):
             wanted.job,
             self.log,
             gone=gone,
+    def _most_restarts(self) -> int:
+        """The number that a template or a person gave."""
+        try:
+            most = int(self.max_restarts)
+        except (TypeError, ValueError):
+            most = -1
+        if most < 0:
+            raise ConfigurationError(
+                f"max_restarts of the task that supervises {self.app!r} is {self.max_restarts!r}: "
+                "give a whole number, 0 or more",
+                app=self.app,
+                max_restarts=str(self.max_restarts),
+            )
+        return most
+
             heeds_from=watched.heeds_from(),
             submission=submission,
         )
