@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 LOOK_S = 0.2
 KILL_S = 3.0
-"""How long a driver that hangs in its exit has left when it is ended."""
+"""How long a driver that is ended by a task has left; Airflow itself waits for 5 s for a task that
+it kills."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class Found:
 
     Attributes:
         process: a driver that lives.
-        ending: the stop that it was asked for and heeds, as its offset; -1: none.
+        ending: the newest request to stop that it heeds, as its offset; -1: none.
         sight: the look that showed it.
     """
 
@@ -39,7 +40,7 @@ class Found:
     sight: Sight
 
 
-def living(  # noqa: PLR0913 - what is asked, and all that is known
+def find_driver(  # noqa: PLR0913 - what is asked, and all that is known
     settings: Settings,
     app: str,
     known: DriverProcess | None,
@@ -93,13 +94,16 @@ def living(  # noqa: PLR0913 - what is asked, and all that is known
         return Found(None, ending=-1, sight=sight)
     if process is not known:
         _check_same_job(app, process.id, job, sight)
-    heeds = process is not known or sight.stop_offset >= heeds_from
+    if process is known and heeds_from >= 0:
+        heeds = sight.stop_offset >= heeds_from
+    else:
+        heeds = sight.driver == process.id  # only of a claim is it known what came before it
     ending = sight.stop_offset if sight.away is None and heeds else -1
     log.info(
         "Adopting driver %s (%s)%s",
         process.id,
         f"process {process.pid} on {process.host}" if process.host else "seen through Kafka",
-        f"; it was asked to stop: {sight.stop}. A new one is started then" if ending >= 0 else "",
+        f"; it was asked to stop: {sight.stop}" if ending >= 0 else "",
     )
     return Found(process, ending, sight)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowException
 
+from holdfast_airflow.adoption import KILL_S
 from holdfast_airflow.handover import ask_for_handover
 from holdfast_airflow.hooks.hosts import check_token
 from holdfast_airflow.hooks.spark import SparkTarget, describe, job_file, job_path
@@ -20,10 +21,6 @@ if TYPE_CHECKING:
     from state_lib.config import Settings
     from state_lib.drivers.process import DriverProcess
     from state_lib.drivers.sight import Sight
-
-KILL_S = 3.0
-"""How long a driver that was just launched may take to end when its task is killed; Airflow itself
-waits for 5 s."""
 
 
 @dataclass(frozen=True)

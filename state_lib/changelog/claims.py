@@ -40,6 +40,8 @@ class Notice:
 
 STOP = b":stop"
 """A request: drivers that started before it stop at a batch's edge."""
+HANDOVER = b":handover"
+"""The same for whoever supervises next, who starts a new driver. Neither hides the other."""
 MAKE_WAY = b":make-way"
 """A request to named drivers: end at a batch's edge, for one with other code takes over."""
 STREAMING = b":streaming"

@@ -59,7 +59,7 @@ def stop(
     try:
         before = looker.look()
         ask_to_stop(kafka, app, why=why or f"holdfast stop, by {user_name()}")
-        starting = before.drivers or here.living(before)
+        starting = before.drivers or here.drivers(before)
         after = _wait(looker, here, app, timeout) if wait and starting else looker.look()
     finally:
         looker.close()
@@ -70,7 +70,7 @@ def stop(
         typer.echo(json.dumps({"app": app, "asked": True, "ended": ends, "running": running}))
     elif not starting:
         typer.echo(f"no driver of {app} runs; whoever would start one again is told to leave it")
-    elif after.drivers or here.living(after):
+    elif after.drivers or here.drivers(after):
         typer.echo(f"asked the driver of {app} to stop; it does when its batch is done")
     else:
         said = [f"the driver of {app} has {e.how}: {e.why}" for e in ended]
@@ -83,7 +83,7 @@ def _wait(looker: Looker, here: Here, app: str, timeout: float) -> Sight:
     deadline = time.monotonic() + timeout
     while True:
         sight = looker.look()
-        if sight.away is None and not sight.drivers and not here.living(sight):
+        if sight.away is None and not sight.drivers and not here.drivers(sight):
             return sight
         if time.monotonic() > deadline:
             why = sight.away or "its batch is not done yet; see its log, or Spark's page"

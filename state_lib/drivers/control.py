@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import orjson
 from confluent_kafka import Message
 
-from state_lib.changelog.claims import MAKE_WAY, STOP, Claim, tell
+from state_lib.changelog.claims import HANDOVER, MAKE_WAY, STOP, Claim, tell
 from state_lib.changelog.reader import read
 from state_lib.changelog.topics import topology_topic
 from state_lib.drivers.identity import HEEDS_VARIABLE, Identity
@@ -25,7 +25,8 @@ def ask_to_stop(kafka: Kafka, app: str, *, why: str, handover: bool = False) -> 
         kafka: connection.
         app: whose drivers.
         why: for people.
-        handover: as `Stop`.
+        handover: it is meant for a driver and not for its stream: whoever supervises next starts a
+            new one. It takes nothing from a stop that is asked for before it or after.
 
     Raises:
         NotFound: the application has never run on these brokers.
@@ -38,13 +39,13 @@ def ask_to_stop(kafka: Kafka, app: str, *, why: str, handover: bool = False) -> 
             "Look at the name, and at HOLDFAST_BOOTSTRAP_SERVERS",
             app=app,
         )
-    tell(kafka, app, STOP, {"why": why, "handover": handover, "at": now_ms()})
+    tell(kafka, app, HANDOVER if handover else STOP, {"why": why, "at": now_ms()})
 
 
 def stop_of(record: Message) -> Stop:
-    """A request to stop, from its record; those of before have no ``handover``."""
+    """A request, from its record."""
     said = orjson.loads(record.value() or b"{}")
-    return Stop(record.offset() or 0, str(said.get("why", "")), bool(said.get("handover")))
+    return Stop(record.offset() or 0, str(said.get("why", "")))
 
 
 class Control:
@@ -60,7 +61,8 @@ class Control:
         self._at: int | None = None
         self._is_made_again = False
         self.stop: Stop | None = None
-        """What this driver was asked to stop by."""
+        """What the stream of this driver was asked to stop by."""
+        self._handover: Stop | None = None
         self.made_way: str | None = None
         """For whom this driver was asked to make way."""
 
@@ -111,13 +113,16 @@ class Control:
         if rival is not None and epoch is not None:
             raise _superseded(epoch, rival)
         self._at = end
-        if self.made_way is not None or self.stop is None:
+        if self.made_way is not None:
             return self.made_way
-        return self.stop.why
+        asked = self.stop or self._handover
+        return None if asked is None else asked.why
 
     def _hear(self, record: Message) -> None:
         if record.key() == STOP:
             self.stop = stop_of(record)
+        if record.key() == HANDOVER:
+            self._handover = stop_of(record)
         if record.key() == MAKE_WAY:
             said = orjson.loads(record.value() or b"{}")
             if self._who.id in said.get("to", ()):
@@ -128,12 +133,13 @@ class Control:
         """How a driver that stops at a batch's edge ends, and why."""
         if self.made_way is not None:
             return "superseded", self.made_way
-        return "stopped", "it got a signal to stop" if self.stop is None else self.stop.why
+        asked = self.stop or self._handover
+        return "stopped", "it got a signal to stop" if asked is None else asked.why
 
     @property
     def handover(self) -> bool:
-        """Whether a stop that this driver was asked for is a handover."""
-        return self.stop is not None and self.stop.handover
+        """Whether this driver, and not its stream, was asked to stop."""
+        return self.stop is None and self._handover is not None
 
     def _is_ours(self, claim: Claim) -> bool:
         """Written by this process, whose answer was lost. An id alone may be inherited."""

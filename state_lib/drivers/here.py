@@ -28,7 +28,7 @@ class Here:
         self._log = str(Paths(settings.home).log(app).absolute())
         self._found: dict[psutil.Process, str] = {}
 
-    def living(self, sight: Sight) -> tuple[str, ...]:
+    def drivers(self, sight: Sight) -> tuple[str, ...]:
         """Ids of drivers whose processes live here and that have not said their last words."""
         self._found = self._left(sight)
         if not self._found:

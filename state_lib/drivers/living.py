@@ -32,9 +32,9 @@ class Living:
         """The inverse of ``dataclasses.asdict``."""
         return cls(**data)
 
-    def begin(self) -> None:
-        """A new driver."""
-        self.joined, self.missing_since, self.ended_since = False, None, None
+    def begin(self, *, joined: bool = False) -> None:
+        """A new driver; ``joined``: it is in its group already."""
+        self.joined, self.missing_since, self.ended_since = joined, None, None
 
     def interrupted(self, now: float) -> None:
         """Kafka was away until now."""

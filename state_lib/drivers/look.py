@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from confluent_kafka import KafkaException, Message
 
-from state_lib.changelog.claims import STOP, STREAMING, Claim, Notice
+from state_lib.changelog.claims import HANDOVER, STOP, STREAMING, Claim, Notice
 from state_lib.changelog.reader import read_last
 from state_lib.changelog.topics import (
     commits_topic,
@@ -93,7 +93,8 @@ class _Story:
         self._progress: Partition = (progress_topic(app), 0)
         self._tail = Tail(kafka)
         self._claim: Claim | None = None
-        self._asked: Stop | None = None
+        self._stop: Stop | None = None
+        self._handover: Stop | None = None
         self._ui: dict[str, str | None] = {}
         self._ended = LastWords()
         self._begun: dict[str, Any] = {}
@@ -144,7 +145,9 @@ class _Story:
         elif message.topic() != self._topology[0]:
             self._markers[message.partition() or 0] = Marker.from_bytes(value)
         elif message.key() == STOP:
-            self._asked = stop_of(message)
+            self._stop = stop_of(message)
+        elif message.key() == HANDOVER:
+            self._handover = stop_of(message)
         elif message.key() == STREAMING:
             said = orjson.loads(value)
             self._ui = {said["id"]: said.get("ui")}
@@ -157,8 +160,13 @@ class _Story:
     def _sight(self, there: list[Partition], end: dict[Partition, int]) -> Sight:
         claim = self._claim
         if claim is None:
-            ended, asked = self._ended.ends(), self._asked
-            return Sight(at=now_ms(), drivers=self._members(), ended=ended, asked=asked)
+            return Sight(
+                at=now_ms(),
+                drivers=self._members(),
+                ended=self._ended.ends(),
+                stop_asked=self._stop,
+                handover_asked=self._handover,
+            )
         epoch, who = claim.epoch, _facts(claim, self._ui)
         every = [self._markers.get(p) for p in range(claim.topology.partitions)]
         markers = [m for m in every if m is not None]
@@ -180,7 +188,8 @@ class _Story:
             total=sum(end[p] for p in there),
             batch=self._running(epoch, n),
             ended=self._ended.ends(),
-            asked=self._asked,
+            stop_asked=self._stop,
+            handover_asked=self._handover,
         )
 
     def _running(self, epoch: int, n: int) -> Running | None:

@@ -62,7 +62,7 @@ class Presence:
             how: ``stopped``, ``superseded`` or ``failed``.
             why: for people.
             retry: whether starting it again could help.
-            handover: as `Stop`, of the request that it heeded.
+            handover: as `Ended`.
         """
         said = False
         if self._thread is not None or self._ever_ran():

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, Literal, Self
+from dataclasses import dataclass
+from typing import Literal
 
 How = Literal["stopped", "superseded", "failed"]
 
@@ -35,18 +34,14 @@ class DriverFacts:
 
 @dataclass(frozen=True)
 class Stop:
-    """A request to stop at a batch's edge.
-
-    Attributes:
-        offset: of its record.
-        why: for people.
-        handover: it is meant for a driver and not for its stream: whoever supervises next starts a
-            new one.
-    """
+    """A request to stop at a batch's edge; ``offset`` is its record's, ``why`` is for people."""
 
     offset: int
     why: str
-    handover: bool = False
+
+    def told(self, app: str) -> str:
+        """In a sentence."""
+        return f"{app} was asked to stop: {self.why}"
 
 
 @dataclass(frozen=True)
@@ -54,7 +49,7 @@ class Ended:
     """How a driver ended, in its own words.
 
     ``retry``: whether starting it again could help; ``restarts``: as `DriverFacts`; ``handover``:
-    as `Stop`, of the request that it heeded.
+    whether it ended for a handover.
     """
 
     id: str
@@ -90,7 +85,9 @@ class Sight:
         done, total: source records that all tasks have processed, and that there are.
         batch: what is under way.
         ended: the last ends of drivers, oldest first; that of the claim's driver stays among them.
-        asked: the newest request to stop; None before any.
+        stop_asked: the newest request to stop the stream; None before any.
+        handover_asked: the newest handover: a request that is meant for a driver and not for its
+            stream, so that whoever supervises next starts a new one; None before any.
         hosts: what is wrong with state hosts; asked only while there is work and no commit.
         away: why Kafka cannot be asked; the rest is then that of the look before.
     """
@@ -108,13 +105,20 @@ class Sight:
     total: int = 0
     batch: Running | None = None
     ended: tuple[Ended, ...] = ()
-    asked: Stop | None = None
+    stop_asked: Stop | None = None
+    handover_asked: Stop | None = None
     hosts: tuple[str, ...] = ()
     away: str | None = None
 
     @property
+    def asked(self) -> Stop | None:
+        """The newest request of both kinds; None before any."""
+        both = [one for one in (self.stop_asked, self.handover_asked) if one is not None]
+        return max(both, key=lambda one: one.offset, default=None)
+
+    @property
     def stop(self) -> str | None:
-        """Why a stop was asked for after the newest claim, if one was."""
+        """Why the claim's driver was asked to stop last, or to hand over, if it was."""
         return None if self.asked is None or self.asked.offset < self.epoch else self.asked.why
 
     @property
@@ -123,21 +127,17 @@ class Sight:
         return -1 if self.asked is None or self.stop is None else self.asked.offset
 
     @property
-    def handover(self) -> bool:
-        """Whether that request is a handover."""
-        return self.asked is not None and self.stop is not None and self.asked.handover
-
-    @property
     def heard(self) -> int:
-        """Offset after the newest claim and the newest request to stop: what is said next."""
+        """Offset after the newest claim and the newest request: what is said next."""
         return max(self.epoch, self.stop_offset) + 1
 
-    def stream_stopped_since(self, offset: int) -> bool:
-        """Whether the newest request to stop stands at ``offset`` or after it, and is no handover.
+    def stream_stopped_since(self, offset: int) -> Stop | None:
+        """The newest request to stop the stream, if it stands at ``offset`` or after it.
 
         A claim after it changes nothing: a driver that was launched before the request heeds it.
         """
-        return self.asked is not None and self.asked.offset >= offset and not self.asked.handover
+        stop = self.stop_asked
+        return None if stop is None or stop.offset < offset else stop
 
     @property
     def lag(self) -> int:
@@ -147,23 +147,3 @@ class Sight:
     def end_of(self, driver: str) -> Ended | None:
         """How a driver ended, if it said so."""
         return next((e for e in reversed(self.ended) if e.id == driver), None)
-
-    def to_json(self) -> dict[str, Any]:
-        """As plain data."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """The inverse of `to_json`."""
-        facts, batch, asked = data.get("facts"), data.get("batch"), data.get("asked")
-        return cls(
-            **{
-                **data,
-                "drivers": tuple(data["drivers"]),
-                "hosts": tuple(data["hosts"]),
-                "facts": None if facts is None else DriverFacts(**facts),
-                "batch": None if batch is None else Running(**batch),
-                "asked": None if asked is None else Stop(**asked),
-                "ended": tuple(Ended(**e) for e in data["ended"]),
-            }
-        )

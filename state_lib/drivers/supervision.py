@@ -7,12 +7,12 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal, Self
 
 from state_lib.drivers.alarms import Alarms
-from state_lib.drivers.asked import Asked
 from state_lib.drivers.events import Event
 from state_lib.drivers.failures import Failure, Failures
 from state_lib.drivers.living import Living
 from state_lib.drivers.reporting import Reporting
-from state_lib.drivers.sight import Ended, Sight
+from state_lib.drivers.requests import Requests
+from state_lib.drivers.sight import Ended, Sight, Stop
 
 Phase = Literal["starting", "running", "waiting", "due", "over"]
 SAID_LINES = 15
@@ -42,7 +42,7 @@ class Supervision:
     done_before: int = 0
     away: bool = False
     failures: Failures = field(default_factory=Failures)
-    asked: Asked = field(default_factory=Asked)
+    requests: Requests = field(default_factory=Requests)
     living: Living = field(default_factory=Living)
     reporting: Reporting = field(default_factory=Reporting)
     alarms: Alarms = field(default_factory=Alarms)
@@ -72,7 +72,7 @@ class Supervision:
         given = {k: v for k, v in data.items() if k in known}
         own = {
             "failures": Failures.from_json(given.get("failures", {})),
-            "asked": Asked.from_json(given.get("asked", {})),
+            "requests": Requests.from_json(given.get("requests", {})),
             "living": Living.from_json(given.get("living", {})),
             "reporting": Reporting.from_json(given["reporting"]),
             "alarms": Alarms.from_json(given["alarms"]),
@@ -80,22 +80,33 @@ class Supervision:
         return cls(**{**given, **own})
 
     def launched(
-        self, driver: str, now: float, sight: Sight | None = None, *, ending: int = -1
+        self,
+        driver: str,
+        now: float,
+        sight: Sight | None = None,
+        *,
+        ending: int = -1,
+        stop: Stop | None = None,
     ) -> None:
-        """A new driver was launched, or found, because of ``restart``.
+        """A driver was launched, or found, at the beginning or because of ``restart``.
 
         Args:
             driver: its id.
             now: wall seconds.
-            sight: of before the launch: what was said after it is meant for this driver.
-            ending: as `Asked`.
+            sight: of before the launch: what was said after it is meant for this driver; or the one
+                that showed the driver. Where Kafka was away, the first one after that counts.
+            ending: as `Requests`.
+            stop: a request of before that is meant for the stream of a driver that was found; it
+                counts for more than ``ending``.
         """
         self.id, self.launched_at, self.phase = driver, now, "starting"
-        self.epoch, self.base, self.asked = -1, None, Asked(ending=ending)
-        if sight is not None:
-            self._begin(sight)
+        self.epoch, self.base = -1, None
+        self.requests = Requests(ending=ending) if stop is None else Requests(stop.offset - 1)
+        shown = None if sight is None or sight.away is not None else sight
+        if shown is not None:
+            self._begin(shown)
         self.committed = False
-        self.living.begin()
+        self.living.begin(joined=shown is not None and driver in shown.drivers)
         self.reporting.begin()
         self.alarms.begin()
 
@@ -108,11 +119,9 @@ class Supervision:
         failure = Failure(f"the driver of {self.app} could not be launched", why)
         return self._failed(failure, now, committed=False)[-1]
 
-    def asked_since(self, sight: Sight) -> bool:
-        """Whether its stop was asked for since the driver that is supervised was launched."""
-        return (
-            self.base is not None and self.asked.hears(sight) and not self.asked.is_handover(sight)
-        )
+    def stop_asked(self, sight: Sight) -> Stop | None:
+        """The stop of the stream that was asked for since its driver was launched, if one was."""
+        return self.requests.stop(sight)
 
     def feed(
         self, sight: Sight, *, process: bool | None, now: float, said: Sequence[str] = ()
@@ -145,7 +154,7 @@ class Supervision:
     def _begin(self, sight: Sight) -> None:
         """What was claimed and asked for before this driver is not about it."""
         self.base = -1 if sight.driver == self.id else sight.epoch
-        self.asked.begin(self.id, sight)
+        self.requests.begin(self.id, sight)
 
     def _reach_kafka(self, sight: Sight, now: float) -> list[Event]:
         if (sight.away is not None) == self.away:
@@ -161,7 +170,7 @@ class Supervision:
 
     def _wait(self, sight: Sight, now: float) -> list[Event]:
         """Between a crash and the next start."""
-        if self.asked.hears(sight):
+        if self.requests.hears(sight):
             return [self._stopped(sight)]
         if self._taken_over(sight):
             return [self._superseded(sight)]
@@ -221,7 +230,7 @@ class Supervision:
             return [self._stopped(sight, end)]
         if self._taken_over(sight) or (end is not None and end.how == "superseded"):
             return [self._superseded(sight)]
-        if end is None and self.asked.hears(sight):
+        if end is None and self.requests.hears(sight):
             return [self._stopped(sight)]
         lines = list(said[-SAID_LINES:])
         why = end.why if end is not None else "\n".join(lines) or "it said nothing"
@@ -238,16 +247,16 @@ class Supervision:
         return events
 
     def _stopped(self, sight: Sight, end: Ended | None = None) -> Event:
-        """The end of the stream; or of the driver of the supervisor before, and a restart."""
+        """The end of the stream; or of its driver alone, and a restart."""
+        asked = self.requests.stop(sight) or sight.asked
+        text = f"the driver of {self.app} is gone" if asked is None else asked.told(self.app)
         if end is not None:
             text = f"the driver of {self.app} has stopped: {end.why}"
-        else:
-            text = f"{self.app} was asked to stop: {'' if sight.asked is None else sight.asked.why}"
-        if not self.asked.is_handover(sight, end):
+        if not self.requests.is_handover(sight, end):
             return self._over("stopped", text)
-        self.asked.handed_over(sight)
+        self.requests.handed_over(sight)
         self.phase = "due"
-        text = f"the driver of the supervisor before has ended ({text}); starting a new one"
+        text = f"{text}. That ends a driver and not the stream; starting a new one"
         return Event("restart", text, {"failures": self.failures.in_a_row})
 
     def _taken_over(self, sight: Sight) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -18,12 +17,12 @@ import pytest
 import structlog
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
 
-from holdfast_airflow.adoption import _stranger, living, same_job
+from holdfast_airflow.adoption import _stranger, find_driver, same_job
 from holdfast_airflow.operators.stream import SuperviseStreamOperator
 from holdfast_airflow.watched import app_asset
-from state_lib.drivers.asked import Asked
 from state_lib.drivers.control import ask_to_stop
 from state_lib.drivers.process import DriverProcess, launch
+from state_lib.drivers.requests import Requests
 from state_lib.drivers.sight import DriverFacts, Sight
 from state_lib.drivers.supervision import Supervision
 from state_lib.errors import ConfigurationError
@@ -109,7 +108,7 @@ def test_a_driver_that_has_said_its_last_words_is_ended_and_not_adopted(
     ask_to_stop(scripts.kafka, "hangs_on", why="a test")
     scripts.sight("hangs_on", lambda s: s.end_of(process.id) is not None)
     assert process.alive()
-    assert living(scripts.settings, "hangs_on", process, JOB, LOG).process is None
+    assert find_driver(scripts.settings, "hangs_on", process, JOB, LOG).process is None
     assert process.alive() is False
 
 
@@ -119,7 +118,7 @@ def test_whoever_is_known_by_kafka_alone_has_joined_and_is_gone_when_it_is_not_t
 ) -> None:
     """One that was launched on another machine may be starting."""
     known = DriverProcess("known", "joined_once", host, 0, "", now_ms())
-    found = living(scripts.settings, "joined_once", known, JOB, LOG)
+    found = find_driver(scripts.settings, "joined_once", known, JOB, LOG)
     assert found.process == (known if lives else None)
 
 
@@ -132,8 +131,8 @@ def test_a_job_of_the_same_name_in_another_folder_is_another_job(
     driver = scripts.launch("namesakes", theirs)
     scripts.commits("namesakes")
     with pytest.raises(ConfigurationError, match=f"run by another job: {theirs} of user"):
-        living(scripts.settings, "namesakes", None, JOB, LOG)
-    found = living(scripts.settings, "namesakes", None, str(theirs), LOG)
+        find_driver(scripts.settings, "namesakes", None, JOB, LOG)
+    found = find_driver(scripts.settings, "namesakes", None, str(theirs), LOG)
     assert found.process is not None
     assert found.process.id == driver.id
 
@@ -176,6 +175,7 @@ def test_a_task_that_was_killed_while_it_looked_launches_nothing(scripts: Script
     assert "driver" not in task.kept
     assert not Paths(scripts.settings.home).log("killed_early").exists()
 
+
 @pytest.mark.parametrize("wrong", ["many", "None", -1])
 def test_restarts_that_are_no_number_are_refused_before_anything_is_launched(
     scripts: Scripts, wrong: int | str
@@ -188,22 +188,20 @@ def test_restarts_that_are_no_number_are_refused_before_anything_is_launched(
     assert not Paths(scripts.settings.home).log("uncounted").exists()
 
 
-
 @pytest.mark.parametrize("since", [True, False])
 def test_a_stop_while_none_was_supervised_is_meant_for_the_driver_that_is_found(
     scripts: Scripts, since: bool
 ) -> None:
     app = f"found_{since}".lower()
-    scripts.says(app, "run")
+    scripts.says(app, "deaf")
     process = scripts.launch(app)
     scripts.commits(app)
-    os.kill(process.pid, signal.SIGSTOP)  # a long batch
     ask_to_stop(scripts.kafka, app, why="a person")
     offset = scripts.sight(app, lambda s: s.stop is not None).stop_offset
-    supervision = Supervision(app, "gone", 0, base=0, asked=Asked(stale=-1 if since else offset))
-    trigger = Task(app).restart(supervision)
+    requests = Requests(stale=-1 if since else offset)
+    trigger = Task(app).restart(Supervision(app, "gone", 0, base=0, requests=requests))
     assert trigger.process["id"] == process.id
-    assert trigger.supervision["asked"]["ending"] == (-1 if since else offset)
+    assert trigger.supervision["requests"]["ending"] == (-1 if since else offset)
 
 
 @pytest.mark.usefixtures("scripts")

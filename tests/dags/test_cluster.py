@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import structlog
 
-from holdfast_airflow.adoption import living
+from holdfast_airflow.adoption import find_driver
 from holdfast_airflow.hooks.cluster import Submission, submit
 from holdfast_airflow.hooks.spark import SparkTarget
 from holdfast_airflow.triggers.watch import Watch
@@ -137,5 +137,5 @@ def test_a_driver_that_waits_for_the_cluster_is_adopted(
     known = DriverProcess("submitted", "accepted", "yarn", 0, "", 0)
     submission = Submission("cluster", ID).to_json()
     job, log = "/jobs/accepted.py", structlog.get_logger("task")
-    found = living(settings, "accepted", known, job, log, submission=submission)
+    found = find_driver(settings, "accepted", known, job, log, submission=submission)
     assert found.process == (known if lives else None)

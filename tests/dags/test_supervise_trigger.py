@@ -25,9 +25,9 @@ from holdfast_airflow.handover import WHY
 from holdfast_airflow.triggers.stream import SuperviseStreamTrigger
 from holdfast_airflow.triggers.stream_end import StreamEndTrigger
 from holdfast_airflow.watched import SUPERVISOR, app_asset
-from state_lib.drivers.asked import Asked
 from state_lib.drivers.control import ask_to_stop
 from state_lib.drivers.process import DriverProcess
+from state_lib.drivers.requests import Requests
 from state_lib.drivers.supervision import Supervision
 from state_lib.stack.ports import free_port
 from tests.dags.conftest import Scripts
@@ -37,7 +37,7 @@ from tests.support.waiting import until
 def watching(process: DriverProcess, ending: int = -1, **given: Any) -> SuperviseStreamTrigger:
     """The trigger of a driver, as it comes out of Airflow's database."""
     supervision = Supervision(
-        process.app, process.id, process.started_at / 1000, asked=Asked(ending=ending)
+        process.app, process.id, process.started_at / 1000, requests=Requests(ending=ending)
     )
     made = SuperviseStreamTrigger(
         process.app, process.to_json(), supervision.to_json(), look_every_s=0.2, **given
@@ -97,7 +97,7 @@ def test_a_stop_meant_for_the_supervisor_before_starts_a_new_driver(
     event = asyncio.run(asyncio.wait_for(first(watching(driver, ending=stop if known else -1)), 90))
     assert event["event"] == "restart"
     assert "starting a new one" in event["text"]
-    assert event["supervision"]["asked"]["stale"] == stop
+    assert event["supervision"]["requests"]["stale"] == stop
 
 
 def test_a_stop_after_the_one_that_an_adopted_driver_heeds_stops_the_stream(

@@ -241,15 +241,14 @@ def test_a_spark_master_that_goes_is_tried_again(
 
 def test_a_driver_on_its_way_out_is_followed_by_a_new_one(scripts: Scripts) -> None:
     """As after a clear: the old try's driver finishes its batch, then the new try's starts."""
-    scripts.says("cleared", "run")
+    scripts.says("cleared", "deaf")
     process = scripts.launch("cleared")
     scripts.commits("cleared")
-    os.kill(process.pid, signal.SIGSTOP)  # a long batch
     ask_to_stop(scripts.kafka, "cleared", why="a user cleared the task")
 
     def work() -> None:
         kept(scripts, "cleared", process.id)
-        os.kill(process.pid, signal.SIGCONT)
+        scripts.says("cleared", "run")
         scripts.commits("cleared", other_than=process.id)
         stop(scripts, "cleared")
 

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
+import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowException
 
-from holdfast_airflow.adoption import living
-from state_lib.drivers.asked import Asked
+from holdfast_airflow.adoption import find_driver
 from state_lib.drivers.control import ask_to_stop
+from state_lib.drivers.identity import Identity
+from state_lib.drivers.presence import Presence
+from state_lib.drivers.process import DriverProcess
+from state_lib.drivers.requests import Requests
 from state_lib.drivers.supervision import Supervision
 from tests.dags.conftest import Connect, Scripts
 from tests.dags.test_adoption import JOB, LOG, Task
+from tests.dags.test_supervise_trigger import first
 
 
 def ran(scripts: Scripts, app: str) -> None:
@@ -77,30 +83,50 @@ def test_a_stop_between_a_drivers_launch_and_its_claim_is_heeded_by_the_next_try
 def test_a_stop_since_the_try_before_is_meant_for_the_stream(scripts: Scripts) -> None:
     """Its driver, which the next try adopts, is not followed by another one."""
     app = "since"
-    scripts.says(app, "run")
-    process = scripts.launch(app)
+    scripts.says(app, "deaf")
+    scripts.launch(app)
     scripts.commits(app)
     task = Task(app)
-    assert task.execute().supervision["asked"]["ending"] == -1
-    os.kill(process.pid, signal.SIGSTOP)  # a long batch
+    assert task.execute().supervision["requests"]["ending"] == -1
     ask_to_stop(scripts.kafka, app, why="a person")
-    assert task.again().supervision["asked"]["ending"] == -1
+    assert task.again().supervision["requests"]["ending"] == -1
+
+
+@pytest.mark.parametrize("handed", [False, True])
+def test_a_stop_is_not_forgotten_with_a_driver_that_is_adopted_and_killed(
+    scripts: Scripts, handed: bool
+) -> None:
+    """It has not claimed when the next try finds it, so no claim tells what it heeds."""
+    app = f"adopted_and_killed_{handed}".lower()
+    ran(scripts, app)
+    scripts.says(app, "late")
+    task = Task(app, env={"SCRIPTED_APP": app})
+    process = DriverProcess.from_json(task.execute().process)
+    ask_to_stop(scripts.kafka, app, why="a person")
+    if handed:  # the try before was killed while it looked at this driver
+        ask_to_stop(scripts.kafka, app, why="its task was killed", handover=True)
+    trigger = task.again()
+    assert trigger.process["id"] == process.id
+    os.kill(process.pid, signal.SIGKILL)
+    event = asyncio.run(asyncio.wait_for(first(trigger), 90))
+    assert event["event"] == "stopped"
+    assert event["text"] == f"{app} was asked to stop: a person"
 
 
 @pytest.mark.parametrize("cleared", [True, False])
 def test_a_clear_that_no_triggerer_saw_starts_a_new_driver(scripts: Scripts, cleared: bool) -> None:
     app = f"unseen_{cleared}".lower()
-    scripts.says(app, "run")
+    scripts.says(app, "deaf")
     process = scripts.launch(app)
     scripts.commits(app)
     task = Task(app)
     task.execute()
-    os.kill(process.pid, signal.SIGSTOP)  # a long batch
     trigger = task.again(cleared=cleared)
     assert trigger.process["id"] == process.id
     sight = scripts.sight(app, lambda _: True)
-    assert trigger.supervision["asked"]["ending"] == sight.stop_offset
-    assert sight.handover is cleared
+    assert trigger.supervision["requests"]["ending"] == sight.stop_offset
+    assert (sight.handover_asked is not None) is cleared
+    assert sight.stop_asked is None
 
 
 @pytest.mark.parametrize("submitted", [True, False])
@@ -126,22 +152,48 @@ def test_a_task_that_is_killed_while_it_runs_leaves_no_driver(
     task.store.set = kept
     with pytest.raises(AirflowException, match="killed before its driver was watched"):
         task.execute()
-    scripts.sight(app, lambda s: s.handover)
+    scripts.sight(app, lambda s: s.handover_asked is not None)
 
 
 def test_only_a_stop_that_a_driver_heeds_is_its_end(scripts: Scripts) -> None:
     """One that was launched after a stop, and has not claimed yet, runs on."""
-    app = "deaf"
-    scripts.says(app, "run")
+    app = "heeding"
+    scripts.says(app, "deaf")
     process = scripts.launch(app)
     scripts.commits(app)
-    os.kill(process.pid, signal.SIGSTOP)
     ask_to_stop(scripts.kafka, app, why="a person")
     stop = scripts.sight(app, lambda s: s.stop is not None).stop_offset
     for heeds_from, ending in ((stop, stop), (stop + 1, -1)):
-        found = living(scripts.settings, app, process, JOB, LOG, heeds_from=heeds_from)
+        found = find_driver(scripts.settings, app, process, JOB, LOG, heeds_from=heeds_from)
         assert found.process == process
         assert found.ending == ending
+
+
+@pytest.mark.parametrize("claims", [True, False])
+def test_of_a_stranger_it_is_known_what_it_heeds_once_it_has_claimed(
+    scripts: Scripts, claims: bool
+) -> None:
+    """One that was started after a stop, and has not claimed yet, runs on."""
+    app = f"stranger_{claims}".lower()
+    scripts.says(app, "deaf")
+    scripts.launch(app)
+    claimed = scripts.commits(app).driver
+    ask_to_stop(scripts.kafka, app, why="a person")
+    stop = scripts.sight(app, lambda s: s.stop is not None).stop_offset
+    presence = Presence(scripts.kafka, app, Identity("joined", socket.gethostname(), 0))
+    known = None
+    if not claims:
+        presence.join()
+        scripts.sight(app, lambda s: "joined" in s.drivers)
+        known = DriverProcess(str(claimed), app, "elsewhere", 1, "", 0)  # that is judged gone
+    try:
+        found = find_driver(scripts.settings, app, known, JOB, LOG, gone=claimed)
+        assert found.process is not None
+        assert found.process.id == (claimed if claims else "joined")
+        assert found.ending == (stop if claims else -1)
+    finally:
+        if not claims:
+            presence.leave("stopped", "the test is over")
 
 
 def test_a_handover_that_two_asked_for_starts_a_new_driver(scripts: Scripts) -> None:
@@ -151,9 +203,9 @@ def test_a_handover_that_two_asked_for_starts_a_new_driver(scripts: Scripts) -> 
     base = scripts.sight(app, lambda s: s.stop is not None)
     ask_to_stop(scripts.kafka, app, why="cleared", handover=True)
     scripts.sight(app, lambda s: s.stop_offset > base.stop_offset)
-    stale = base.stop_offset
+    requests = Requests(stale=base.stop_offset)
     task = Task(app, env={"SCRIPTED_APP": app})
-    trigger = task.restart(Supervision(app, "gone", 0, base=0, asked=Asked(stale=stale)))
+    trigger = task.restart(Supervision(app, "gone", 0, base=0, requests=requests))
     driver = trigger.process["id"]
     scripts.commits(app, other_than=base.driver)
     assert scripts.sight(app, lambda s: s.driver == driver).stop is None

@@ -16,7 +16,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import NewTopic
 from typer.testing import CliRunner
 
-from state_lib.changelog.claims import ENDED, STOP, newest_claim, tell
+from state_lib.changelog.claims import ENDED, newest_claim, tell
 from state_lib.changelog.reader import read
 from state_lib.changelog.topics import topology_topic
 from state_lib.cli import app as cli
@@ -104,24 +104,44 @@ def test_a_handover_is_heard_by_driver_and_watchers(app: App, looker: Looker) ->
     control.begin()
     ask_to_stop(app.kafka, app.name, why="cleared", handover=True)
     assert control.heed(epoch) == "cleared"
-    assert looker.look().handover
+    assert looker.look().handover_asked is not None
     presence.leave("stopped", "cleared", retry=False, handover=control.handover)
     end = looker.look().end_of("one")
     assert end is not None
     assert end.handover
 
 
-def test_records_of_an_older_version_are_no_handover(app: App, looker: Looker) -> None:
+@pytest.mark.parametrize("later", ["stop", "handover"])
+def test_neither_a_stop_nor_a_handover_hides_the_other(
+    app: App, looker: Looker, later: str
+) -> None:
+    """A driver that was asked for both ends the stream, as its supervisor makes of it."""
     epoch = write_claim(app.kafka, app.topology, who("one"))
     control = Control(app.kafka, app.name, who("one"))
     control.begin()
-    tell(app.kafka, app.name, STOP, {"why": "enough", "at": 1})
+    for handover in (False, True) if later == "handover" else (True, False):
+        why = "cleared" if handover else "a person"
+        ask_to_stop(app.kafka, app.name, why=why, handover=handover)
+    assert control.heed(epoch) == "a person"
+    assert (control.ending, control.handover) == (("stopped", "a person"), False)
+    seen = looker.look()
+    assert seen.stop_asked is not None
+    assert seen.handover_asked is not None
+    assert (seen.stop_asked.why, seen.handover_asked.why) == ("a person", "cleared")
+    assert seen.asked == (seen.handover_asked if later == "handover" else seen.stop_asked)
+    assert (
+        seen.heard
+        == seen.stop_offset + 1
+        == max(seen.stop_asked.offset, seen.handover_asked.offset) + 1
+    )
+    assert seen.stream_stopped_since(epoch) == seen.stop_asked
+
+
+def test_last_words_of_an_older_version_are_no_handover(app: App, looker: Looker) -> None:
+    write_claim(app.kafka, app.topology, who("one"))
     said = {"id": "one", "how": "stopped", "why": "enough", "retry": False}
     tell(app.kafka, app.name, ENDED, said)
-    assert control.heed(epoch) == "enough"
-    seen = looker.look()
-    assert (seen.stop, seen.handover, control.handover) == ("enough", False, False)
-    assert seen.end_of("one") == Ended("one", "stopped", "enough", retry=False)
+    assert looker.look().end_of("one") == Ended("one", "stopped", "enough", retry=False)
 
 
 def test_commits_and_lag_are_seen_as_they_come(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from holdfast_airflow.adoption import Found, living
+from holdfast_airflow.adoption import Found, find_driver
 from holdfast_airflow.errors import as_airflow
 from holdfast_airflow.handover import ask_for_handover
 from holdfast_airflow.launching import Launcher, Wanted
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from state_lib.drivers.process import DriverProcess
-    from state_lib.drivers.sight import Sight
+    from state_lib.drivers.sight import Sight, Stop
     from state_lib.drivers.supervision import Supervision
 
 
@@ -109,16 +109,14 @@ class SuperviseStreamOperator(BaseOperator):
                     f"{self.app} is supervised by {other} already. Stop that one first, or leave "
                     "this run"
                 )
-            found, asked = self._first_look(context, watched)
-            if found.process is None and asked:
-                return self._stopped(found.sight)
+            found, stop = self._first_look(context, watched)
+            if found.process is None and stop is not None:
+                return self._stopped(stop)
             process = found.process or self._launch(watched, found.sight)
             watched.keep(process)
             now = time.time()
             supervision = Supervision(self.app, process.id, now, max_restarts=most)
-            if found.process is None:
-                supervision.launched(process.id, now, found.sight)
-            supervision.asked.ending = -1 if asked else found.ending
+            supervision.launched(process.id, now, found.sight, ending=found.ending, stop=stop)
             return self._watch(context, process, supervision)
 
     def resume(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
@@ -145,29 +143,28 @@ class SuperviseStreamOperator(BaseOperator):
 
     # ------------------------------------------------------------------ inside
 
-    def _first_look(self, context: Context, watched: Watched) -> tuple[Found, bool]:
-        """What there is, and whether a stop was asked for since an earlier try looked.
+    def _first_look(self, context: Context, watched: Watched) -> tuple[Found, Stop | None]:
+        """What there is, and the stop that was asked for since an earlier try looked, if one was.
 
         Airflow tells the triggerer of a clear; where that was away, the driver is asked here.
         """
-        found, before = self._living(watched), watched.first_look()
+        found, before = self._find(watched), watched.first_look()
         self._launcher.found_by = context["ti"] if found.process is not None else None
         known = watched.driver()
         cleared = before is not None and before.cleared
         if cleared and found.process is not None and found.process == known and found.ending < 0:
             ask_for_handover(self.app, self.env, context["ti"])
-            found = self._living(watched)
+            found = self._find(watched)
         sight = found.sight
         if sight.away is not None:
-            return found, False
+            return found, None
         if before is None or cleared:
             watched.keep_first_look(sight.heard)
-            return found, False
+            return found, None
         return found, sight.stream_stopped_since(before.heard)
 
-    def _stopped(self, sight: Sight) -> dict[str, Any]:
-        why = "" if sight.asked is None else sight.asked.why
-        text = f"{self.app} was asked to stop: {why}"
+    def _stopped(self, stop: Stop) -> dict[str, Any]:
+        text = stop.told(self.app)
         self.log.info("stopped: %s", text)
         return {"event": "stopped", "text": text}
 
@@ -176,11 +173,10 @@ class SuperviseStreamOperator(BaseOperator):
         watched = Watched(context, self.app)
         before = watched.driver()
         try:
-            found = self._living_or_fail(watched, supervision.id)
-            # The triggerer and the next try may both have asked for a handover: that is no stop.
-            asked = supervision.asked_since(found.sight)
-            if found.process is None and asked:
-                return self._stopped(found.sight)
+            found = self._find_or_fail(watched, supervision.id)
+            stop = supervision.stop_asked(found.sight)
+            if found.process is None and stop is not None:
+                return self._stopped(stop)
             process = found.process
             self._launcher.found_by = context["ti"] if process is not None else None
             if process is None:
@@ -195,27 +191,31 @@ class SuperviseStreamOperator(BaseOperator):
                 raise AirflowFailException(event.text) from error
             self.log.warning("%s", event.text)
             self._watch(context, before, supervision)
-        ending = -1 if asked else found.ending
-        supervision.launched(process.id, time.time(), found.sight, ending=ending)
+        now = time.time()
+        supervision.launched(process.id, now, found.sight, ending=found.ending, stop=stop)
         return self._watch(context, process, supervision)
 
-    def _living_or_fail(self, watched: Watched, gone: str) -> Found:
-        """As `_living`; a driver of another job is for a person to stop, as at the first launch."""
+    def _find_or_fail(self, watched: Watched, gone: str) -> Found:
+        """As `_find`; a driver of another job is for a person to stop, as at the first launch."""
         try:
-            return self._living(watched, gone=gone)
+            return self._find(watched, gone=gone)
         except ConfigurationError as error:
             raise AirflowFailException(error.message) from error
 
-    def _living(self, watched: Watched, gone: str | None = None) -> Found:
+    def _find(self, watched: Watched, gone: str | None = None) -> Found:
         wanted, known = self._wanted(), watched.driver()
         submission = None if known is None else watched.submission(known.id)
-        return living(
+        return find_driver(
             wanted.settings,
             self.app,
             known,
             wanted.job,
             self.log,
             gone=gone,
+            heeds_from=watched.heeds_from(),
+            submission=submission,
+        )
+
     def _most_restarts(self) -> int:
         """The number that a template or a person gave."""
         try:
@@ -230,10 +230,6 @@ class SuperviseStreamOperator(BaseOperator):
                 max_restarts=str(self.max_restarts),
             )
         return most
-
-            heeds_from=watched.heeds_from(),
-            submission=submission,
-        )
 
     def _launch(self, watched: Watched, sight: Sight, restarts: int = 0) -> DriverProcess:
         return self._launcher.launch(self._wanted(), watched, sight, self.log, restarts)

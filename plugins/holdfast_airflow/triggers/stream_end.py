@@ -58,7 +58,7 @@ class StreamEndTrigger(BaseTrigger):
                 sight, _, _ = await watch.observe(None)
                 living, quiet = sight.drivers, sight.away is None and not sight.drivers
                 if quiet:
-                    living = await watch.call(partial(here.living, sight))
+                    living = await watch.call(partial(here.drivers, sight))
                 if quiet and not living:
                     said = {"event": "stopped", "text": f"no driver of {self.app} runs"}
                     yield TriggerEvent(said)  # type: ignore[no-untyped-call]

@@ -5,6 +5,7 @@
 - ``run``: claims, and commits a batch every moment until it is stopped or superseded;
 - ``late``: as ``run``, and does not claim before there is a file ``<app>.claims``;
 - ``fail``: raises before it claims anything;
+- ``deaf``: as ``run``, and heeds no request before the file says something else: a long batch;
 - ``hang``: as ``run``, and does not end after its last words;
 - ``claim and fail``: claims, commits once, raises.
 """
@@ -37,7 +38,7 @@ stopping = threading.Event()
 
 def main() -> None:
     name = os.environ["SCRIPTED_APP"]
-    what = Path(os.environ["SCRIPTED"], name).read_text()
+    what = word(name)
     if what == "fail":
         raise RuntimeError("raised at start, as the test wants it")
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())
@@ -71,7 +72,9 @@ def main() -> None:
 def follow(kafka: Kafka, name: str, control: Control, epoch: int, *, once: bool) -> None:
     producer = kafka.producer()
     n = 0
-    while control.heed(epoch) is None and not stopping.wait(BATCH_S):
+    while not stopping.wait(BATCH_S):
+        if word(name) != "deaf" and control.heed(epoch) is not None:
+            return
         n += 1
         now = now_ms()
         marker = Marker(epoch=epoch, n=n, owner="script", clock=now, written_at=now)
@@ -79,6 +82,10 @@ def follow(kafka: Kafka, name: str, control: Control, epoch: int, *, once: bool)
         producer.flush()
         if once:
             return
+
+
+def word(name: str) -> str:
+    return Path(os.environ["SCRIPTED"], name).read_text()
 
 
 if __name__ == "__main__":

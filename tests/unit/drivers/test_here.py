@@ -54,21 +54,21 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine
 
 def test_a_driver_is_searched_for_once_and_followed(machine: Machine) -> None:
     driver = machine.start()
-    assert {machine.here.living(NOTHING) for _ in range(5)} == {(driver.id,)}
+    assert {machine.here.drivers(NOTHING) for _ in range(5)} == {(driver.id,)}
     assert machine.searches == 1
 
 
 def test_one_that_was_started_meanwhile_is_found_when_the_first_is_gone(machine: Machine) -> None:
     first = machine.start()
-    assert machine.here.living(NOTHING) == (first.id,)
+    assert machine.here.drivers(NOTHING) == (first.id,)
     second = machine.start()
     first.end(0)
-    assert machine.here.living(NOTHING) == (second.id,)
+    assert machine.here.drivers(NOTHING) == (second.id,)
     second.end(0)
-    assert machine.here.living(NOTHING) == ()
+    assert machine.here.drivers(NOTHING) == ()
 
 
 def test_last_words_count_for_more_than_a_process(machine: Machine) -> None:
     driver = machine.start()
     ended = Sight(at=0, ended=(Ended(driver.id, "stopped", "enough"),))
-    assert machine.here.living(ended) == ()
+    assert machine.here.drivers(ended) == ()

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from itertools import pairwise
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from state_lib.drivers.events import Event
-from state_lib.drivers.sight import DriverFacts, Ended, Sight, Stop
+from state_lib.drivers.sight import DriverFacts, Ended, How, Sight, Stop
 from state_lib.drivers.supervision import Supervision
 
 HAPPENS = (
     *("pass", "long", "claim", "commit", "arrive") * 5,
     *("leave", "join", "away", "back", "hidden", "visible", "die") * 2,
     *("fail", "stop", "ask", "rival"),
+    *("clear", "blind", "sighted") * 2,
 )
 
 
@@ -28,12 +30,16 @@ class World:
         self.now = 0.0
         self.id, self.launches, self.deaths = "d0", 1, 0
         self.alive, self.visible, self.member, self.away = True, True, False, False
-        self.offset, self.epoch, self.driver = 0, -1, ""
-        self.stop_at, self.n, self.done, self.total = -1, 0, 0, 0
+        self.blind = False
+        """Whether Kafka is away when a driver is launched, or found."""
+        self.offset, self.epoch, self.driver = 1, -1, ""
+        self.launched_at, self.stop_at, self.handover_at = 1, 0, 1
+        """Offsets; a stop and a handover were asked for long ago."""
+        self.n, self.done, self.total = 0, 0, 0
         self.ended: tuple[Ended, ...] = ()
         self.told: list[Event] = []
 
-    def happens(self, what: str) -> None:  # noqa: C901 - a list of what may happen
+    def happens(self, what: str) -> None:  # noqa: C901, PLR0912 - a list of what may happen
         self.offset += 1
         match what:
             case "long":
@@ -48,10 +54,15 @@ class World:
                 self.alive = self.member = False
                 self.deaths += 1
                 if what != "die":
-                    how = Ended(self.id, "failed" if what == "fail" else "stopped", "why")
-                    self.ended = (*self.ended, how)[-3:]
+                    how: How = "failed" if what == "fail" else "stopped"
+                    end = Ended(self.id, how, "why", handover=self.is_handover)
+                    self.ended = (*self.ended, end)[-3:]
             case "ask":
                 self.stop_at = self.offset
+            case "clear":
+                self.handover_at = self.offset
+            case "blind" | "sighted":
+                self.blind = what == "blind"
             case "rival":
                 self.epoch, self.driver, self.n = self.offset, "rival", 0
             case "leave" | "join" if self.alive:
@@ -61,6 +72,22 @@ class World:
             case "hidden" | "visible":
                 self.visible = what == "visible"
         self.look()
+
+    @property
+    def is_handover(self) -> bool:
+        """Whether that is all that the driver was asked for."""
+        return self.handover_at > self.launched_at >= self.stop_at
+
+    def may_be_over(self) -> None:
+        """A stop of before, or a handover, is no end of the stream."""
+        asked = self.stop_at > self.launched_at
+        own = self.ended and self.ended[-1].id == self.id and self.ended[-1].how == "stopped"
+        assert asked or (own and not self.ended[-1].handover)
+
+    def may_start_again(self) -> None:
+        """After a crash, or after a handover."""
+        crashes = [e.name for e in self.told if e.name in ("crashed", "restart")][-2:]
+        assert crashes[:1] == ["crashed"] or self.handover_at > self.launched_at
 
     def look(self) -> None:
         self.now += 2
@@ -75,21 +102,25 @@ class World:
             done=self.done,
             total=self.total,
             ended=self.ended,
-            asked=None if self.stop_at < 0 else Stop(self.stop_at, "asked"),
+            stop_asked=Stop(self.stop_at, "asked"),
+            handover_asked=Stop(self.handover_at, "cleared"),
             away="no brokers" if self.away else None,
         )
-        assert Sight.from_json(json.loads(json.dumps(sight.to_json()))) == sight
         process = self.alive if self.visible else None
         new = self.supervision.feed(sight, process=process, now=self.now, said=["last words"])
         self.twin = Supervision.from_json(json.loads(json.dumps(self.twin.to_json())))
         assert self.twin.feed(sight, process=process, now=self.now, said=["last words"]) == new
         self.told += new
+        if "stopped" in [e.name for e in new]:
+            self.may_be_over()
         if self.supervision.due:
+            self.may_start_again()
             self.id = f"d{self.launches}"
             self.launches += 1
-            self.alive, self.member = True, False
-            self.supervision.launched(self.id, self.now)
-            self.twin.launched(self.id, self.now)
+            self.alive, self.member, self.launched_at = True, False, self.offset
+            shown = Sight(at=0, away="no brokers") if self.blind else sight
+            self.supervision.launched(self.id, self.now, shown)
+            self.twin.launched(self.id, self.now, shown)
 
 
 @settings(max_examples=300, deadline=None)
@@ -107,8 +138,9 @@ def test_what_is_told_makes_sense(happenings: list[str]) -> None:
     assert world.supervision.over == bool(final)
 
     lives = [n for n in names if n in ("crashed", "restart")]
-    assert lives[::2] == ["crashed"] * len(lives[::2]), "restarts only answer crashes, one each"
-    assert lives[1::2] == ["restart"] * len(lives[1::2])
+    assert ("crashed", "crashed") not in pairwise(lives), "each crash has a restart of its own"
+    if "clear" not in happenings:
+        assert ("restart", "restart") not in pairwise(lives), "restarts only answer crashes"
     assert counts["restart"] == world.launches - 1
     if not any(what in happenings for what in ("hidden", "leave")):
         assert counts["crashed"] <= world.deaths

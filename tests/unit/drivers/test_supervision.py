@@ -142,9 +142,10 @@ def test_another_driver_ends_supervision() -> None:
 def test_a_stop_is_no_crash() -> None:
     life = Life()
     life.see(CLAIMED)
-    asked = replace(CLAIMED, asked=Stop(9, "a person"))
+    asked = replace(CLAIMED, stop_asked=Stop(9, "a person"))
     assert life.names(asked) == []
-    assert life.names(asked, process=False) == ["stopped"]
+    (end,) = life.see(asked, process=False)
+    assert (end.name, end.text) == ("stopped", "app was asked to stop: a person")
 
     life = Life()
     life.see(CLAIMED)
@@ -152,7 +153,7 @@ def test_a_stop_is_no_crash() -> None:
     assert life.names(asked, process=False) == ["stopped"], "while it waits to restart"
 
     life = Life()
-    old = replace(CLAIMED, driver="earlier", epoch=3, asked=Stop(4, "long ago"))
+    old = replace(CLAIMED, driver="earlier", epoch=3, stop_asked=Stop(4, "long ago"))
     assert life.names(old) == []
     assert life.names(old, process=False) == ["crashed"], "that request was meant for another"
 
@@ -161,40 +162,78 @@ def test_a_stop_before_its_claim_is_not_lost_with_a_driver_that_was_killed() -> 
     """Nor one that the driver before it has heeded taken for one."""
     for launched_at, told in ((4, "stopped"), (6, "crashed")):
         life = Life()
-        before = Sight(at=0, asked=None if launched_at == 4 else Stop(5, "a person"))
+        before = Sight(at=0, stop_asked=None if launched_at == 4 else Stop(5, "a person"))
         life.supervision.launched(OURS, life.now, before)
-        sight = replace(CLAIMED, asked=Stop(5, "a person"))
+        sight = replace(CLAIMED, stop_asked=Stop(5, "a person"))
         assert life.names(sight) == ["started"]
         assert life.names(sight, process=False) == [told]
 
 
+def test_a_stop_of_before_is_none_for_a_driver_that_was_found_while_kafka_was_away() -> None:
+    life = Life()
+    life.supervision.launched(OURS, life.now, Sight(at=0, away="no brokers"))
+    sight = replace(CLAIMED, stop_asked=Stop(4, "last month"))
+    assert life.names(sight) == ["started"]
+    assert life.names(sight, process=False) == ["crashed"]
+
+
+def test_a_stop_of_before_may_be_meant_for_the_stream_of_a_driver_that_is_found() -> None:
+    """Whoever finds it knows; also if it claims only then, and is killed."""
+    stop = Stop(5, "a person")
+    for meant, ending, told in ((stop, 5, "stopped"), (None, 5, "restart"), (None, -1, "crashed")):
+        life = Life()
+        found = Sight(at=0, drivers=(OURS,), stop_asked=stop)
+        life.supervision.launched(OURS, life.now, found, ending=ending, stop=meant)
+        sight = replace(CLAIMED, stop_asked=stop)
+        assert life.names(sight) == ["started"]
+        assert life.names(sight, process=False) == [told]
+
+
+def test_a_stop_before_its_claim_is_none_if_a_handover_comes_after_it() -> None:
+    life = Life()
+    sight = replace(CLAIMED, stop_asked=Stop(4, "long ago"), handover_asked=Stop(9, "cleared"))
+    assert life.names(sight) == ["started"]
+    assert life.names(sight, process=False) == ["restart"]
+
+
 def test_a_handover_is_followed_by_a_new_driver_and_no_failure() -> None:
-    for asked, end in (
-        (Stop(9, "cleared", handover=True), None),
-        (Stop(9, "cleared", handover=True), Ended(OURS, "stopped", "of an older driver")),
-        (None, Ended(OURS, "stopped", "cleared", handover=True)),
+    asked, gone = "app was asked to stop: cleared", "the driver of app has stopped: cleared"
+    for request, end, why in (
+        (Stop(9, "cleared"), None, asked),
+        (Stop(9, "cleared"), Ended(OURS, "stopped", "cleared"), gone),
+        (None, Ended(OURS, "stopped", "cleared", handover=True), gone),
     ):
         life = Life()
         life.see(CLAIMED)
         ended = () if end is None else (end,)
-        sight = replace(CLAIMED, asked=asked, ended=ended)
+        sight = replace(CLAIMED, handover_asked=request, ended=ended)
         (event,) = life.see(sight, process=False)
         assert (event.name, event.details) == ("restart", {"failures": 0})
-        assert not life.supervision.asked_since(sight), "nobody else takes it for a stop"
-    life = Life()
-    life.see(CLAIMED)
-    ended = (Ended(OURS, "stopped", "cleared", handover=True),)
-    later = replace(CLAIMED, asked=Stop(10, "a person"), ended=ended)
-    assert life.names(later, process=False) == ["stopped"], "what was asked for last counts"
+        assert event.text == f"{why}. That ends a driver and not the stream; starting a new one"
+        assert life.supervision.stop_asked(sight) is None, "nobody else takes it for a stop"
+
+
+def test_a_stop_counts_whatever_handover_is_asked_for_beside_it() -> None:
+    handed = Ended(OURS, "stopped", "cleared", handover=True)
+    for ended in ((), (handed,), (Ended(OURS, "stopped", "a person"),)):
+        for stop, handover in ((9, 10), (10, 9)):
+            life = Life()
+            life.see(CLAIMED)
+            asked = (Stop(stop, "a person"), Stop(handover, "cleared"))
+            sight = replace(CLAIMED, stop_asked=asked[0], handover_asked=asked[1], ended=ended)
+            assert life.supervision.stop_asked(sight) == asked[0]
+            (event,) = life.see(sight, process=False)
+            assert event.name == "stopped"
+            assert event.text.endswith("cleared" if ended == (handed,) else "a person")
 
 
 def test_an_adopted_drivers_end_for_a_stop_of_before_is_no_end_of_the_stream() -> None:
     for newest, told in ((9, "restart"), (10, "stopped")):
         life = Life()
-        life.supervision.asked.ending = 9
+        life.supervision.requests.ending = 9
         life.see(CLAIMED)
         asked = Stop(newest, "a person")
-        sight = replace(CLAIMED, asked=asked, ended=(Ended(OURS, "stopped", "a person"),))
+        sight = replace(CLAIMED, stop_asked=asked, ended=(Ended(OURS, "stopped", "a person"),))
         assert life.names(sight, process=False) == [told]
 
 
@@ -223,6 +262,11 @@ def test_a_driver_elsewhere_is_judged_by_its_group() -> None:
     life = Life()
     assert life.names(Sight(at=0), process=None, seconds=200) == ["crashed"], "it never joined"
 
+    life = Life()
+    life.supervision.launched(OURS, life.now, Sight(at=0, drivers=(OURS,)))
+    assert life.names(Sight(at=0), process=None) == []
+    assert life.names(Sight(at=0), process=None, seconds=4) == ["crashed"], "it was found joined"
+
 
 def test_a_launch_that_fails_is_a_failure_with_a_pause() -> None:
     life = Life(max_restarts=3)
@@ -244,10 +288,10 @@ def test_a_launch_that_fails_is_a_failure_with_a_pause() -> None:
 
 def test_what_was_said_after_the_look_before_a_launch_is_meant_for_it() -> None:
     life = Life()
-    old = replace(CLAIMED, driver="old", asked=Stop(8, "before"))
+    old = replace(CLAIMED, driver="old", stop_asked=Stop(8, "before"))
     life.supervision.launched("next", life.now, old)
-    assert not life.supervision.asked_since(old)
-    asked = replace(old, asked=Stop(9, "now"))
-    assert life.supervision.asked_since(asked)
+    assert life.supervision.stop_asked(old) is None
+    asked = replace(old, stop_asked=Stop(9, "now"))
+    assert life.supervision.stop_asked(asked) == asked.stop_asked
     assert life.names(asked) == [], "it lives, and hears it"
     assert life.names(asked, process=False) == ["stopped"]
