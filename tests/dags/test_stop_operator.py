@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import subprocess
 import sys
-import time
+import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,19 @@ import psutil
 import pytest
 from airflow.sdk import DagRunState
 
+from holdfast_airflow.settings import settings_of
 from holdfast_airflow.triggers.stream_end import StreamEndTrigger
+from state_lib import processes
+from state_lib.config import Settings
 from state_lib.drivers.control import ask_to_stop
+from state_lib.drivers.here import Here
+from state_lib.drivers.identity import ID_VARIABLE
 from state_lib.drivers.process import launch
+from state_lib.drivers.sight import Sight
 from state_lib.stack.paths import Paths
 from tests.dags.conftest import Scripts
 from tests.dags.test_supervise_trigger import first
+from tests.support.waiting import until
 
 APP = "halted"
 HOLDFAST = str(Path(sys.executable).with_name("holdfast"))
@@ -58,6 +65,21 @@ def counted(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> list[None
     return calls
 
 
+def looking_thrice(trigger: StreamEndTrigger, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What the trigger comes to if its time is over with its third look."""
+    looks, real = list[Sight](), Here.drivers
+
+    def looked(here: Here, sight: Sight) -> tuple[str, ...]:
+        looks.append(sight)
+        trigger.until = None if len(looks) < 3 else 0.0
+        return real(here, sight)
+
+    monkeypatch.setattr(Here, "drivers", looked)
+    event = asyncio.run(first(trigger))
+    assert len(looks) == 3
+    return event
+
+
 def test_a_driver_that_starts_still_is_waited_for(
     scripts: Scripts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -71,9 +93,10 @@ def test_a_driver_that_starts_still_is_waited_for(
     log = Paths(scripts.settings.home).log(app)
     starting = launch(app, ["/bin/sleep", "300"], env=os.environ, log=log)
     try:
+        # While a process becomes another program it has no environment.
+        until(lambda: processes.carries(psutil.Process(starting.pid), ID_VARIABLE, starting.id))
         searches = counted(monkeypatch, psutil, "process_iter")
-        trigger = StreamEndTrigger(app, until=time.time() + 1, look_every_s=0.1)
-        event = asyncio.run(first(trigger))
+        event = looking_thrice(StreamEndTrigger(app, look_every_s=0.1), monkeypatch)
         assert len(searches) == 1, "then its process is followed"
         assert event["event"] == "timed_out"
         assert starting.id in event["text"]
@@ -84,6 +107,22 @@ def test_a_driver_that_starts_still_is_waited_for(
         starting.end(0)
     assert asyncio.run(first(StreamEndTrigger(app)))["event"] == "stopped"
     subprocess.run([HOLDFAST, "stop", app, "--wait"], check=True)
+
+
+@pytest.mark.usefixtures("settings")
+def test_airflows_other_triggers_are_not_held_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Settings are read beside their event loop, and what that needs is imported there."""
+    threads: list[threading.Thread] = []
+
+    def noted(env: Mapping[str, str]) -> Settings:
+        threads.append(threading.current_thread())
+        return settings_of(env)
+
+    for module in ("stream_end", "watch"):
+        monkeypatch.setattr(f"holdfast_airflow.triggers.{module}.settings_of", noted)
+    assert asyncio.run(first(StreamEndTrigger("never")))["event"] == "stopped"
+    assert len(threads) == 2, "for what runs here, and for Kafka"
+    assert threading.main_thread() not in threads
 
 
 def test_an_application_that_never_ran_needs_a_person(
@@ -98,14 +137,10 @@ def test_a_driver_that_does_not_come_to_an_edge_fails_the_task(
 ) -> None:
     """And is left to finish its batch: it stops when it can."""
     app = "unhalted"
-    scripts.says(app, "run")
+    scripts.says(app, "deaf")
     driver = scripts.launch(app)
     scripts.commits(app)
-    os.kill(driver.pid, signal.SIGSTOP)
-    try:
-        # Kafka counts a member that is silent for 6 s as gone, so the limit lies below.
-        assert stopping(scripts, app) == DagRunState.FAILED
-    finally:
-        os.kill(driver.pid, signal.SIGCONT)
+    assert stopping(scripts, app) == DagRunState.FAILED
+    scripts.says(app, "run")
     assert f"driver {driver.id} of {app} (process {driver.pid} on " in capsys.readouterr().out
     scripts.sight(app, lambda s: s.end_of(driver.id) is not None)

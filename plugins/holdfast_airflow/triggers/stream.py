@@ -78,14 +78,10 @@ class SuperviseStreamTrigger(BaseTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Look until a worker is needed."""
-        from state_lib.drivers.process import DriverProcess
-        from state_lib.drivers.supervision import Supervision
-
-        process = DriverProcess.from_json(self.process)
-        supervision = Supervision.from_json(self.supervision)
         watch = Watch(self.app, self.env, self.submission)
         told: list[str] = []
         try:
+            process, supervision = await watch.call(self._known)
             while True:
                 sight, alive, said = await watch.observe(process)
                 now = time.time()
@@ -114,6 +110,12 @@ class SuperviseStreamTrigger(BaseTrigger):
         await asyncio.shield(asyncio.to_thread(self._end_driver))
 
     # ------------------------------------------------------------------ inside
+
+    def _known(self) -> tuple[DriverProcess, Supervision]:
+        from state_lib.drivers.process import DriverProcess
+        from state_lib.drivers.supervision import Supervision
+
+        return DriverProcess.from_json(self.process), Supervision.from_json(self.supervision)
 
     def _see_off(self, process: DriverProcess) -> None:
         try:

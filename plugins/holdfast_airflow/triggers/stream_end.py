@@ -14,6 +14,7 @@ from holdfast_airflow.settings import settings_of
 from holdfast_airflow.triggers.watch import LOOK_EVERY_S, Watch
 
 if TYPE_CHECKING:
+    from state_lib.drivers.here import Here
     from state_lib.drivers.sight import Sight
 
 
@@ -50,10 +51,9 @@ class StreamEndTrigger(BaseTrigger):
 
         A driver that has just been launched on this machine is waited for as well: it joins late.
         """
-        from state_lib.drivers.here import Here
-
-        here, watch = Here(settings_of(self.env), self.app), Watch(self.app, self.env)
+        watch = Watch(self.app, self.env)
         try:
+            here = await watch.call(self._here)
             while True:
                 sight, _, _ = await watch.observe(None)
                 living, quiet = sight.drivers, sight.away is None and not sight.drivers
@@ -70,6 +70,11 @@ class StreamEndTrigger(BaseTrigger):
                 await asyncio.sleep(self.look_every_s)
         finally:
             watch.close()
+
+    def _here(self) -> Here:
+        from state_lib.drivers.here import Here
+
+        return Here(settings_of(self.env), self.app)
 
     def _late(self, sight: Sight, living: tuple[str, ...]) -> str:
         if sight.away is not None:
