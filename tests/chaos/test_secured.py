@@ -23,7 +23,7 @@ from tests.chaos.cluster import JOB, Cluster, Driver
 from tests.chaos.feed import create, feed
 from tests.support.secured import MECHANISM, Secured, certificates, secured_broker
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.full, pytest.mark.timeout(900)]
 CORE = "c0ffee5ecret"
 """Found nowhere, whatever a page or a log makes of the quotes around it."""
 SECRET = f"\"{CORE}'\\"
@@ -90,7 +90,7 @@ def test_a_job_with_exactly_its_rights_and_its_secret_nowhere(
     finally:
         code = driver.stop()
     assert code == 0, driver.log.read_text()[-2000:]
-    assert [page for page, text in shown.items() if topic in text], sorted(shown)
+    assert [page for page, text in shown.items() if "KafkaScan" in text], sorted(shown)
     assert [page for page, text in shown.items() if CORE in text] == []
     assert [command for command in commands if CORE in command] == []
     logs = [driver.log, *(cluster.settings.home / "logs").glob("*.log")]
