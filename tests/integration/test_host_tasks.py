@@ -312,7 +312,7 @@ def test_a_claim_waits_with_a_bound_for_another_that_is_looked_up(
     epoch = publish(app)
     monkeypatch.setattr(tasks, "LOOKED_UP_S", 0.1)
     with managed(app, address()) as manager:
-        with manager._looking_up(app.name, epoch), ThreadPoolExecutor(1) as another:
+        with ThreadPoolExecutor(1) as another, manager._looking_up(app.name, epoch):
             asked = another.submit(manager.claim, app.name, 0, epoch)
             with pytest.raises(Unavailable, match="being looked up in Kafka"):
                 asked.result(30 * SLOWNESS)
