@@ -87,7 +87,11 @@ class MissingTopic(ConfigurationError):
 
 
 class TopicRecreated(ConfigurationError):
-    """The topic was deleted and created again. Details: topic, expected_id, actual_id."""
+    """The topic was deleted, and maybe created again. Details: topic, expected_id, actual_id.
+
+    Of the topology topic also the epoch that cannot claim, if there is one, and the current one
+    that tasks stand at.
+    """
 
     code = "topic-recreated"
 

@@ -57,6 +57,7 @@ NAMES = (
     "repair.after_chunk",
     "repair.before_marker",
     "repair.after_marker",
+    "repair.topology_passed",
 )
 """Every point that code passes; a test that names another one fails at once."""
 

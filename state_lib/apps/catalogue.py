@@ -13,6 +13,7 @@ from state_lib.drivers.members import living_drivers
 from state_lib.errors import ConfigurationError, KafkaRefused, NotFound
 from state_lib.kafka import Kafka
 from state_lib.names import check_name
+from state_lib.task.claiming import standing
 
 State = Literal[
     "running",
@@ -21,6 +22,7 @@ State = Literal[
     "reset begun",
     "delete begun",
     "left on hosts",
+    "topology lost",
     "not readable",
 ]
 LEFT: State = "left on hosts"
@@ -32,8 +34,8 @@ class Known:
 
     Attributes:
         app: its id.
-        claim: the newest; None if it may not be read, or if only hosts remember the application,
-            whose topology topic is gone.
+        claim: the newest; None if it may not be read, or if the topology topic is gone.
+        lost: whether tasks stand at a claim that is not there any more.
         drivers: ids of those that live.
         hosts: that hold tasks of it.
         refused: why Kafka does not let us read its topology or its group: it may be another team's.
@@ -44,6 +46,7 @@ class Known:
     drivers: tuple[str, ...]
     hosts: tuple[str, ...]
     refused: str | None = None
+    lost: bool = False
 
     @property
     def state(self) -> State:
@@ -51,7 +54,7 @@ class Known:
         if self.refused is not None:
             return "not readable"
         if self.claim is None:
-            return LEFT
+            return "topology lost" if self.lost else LEFT
         notice = self.claim.notice
         if notice is not None:
             begun: State = "reset begun" if notice.kind == "reset" else "delete begun"
@@ -82,7 +85,7 @@ def find(kafka: Kafka, app: str, held: Sequence[Held] = ()) -> Known:
         Unavailable: Kafka cannot be asked.
     """
     found = _known(kafka, check_name("application", app), newest_claim(kafka, app), held)
-    if found.claim is None and not found.hosts:
+    if found.claim is None and not found.hosts and not found.lost:
         others = [known.app for known in catalogue(kafka, held)]
         raise NotFound(
             f"there is no application {app!r} on these brokers and hosts; there are: "
@@ -95,7 +98,11 @@ def find(kafka: Kafka, app: str, held: Sequence[Held] = ()) -> Known:
 
 def _known(kafka: Kafka, app: str, claim: Claim | None, held: Sequence[Held]) -> Known:
     hosts = tuple(one.host for one in held if app in one.apps)
-    return Known(app, claim, () if claim is None else living_drivers(kafka, app), hosts)
+    if claim is not None:
+        return Known(app, claim, living_drivers(kafka, app), hosts)
+    if all(marker.epoch < 0 for marker in standing(kafka, app)):
+        return Known(app, None, (), hosts)
+    return Known(app, None, living_drivers(kafka, app), hosts, lost=True)
 
 
 def _listed(

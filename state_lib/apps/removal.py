@@ -19,7 +19,7 @@ from state_lib.apps.catalogue import find
 from state_lib.apps.hosts import Held, Hosts
 from state_lib.apps.sizes import TopicSize, foreign_topics, owned_topics, sizes
 from state_lib.changelog.claims import Notice, newest_claim, tell, user_name
-from state_lib.changelog.topics import topology_topic
+from state_lib.changelog.topics import changelog_topic, topology_topic
 from state_lib.drivers.control import ask_to_stop
 from state_lib.drivers.members import living_drivers
 from state_lib.errors import HoldfastError, InvalidRequest, Unavailable
@@ -27,7 +27,8 @@ from state_lib.failpoints import failpoint
 from state_lib.kafka import ADMIN_TIMEOUT_S, Kafka, describe, unavailable
 from state_lib.kafka_door import is_forbidden
 from state_lib.marker import now_ms
-from state_lib.specs import Topology
+from state_lib.specs import StoreSpec, Topology
+from state_lib.task.claiming import standing
 
 Kind = Literal["reset", "delete"]
 GONE_S, STOPPED_S = 60.0, 120.0
@@ -41,7 +42,7 @@ class Removal:
     Attributes:
         kind: ``reset`` keeps the topology topic, and with it the epochs; ``delete`` keeps nothing.
         app: its id.
-        topology: as last declared; None if the topology topic is gone already.
+        topology: as last declared, or as far as markers tell; None if there is neither.
         goes: topics that are deleted.
         stays: sources and outputs.
         hosts: what each host drops.
@@ -80,7 +81,7 @@ def plan(kafka: Kafka, hosts: Hosts, kind: Kind, app: str, *, stop: bool = False
     known = find(kafka, app, held)
     if not stop:
         _require_stopped(kind, app, known.drivers)
-    topology = None if known.claim is None else known.claim.topology
+    topology = _told_by_markers(kafka, app) if known.claim is None else known.claim.topology
     if topology is None:
         return Removal(kind, app, None, (), (), tuple(held), (), (_ONLY_HOSTS,))
     owned = owned_topics(topology)
@@ -95,7 +96,7 @@ def plan(kafka: Kafka, hosts: Hosts, kind: Kind, app: str, *, stop: bool = False
         stays=stays,
         hosts=tuple(held),
         drivers=known.drivers,
-        notes=_notes(kind, stays),
+        notes=(*_notes(kind, stays), *((_UNDECLARED,) if known.claim is None else ())),
     )
 
 
@@ -121,7 +122,7 @@ def carry_out(
         told(f"stopped: {', '.join(removal.drivers)}")
     _require_stopped(removal.kind, app, find(kafka, app, removal.hosts).drivers)
     epoch = -1
-    if topology is not None:
+    if topology is not None and describe(kafka.admin(), [topology_topic(app)]):
         epoch = _notice(kafka, removal, topology, done=False)
         told("noticed: drivers and hosts refuse the application from now on")
         failpoint("removal.noticed")
@@ -141,7 +142,8 @@ def carry_out(
     _await_gone(kafka, owned[:-1])
     _require_newest(kafka, removal, epoch)
     if removal.kind == "reset":
-        _notice(kafka, removal, topology, done=True)
+        if epoch >= 0:
+            _notice(kafka, removal, topology, done=True)
     else:
         _delete(kafka, owned[-1])
         _await_gone(kafka, owned[-1:])
@@ -151,6 +153,22 @@ def carry_out(
 _ONLY_HOSTS = (
     "its topology topic does not exist any more, so only what hosts still hold of it is dropped"
 )
+_UNDECLARED = (
+    "what it had declared is lost: its topics are those that its markers name, and of its outputs "
+    "nothing is known"
+)
+
+
+def _told_by_markers(kafka: Kafka, app: str) -> Topology | None:
+    """An application whose topology topic is gone: partitions, changelogs and sources."""
+    markers = standing(kafka, app)
+    if all(marker.epoch < 0 for marker in markers):
+        return None
+    logs = {topic for marker in markers for topic in (*marker.logs, *marker.committed)}
+    names = [t.removeprefix(f"{app}-").removesuffix("-changelog") for t in sorted(logs)]
+    stores = tuple(StoreSpec(name) for name in names if changelog_topic(app, name) in logs)
+    sources = sorted({topic for marker in markers for topic in marker.positions})
+    return Topology(app, len(markers), stores, sources=tuple(sources))
 
 
 def _notes(kind: Kind, stays: Iterable[TopicSize]) -> tuple[str, ...]:
@@ -208,7 +226,7 @@ def _stop(kafka: Kafka, removal: Removal) -> None:
 
 def _require_newest(kafka: Kafka, removal: Removal, epoch: int) -> None:
     newest = newest_claim(kafka, removal.app)
-    if newest is None or newest.epoch != epoch:
+    if (-1 if newest is None else newest.epoch) != epoch:
         raise InvalidRequest(
             f"{removal.app!r} was claimed while it was removed: stop its driver, and run "
             f"'holdfast app {removal.kind} {removal.app}' again",

@@ -45,7 +45,10 @@ class TopicSize:
 
 
 def owned_topics(topology: Topology) -> dict[str, str]:
-    """Topics that the application owns, with their roles; the topology topic comes last."""
+    """Topics that the application owns, with their roles.
+
+    Those that tell what belongs to it come last: the markers, then the topology topic.
+    """
     app = topology.app
     roles = {
         commits_topic(app): "markers",
@@ -58,8 +61,8 @@ def owned_topics(topology: Topology) -> dict[str, str]:
         p.name: f"changelog of {p.store.name}" if p.store else roles[p.name]
         for p in sorted(owned, key=lambda plan: plan.name)
     }
-    last = topology_topic(app)
-    return {name: role for name, role in named.items() if name != last} | {last: named[last]}
+    last = (commits_topic(app), topology_topic(app))
+    return {t: role for t, role in named.items() if t not in last} | {t: named[t] for t in last}
 
 
 def foreign_topics(topology: Topology) -> dict[str, str]:

@@ -135,7 +135,8 @@ def topology_of(kafka: Kafka, app: str) -> Topology:
     if claim is None:
         raise NotFound(
             f"application {app!r} has never run on these brokers: there is no claim in topic "
-            f"{topology_topic(app)!r}. Start its job first, or look at HOLDFAST_BOOTSTRAP_SERVERS",
+            f"{topology_topic(app)!r}. Start its job first, or look at HOLDFAST_BOOTSTRAP_SERVERS. "
+            f"(If that topic was deleted: 'holdfast repair topology {app}')",
             app=app,
         )
     if claim.notice is not None:

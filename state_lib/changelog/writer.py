@@ -142,16 +142,17 @@ class TransactionalWriter:
             NotOwner: another writer of the same id has fenced this one.
             OutcomeUnknown: it cannot be told whether it was committed.
         """
-        value = b""
+        value, sent = b"", [*records]
 
         def finish(cut: _Cut) -> None:
             nonlocal value
             counts = {g.topic: [cut.ends[g.topic], len(g.keys)] for g in records if len(g.keys)}
             value = make_marker(counts)
+            sent.append(Records(marker[0], [marker[1]], [value]))
             self._send(marker[0], marker[1], value, None, cut.delivered, None)
             self._flush(cut)
 
-        self._transact(records, [*(g.topic for g in records), marker[0]], finish)
+        self._transact(sent, [*(g.topic for g in records), marker[0]], finish)
         return value
 
     def write_part(self, records: Records) -> int:

@@ -26,7 +26,8 @@ _AT_ONCE = 8
 def look_twice(settings: Settings, app: str | None, seconds: float) -> list[Json]:
     """One object per application, or of one; rates are those between two looks.
 
-    One that Kafka does not let us read is ``not readable``; ``ended`` says why.
+    One that Kafka does not let us read is ``not readable``, one whose topology topic was deleted
+    ``topology lost``; ``ended`` says why, or what to do.
 
     Raises:
         NotFound: there is no such application.
@@ -34,8 +35,8 @@ def look_twice(settings: Settings, app: str | None, seconds: float) -> list[Json
     """
     kafka = Kafka.of(settings)
     known = catalogue(kafka) if app is None else [find(kafka, app)]
-    refused = {one.app: one.refused for one in known if one.refused is not None}
-    ours = [one.app for one in known if one.claim is not None and one.app not in refused]
+    unseen = {one.app: one for one in known if one.refused is not None or one.lost}
+    ours = [one.app for one in known if one.claim is not None and one.app not in unseen]
     lookers = {name: Looker(settings, name) for name in ours}
 
     def look(app: str) -> Sight:
@@ -56,8 +57,9 @@ def look_twice(settings: Settings, app: str | None, seconds: float) -> list[Json
             looker.close()
     seen = {name: _seen(name, first[name], second[name]) for name in lookers}
     nothing = Sight(at=0)
-    for name, why in refused.items():
-        seen[name] = {**_seen(name, nothing, nothing), "state": "not readable", "ended": why}
+    for name, one in unseen.items():
+        why = one.refused or f"'holdfast repair topology {name}' writes it anew"
+        seen[name] = {**_seen(name, nothing, nothing), "state": one.state, "ended": why}
     return [seen[name] for name in sorted(seen)]
 
 

@@ -11,12 +11,8 @@ def register(app: typer.Typer) -> None:
     """Add the commands."""
     commands = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
     commands.command(name="changelog")(changelog)
-    commands.callback()(_group)  # with one command only, typer would leave out its name
+    commands.command(name="topology")(topology)
     app.add_typer(commands, name="repair", help="Write anew what Kafka lost, from hosts' copies.")
-
-
-def _group() -> None:
-    """Write anew what Kafka lost, from hosts' copies."""
 
 
 def changelog(
@@ -59,3 +55,29 @@ def changelog(
             raise typer.Exit(1)
         typer.confirm("Write them anew?", abort=True, err=True)
     repairs.run(work)
+
+
+def topology(
+    app: Annotated[str, typer.Argument(metavar="APP", help="Application.")],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON, one event a line; needs --yes to repair.")
+    ] = False,
+) -> None:
+    """Write the topology topic anew after it was deleted: what the last driver had declared.
+
+    All hosts are asked for the claim that they remember, and the newest one is written behind as
+    many offsets as there were epochs: the next driver's epoch is higher than what tasks stand at,
+    and its job is compared with what was declared. No driver may run. May be stopped and run again.
+
+    Exit code 0: the topic holds the newest claim; 1: it does not.
+
+    [bold]Examples[/bold]
+
+      holdfast repair topology flights
+
+      holdfast repair topology flights --yes --json
+    """
+    from state_lib.cli._repair_topology import repair
+
+    repair(app, yes=yes, as_json=as_json)

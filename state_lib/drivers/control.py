@@ -36,7 +36,8 @@ def ask_to_stop(kafka: Kafka, app: str, *, why: str, handover: bool = False) -> 
     if not describe(kafka.admin(), [topic]):
         raise NotFound(
             f"application {app!r} has never run on these brokers: there is no topic {topic!r}. "
-            "Look at the name, and at HOLDFAST_BOOTSTRAP_SERVERS",
+            "Look at the name, and at HOLDFAST_BOOTSTRAP_SERVERS. (If that topic was deleted, its "
+            "drivers end by themselves)",
             app=app,
         )
     tell(kafka, app, HANDOVER if handover else STOP, {"why": why, "at": now_ms()})
@@ -59,6 +60,7 @@ class Control:
         self._kafka, self._app, self._who = kafka, app, who
         self._topic = topology_topic(app)
         self._at: int | None = None
+        self._topic_id: str | None = None
         self._is_made_again = False
         self.stop: Stop | None = None
         """What the stream of this driver was asked to stop by."""
@@ -73,8 +75,8 @@ class Control:
             Unavailable: Kafka cannot be asked.
         """
         if self._at is None:
-            known = describe(self._kafka.admin(), [self._topic])
-            end = self._end() if known else 0
+            self._topic_id = self._id()
+            end = self._end() if self._topic_id else 0
             given = os.environ.get(HEEDS_VARIABLE, "")
             self._at = min(int(given), end) if given.isdigit() else end
 
@@ -96,9 +98,11 @@ class Control:
             Superseded: another process has claimed after ``epoch``.
             Unavailable: Kafka cannot be asked.
         """
+        there, known = self._id(), self._topic_id
+        if there and known and there != known:  # whoever claims in the new one comes after us
+            self._is_made_again, self._at = True, 0
+        self._topic_id = there or known
         end, start = self._end(), self._at or 0
-        if end < start:  # it was deleted and created again: whoever claims there comes after us
-            self._is_made_again, start = True, 0
         rival: Claim | None = None
         for records in read(self._kafka, self._topic, 0, start, end):
             for record in records:
@@ -145,6 +149,11 @@ class Control:
         """Written by this process, whose answer was lost. An id alone may be inherited."""
         ours = self._who.to_json()
         return all(claim.by.get(key) == ours[key] for key in ("id", "host", "pid"))
+
+    def _id(self) -> str | None:
+        """Kafka's id of the topic; None if there is none."""
+        there = describe(self._kafka.admin(), [self._topic]).get(self._topic)
+        return None if there is None else there.id
 
     def _end(self) -> int:
         at = (self._topic, 0)

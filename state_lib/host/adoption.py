@@ -17,6 +17,7 @@ from state_lib.host.placement import owner_of
 from state_lib.names import check_name
 from state_lib.specs import Topology
 from state_lib.task import StateTask, TaskContext
+from state_lib.task.claiming import judge_claim
 from state_lib.task.loss import find
 
 log = structlog.get_logger(__name__)
@@ -68,10 +69,12 @@ class Applications:
 
         Raises:
             Unavailable: Kafka or the disk is away.
+            TopicRecreated, Superseded: no task of it would take the claim; what was known counts.
         """
         with self._alone(topology.app):
             known = self.apps.get(topology.app)
             if known is not None and not _same_topic(known, topology):
+                self._require_newer(topology)
                 self._retire(topology.app)  # it was deleted, unknown to this host, and made anew
                 self._keep_aside(topology)
             with self._lock:
@@ -160,6 +163,13 @@ class Applications:
             return  # or only some of its topics were made anew
         aside = folder.rename(folder.with_name(f".{topology.app}.of-before-{time.time_ns()}"))
         log.warning("kept what is left of a deleted application; remove it", folder=str(aside))
+
+    def _require_newer(self, topology: Topology) -> None:
+        """What hosts remember is all that is left of a claim whose topic was deleted."""
+        epoch, topic_id = topology.extra.get("epoch", -1), topology.extra.get("topic_id", "")
+        for p in self._ours(topology):
+            marker = find(self._context.kafka, topology, p).marker
+            judge_claim(f"{topology.app}/{p}", marker, epoch, topic_id)
 
     def _has_begun(self, topology: Topology, partition: int) -> bool:
         """Whether a task has a marker, or without one a changelog: that is for a repair."""

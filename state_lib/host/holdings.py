@@ -15,9 +15,10 @@ from state_lib.task import StateTask
 
 
 def holdings(manager: TaskManager, app: str | None = None) -> dict[str, Any]:
-    """``{"host", "apps": {id: {epoch, partitions, directory, bytes, tasks}}}``, of one app or all.
+    """``{"host", "apps": {id: {epoch, partitions, declared, directory, bytes, tasks}}}``.
 
-    An application that this host does not know is absent. ``bytes`` are those of its directory.
+    Of one application or of all. One that this host does not know is absent. ``declared`` is the
+    newest claim that it remembers, ``bytes`` are those of its directory.
     """
     found = {}
     for name, topology in list(manager.apps.items()):
@@ -28,6 +29,7 @@ def holdings(manager: TaskManager, app: str | None = None) -> dict[str, Any]:
         found[name] = {
             "epoch": topology.extra.get("epoch"),
             "partitions": topology.partitions,
+            "declared": topology.to_json(),
             "directory": str(folder),
             "bytes": size_of([folder]),
             "tasks": [_task(manager, task) for task in tasks],

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import structlog
 
@@ -22,6 +23,8 @@ from state_lib.task.repairing import repair_task
 
 log = structlog.get_logger(__name__)
 _LOOK_S = 0.5
+LOOKED_UP_S = 10.0
+"""How long a claim waits while another one is looked up."""
 EVERY = "(applications)"
 """Stands in readiness for those that are not known yet; no application's id may look like it."""
 
@@ -171,9 +174,13 @@ class TaskManager:
             partition: of the task.
             epoch: of the driver's claim.
             topic_id: of the topology topic that holds the claim; None: Kafka is asked each time.
+
+        Raises:
+            Unavailable: the claim is being looked up, or the task is opening; try again.
+            HoldfastError: as `state_lib.host.learning.learn` and `StateTask.claim`.
         """
         check_name("application", app)
-        with self._claimed.setdefault(app, threading.Lock()):  # the first one learns for all
+        with self._looking_up(app, epoch):  # the first one learns for all
             known = self.apps.get(app)
             if not learning.is_of_claim(self.context.kafka, known, app, epoch, topic_id):
                 self._learn(app, epoch, topic_id)
@@ -183,6 +190,22 @@ class TaskManager:
         return self.task(app, partition).claim(topology, epoch)
 
     # ------------------------------------------------------------------ inside
+
+    @contextlib.contextmanager
+    def _looking_up(self, app: str, epoch: int) -> Iterator[None]:
+        """Alone, or Unavailable: Kafka may take longer than whoever claims waits for an answer."""
+        lock = self._claimed.setdefault(app, threading.Lock())
+        if not lock.acquire(timeout=LOOKED_UP_S):
+            raise Unavailable(
+                f"a claim of {app!r} is being looked up in Kafka, for more than {LOOKED_UP_S:.0f} "
+                f"s; claim with epoch {epoch} again",
+                app=app,
+                epoch=epoch,
+            )
+        try:
+            yield
+        finally:
+            lock.release()
 
     def _learn(self, app: str, epoch: int | None, topic_id: str | None = None) -> None:
         known = list(self.apps)

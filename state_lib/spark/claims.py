@@ -26,6 +26,7 @@ from state_lib.kafka import Kafka, describe
 from state_lib.marker import Marker, now_ms
 from state_lib.spark.epochs import Epoch
 from state_lib.specs import Topology
+from state_lib.task.claiming import claim_or_none
 from state_lib.times import iso
 
 log = structlog.get_logger(__name__)
@@ -66,8 +67,9 @@ def check_same_application(kafka: Kafka, topology: Topology) -> None:
     Raises:
         ConfigurationError: the difference; whose driver, from which file and since when.
         LogLost: a topic that holds its state was deleted.
+        TopicRecreated: the topology topic was.
     """
-    claim = newest_claim(kafka, topology.app)
+    claim = claim_or_none(kafka, topology.app)
     if claim is None or (claim.notice is not None and claim.notice.done):
         return
     if claim.notice is not None:

@@ -46,6 +46,7 @@ from state_lib.spark.progress import ProgressLog
 from state_lib.spark.session import kafka_options, open_session, read_range
 from state_lib.spark.streaming import POLL_S, Streaming
 from state_lib.spark.versions import make_way
+from state_lib.task.claiming import claim_or_none
 
 log = structlog.get_logger(__name__)
 _EXITS: dict[How, int] = {"stopped": EXIT_STOPPED, "superseded": EXIT_SUPERSEDED}
@@ -91,8 +92,10 @@ class Driver:
         """
         topology = self._app.topology
         self._watched.control.begin()
-        if self._before is not None and self._asked_to_stop(self._before):
-            return
+        if self._before is not None:
+            claim_or_none(self._kafka, topology.app)  # without its topic nothing can be heard
+            if self._asked_to_stop(self._before):
+                return
         admin = self._kafka.admin()
         sources = require(admin, topology.sources)
         retention = _longest_retention(topic_configs(admin, topology.sources))
@@ -130,7 +133,6 @@ class Driver:
             topology.app,
             lambda: write_claim(self._kafka, topology, presence.who, code, hosts),
             self._take,
-            self._before,
         )
         check_topics(markers, sources)
         log.info("all tasks claimed", seconds=round(time.monotonic() - started, 2))

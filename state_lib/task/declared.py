@@ -52,7 +52,7 @@ class Declared:
         """
         with self._held.commit_lock:
             stores = self._held.opened()
-            self._held.check_claim(topology, epoch)
+            self._held.judge_claim(topology, epoch)
             if stores.are_of(topology):
                 return False
             self.topology = topology  # first: once it is closed, anybody may open it again

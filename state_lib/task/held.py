@@ -6,13 +6,13 @@ import contextlib
 import threading
 from collections.abc import Iterator
 
-from state_lib.changelog.topics import topology_topic
 from state_lib.changelog.writer import TransactionalWriter
-from state_lib.errors import Superseded, TopicRecreated, Unavailable
+from state_lib.errors import Unavailable
 from state_lib.failpoints import failpoint
-from state_lib.marker import Marker
+from state_lib.marker import Marker, Verdict
 from state_lib.specs import Topology
 from state_lib.stores.task_stores import Checkpoint, StoreChanges, TaskStores
+from state_lib.task.claiming import judge_claim
 from state_lib.task.opening import OpenTask
 
 
@@ -76,47 +76,15 @@ class Held:
         with self.commit_lock:
             return None if self.stores is None else self.stores.checkpoint()
 
+    def judge_claim(self, topology: Topology, epoch: int) -> Verdict:
+        """As `state_lib.task.claiming`, of a claim in the topic that a topology comes from."""
+        return judge_claim(self.name, self.marker, epoch, topology.extra.get("topic_id", ""))
+
     @contextlib.contextmanager
     def view(self) -> Iterator[tuple[Marker, TaskStores]]:
         """See `StateTask.view`."""
         with self.state_lock:
             yield self.marker, self.opened()
-
-    def check_claim(self, topology: Topology, epoch: int) -> None:
-        """Refuse a driver whose epoch is not that of the marker, nor a higher one.
-
-        Args:
-            topology: as the host learned it; its ``extra`` says from which topic.
-            epoch: of the driver's claim in that topic.
-
-        Raises:
-            Superseded: a newer driver has claimed the task.
-            TopicRecreated: the marker's epoch is of a topic that was deleted since.
-        """
-        current, known = self.marker.epoch, self.marker.claimed_in
-        here = topology.extra.get("topic_id", "")
-        is_other = bool(known and here and known != here)
-        if epoch > current or (epoch == current and not is_other):
-            return
-        if is_other:
-            topic = topology_topic(topology.app)
-            raise TopicRecreated(
-                f"epoch {epoch} cannot claim {self.name}, which stands at epoch {current}: topic "
-                f"{topic!r} was deleted and created again since (its id was {known}, is {here}), "
-                "so its epochs began anew, and they must only grow. A driver of this version "
-                "claims again by itself, with a higher one: start the job again",
-                topic=topic,
-                expected_id=known,
-                actual_id=here,
-                epoch=epoch,
-                current=current,
-            )
-        raise Superseded(
-            f"epoch {epoch} cannot claim {self.name}: epoch {current} has; another driver runs "
-            "this application",
-            epoch=epoch,
-            current=current,
-        )
 
     def apply(self, changes: StoreChanges, marker: Marker) -> None:
         """Step 3. The transaction stands: a failure here closes the task, replay brings it back."""

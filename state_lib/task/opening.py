@@ -179,7 +179,12 @@ class Opening:
 
 def newest_marker(kafka: Kafka, topology: Topology, partition: int) -> Marker:
     """The last marker in Kafka, or that of a task that never was."""
-    last = read_last(kafka, commits_topic(topology.app), partition)
+    return last_marker(kafka, topology.app, partition)
+
+
+def last_marker(kafka: Kafka, app: str, partition: int) -> Marker:
+    """As `newest_marker`, of an application of which nothing else is known."""
+    last = read_last(kafka, commits_topic(app), partition)
     value = None if last is None else last.value()
     return Marker() if value is None else Marker.from_bytes(value)
 

@@ -193,9 +193,9 @@ class StateTask:
         held = self._held
         with held.commit_lock, self.guarded():
             held.opened()
-            held.check_claim(topology, epoch)
+            verdict = held.judge_claim(topology, epoch)
             self._declared.confirm(topology)
-            if epoch > self.marker.epoch:
+            if verdict is Verdict.APPLY:
                 topic_id = topology.extra.get("topic_id", "")
                 marker = self.marker.claimed_by(epoch, self._context.host_id, topic_id)
                 write_marker(held.opened_writer(), self.topology, self.partition, marker)

@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from state_lib.addresses import HostAddress
-from state_lib.changelog.claims import newest_claim
+from state_lib.changelog.claims import STOP, tell
 from state_lib.changelog.topics import commits_topic, topology_topic
-from state_lib.client.flight import FlightHostClient
 from state_lib.drivers.control import Control
 from state_lib.drivers.identity import Identity
 from state_lib.errors import NotFound, Superseded, TopicRecreated
 from state_lib.host import learning
-from state_lib.kafka import ends
+from state_lib.kafka import describe, ends
 from state_lib.marker import Marker
-from state_lib.spark.claims import claim_tasks
+from state_lib.spark.claims import check_same_application, claim_tasks, write_claim
 from state_lib.spark.epochs import Epoch, claim_all, new_epoch
+from state_lib.task import claiming
 from tests.integration.conftest import MakeApp
 from tests.support.apps import KV, App, app_of, batch, claimed, kv
 from tests.support.hosts import address, claim, managed, publish, served
-from tests.support.lost import made_again
+from tests.support.lost import deleted, made_again
 
 
 def wide(app: App, partitions: int = 6) -> App:
@@ -89,54 +88,105 @@ def test_a_claim_in_a_topic_that_was_deleted_takes_no_task_of_the_new_one(
         taken(app, at, again)
 
 
-def claimed_anew(
-    app: App, at: HostAddress, before: Epoch | None = None
-) -> tuple[Epoch, list[Marker]]:
-    """As a driver does that starts."""
-    return claim_all(
-        app.kafka, app.name, lambda: publish(app), lambda epoch: taken(app, at, epoch), before
-    )
+def claimed_anew(app: App, at: HostAddress) -> tuple[Epoch, list[Marker]]:
+    """As a driver does that has looked before the topology topic was made again."""
+    return claim_all(app.kafka, app.name, lambda: publish(app), lambda epoch: taken(app, at, epoch))
 
 
-@pytest.mark.parametrize("claims", [1, 4], ids=["the-same-epoch", "a-higher-epoch"])
-def test_a_topology_topic_that_was_made_again_begins_with_a_higher_epoch(
+def end_of(app: App) -> int:
+    where = (topology_topic(app.name), 0)
+    return ends(app.kafka.admin(), [where])[where]
+
+
+@pytest.mark.parametrize("claims", [1, 4], ids=["epoch-0", "epoch-3"])
+@pytest.mark.parametrize("lose", [deleted, made_again])
+def test_a_lost_topology_topic_is_refused_before_anything_is_written(
+    make_app: MakeApp, lose: Callable[..., None], claims: int
+) -> None:
+    """A job that differs from what was declared would not be noticed."""
+    app, at = make_app(), address()
+    topic = topology_topic(app.name)
+    check_same_application(app.kafka, app.topology)
+    old = [published(app) for _ in range(claims)][-1]
+    check_same_application(app.kafka, app.topology)
+    with served(app, at):
+        taken(app, at, old)
+    lose(app, topic)
+    other = replace(app.topology, sources=(), partitions=7)
+    for topology in (app.topology, other):
+        with pytest.raises(TopicRecreated) as refused:
+            check_same_application(app.kafka, topology)
+    there = describe(app.kafka.admin(), [topic])
+    assert refused.value.details == {
+        "topic": topic,
+        "expected_id": old.topic_id,
+        "actual_id": there[topic].id if there else "",
+        "current": old.number,
+    }
+    for said in (topic, f"epoch {old.number}", f"holdfast repair topology {app.name}"):
+        assert said in refused.value.message
+    assert bool(there) == (lose is made_again)
+    assert not there or end_of(app) == 0
+
+
+def test_the_markers_are_looked_at_only_where_no_claim_is(
+    make_app: MakeApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = make_app()
+    looks: list[str] = []
+    monkeypatch.setattr(claiming, "standing", counted(looks, claiming.standing))
+    check_same_application(app.kafka, app.topology)
+    assert looks == ["standing"]
+    publish(app)
+    check_same_application(app.kafka, app.topology)
+    assert looks == ["standing"]
+
+
+@pytest.mark.parametrize("claims", [1, 4], ids=["the-same-epoch", "a-lower-epoch"])
+def test_no_task_is_taken_from_a_topology_topic_that_was_made_again(
     make_app: MakeApp, claims: int
 ) -> None:
-    """With the same epoch its first batches would count as done; with a lower one none could."""
+    """It was deleted since its driver looked. With the same epoch its batches would be lost."""
     app, at = make_app(), address()
     old = [published(app) for _ in range(claims)][-1]
-    with served(app, at) as manager, closing(FlightHostClient(at, None)) as client:
+    with served(app, at) as manager:
         taken(app, at, old)
         task = manager.task(app.name, 0)
-        first = task.commit(batch(task.marker, {"kv": kv(("a", "1"))}))
+        before = task.commit(batch(task.marker, {"kv": kv(("a", "1"))}))
         made_again(app, topology_topic(app.name))
-        epoch, markers = claimed_anew(app, at)
-        assert epoch.number > old.number
-        assert [(m.epoch, m.n) for m in markers] == [(epoch.number, 0)]
-        assert markers[0].positions == first.positions
-        newest = newest_claim(app.kafka, app.name)
-        assert newest is not None
-        assert newest.epoch == epoch.number
+        with pytest.raises(TopicRecreated, match="holdfast repair topology") as refused:
+            claimed_anew(app, at)
+        assert (refused.value.details["epoch"], refused.value.details["current"]) == (0, old.number)
+        assert manager.task(app.name, 0) is task
+        assert task.marker == before
+        assert manager.app(app.name).extra["epoch"] == old.number, "all that is left of the claim"
+        assert manager.app(app.name).extra["topic_id"] == old.topic_id
 
-        # The driver of before may live: nothing told it of the new one.
-        task = manager.task(app.name, 0)
-        with pytest.raises(Superseded):
-            task.commit(batch(first, {"kv": kv(("a", "2"))}))
-        for topic_id in (old.topic_id, None):
-            with pytest.raises((NotFound, Superseded)):
-                client.claim(app.name, 0, old.number, topic_id)
-        assert task.marker == markers[0]
-        assert task.commit(batch(task.marker, {"kv": kv(("b", "1"))})).n == 1
-        again, markers = claimed_anew(app, at)
-        assert again.number == epoch.number + 1, "and from there they grow as ever"
+
+def test_of_two_that_claim_in_a_topic_that_was_made_again_the_older_is_superseded(
+    make_app: MakeApp,
+) -> None:
+    app, at = make_app(), address()
+    old = [published(app) for _ in range(4)][-1]
+    with served(app, at):
+        taken(app, at, old)
+        made_again(app, topology_topic(app.name))
+
+        def overtaken(epoch: Epoch) -> list[Marker]:
+            publish(app)
+            return taken(app, at, epoch)
+
+        with pytest.raises(Superseded, match="a claim at offset 1: another driver"):
+            claim_all(app.kafka, app.name, lambda: publish(app), overtaken)
 
 
 def test_a_task_says_of_which_topic_its_epoch_is(make_app: MakeApp) -> None:
-    """What a driver of an older version is told."""
+    """What a driver of an older version is told, by a host that had forgotten the application."""
     app, at = make_app(), address()
     old = [published(app), published(app)][-1]
     with managed(app, at) as manager:
         claim(manager, app, old.number)
+        manager.apps.pop(app.name)
         made_again(app, topology_topic(app.name))
         new = published(app)
         with pytest.raises(TopicRecreated) as refused:
@@ -148,61 +198,98 @@ def test_a_task_says_of_which_topic_its_epoch_is(make_app: MakeApp) -> None:
             "epoch": new.number,
             "current": old.number,
         }
-        for said in (topology_topic(app.name), "epoch 0", "epoch 1", "start the job"):
-            assert said in refused.value.message
 
 
-@pytest.mark.parametrize("old", [0, 7])
-def test_markers_of_older_versions_do_not_say_it_and_the_topic_does(
-    make_app: MakeApp, old: int
+@pytest.mark.parametrize(("old", "error"), [(0, TopicRecreated), (7, Superseded)])
+def test_markers_of_older_versions_do_not_say_it(
+    make_app: MakeApp, old: int, error: type[Exception]
 ) -> None:
+    """An equal epoch that has commits already is another driver's."""
     app, at = make_app(), address()
     task = app.opened(host=at.id)
     task.commit(batch(claimed(task, old), {"kv": kv(("a", "1"))}))
     assert task.marker.claimed_in == ""
     app.close()
-    with served(app, at):
-        epoch, markers = claimed_anew(app, at)
-        assert (epoch.number, markers[0].epoch, markers[0].n) == (old + 1, old + 1, 0)
+    with pytest.raises(TopicRecreated, match=f"epoch {old}"):
+        check_same_application(app.kafka, app.topology)
+    with served(app, at), pytest.raises(error):
+        claimed_anew(app, at)
 
 
-def test_a_newer_driver_is_not_passed(make_app: MakeApp) -> None:
+def test_an_older_driver_is_superseded(make_app: MakeApp) -> None:
     """Both claims are in the topic: who claimed later stays."""
     app, at = make_app(), address()
     with served(app, at):
-        newer: list[Epoch] = []
 
         def overtaken(epoch: Epoch) -> list[Marker]:
-            newer.append(published(app))
-            taken(app, at, newer[0])
+            taken(app, at, published(app))
             return taken(app, at, epoch)
 
         with pytest.raises(Superseded, match="another driver"):
             claim_all(app.kafka, app.name, lambda: publish(app), overtaken)
-        where = (topology_topic(app.name), 0)
-        assert ends(app.kafka.admin(), [where])[where] == newer[0].number + 1
 
 
-def test_a_process_that_was_frozen_does_not_take_the_application_back(make_app: MakeApp) -> None:
-    app, at = make_app(), address()
-    frozen, newer = published(app), published(app)
-    with served(app, at):
-        taken(app, at, newer)
-        made_again(app, topology_topic(app.name))
-        with pytest.raises(Superseded, match=f"epoch {newer.number}.*epoch {frozen.number}"):
-            claimed_anew(app, at, frozen)
-        epoch, _ = claimed_anew(app, at, newer)
-        assert epoch.number > newer.number, "its own epoch is no other driver's"
-
-
-def test_a_driver_hears_claims_in_a_topology_topic_that_was_made_again(make_app: MakeApp) -> None:
+@pytest.fixture
+def of_before(make_app: MakeApp) -> tuple[App, Control]:
+    """A driver that listens, after three claims that are not its own."""
     app = make_app()
-    epochs = [publish(app) for _ in range(3)]
+    for _ in range(3):
+        publish(app)
     control = Control(app.kafka, app.name, replace(Identity.of_this_process(), id="of-before"))
     control.begin()
-    assert control.heed(epochs[-1]) is None
+    assert control.heed(2) is None
+    return app, control
+
+
+@pytest.mark.parametrize("longer", [0, 5], ids=["shorter", "longer-than-before"])
+def test_a_driver_hears_claims_in_a_topology_topic_that_was_made_again(
+    of_before: tuple[App, Control], longer: int
+) -> None:
+    app, control = of_before
     made_again(app, topology_topic(app.name))
-    assert control.heed(epochs[-1]) is None
     publish(app)
-    with pytest.raises(Superseded, match="another driver was started"):
-        control.heed(epochs[-1])
+    for _ in range(longer):
+        tell(app.kafka, app.name, STOP, {"why": "", "at": 1})
+    for _ in range(2):
+        with pytest.raises(Superseded, match="a claim at offset 0: another driver was started"):
+            control.heed(2)
+
+
+def test_an_empty_topology_topic_ends_no_driver(of_before: tuple[App, Control]) -> None:
+    app, control = of_before
+    made_again(app, topology_topic(app.name))
+    assert control.heed(2) is None
+    publish(app)
+    with pytest.raises(Superseded):
+        control.heed(2)
+
+
+def test_a_tail_that_was_cut_makes_no_older_claim_a_rival(of_before: tuple[App, Control]) -> None:
+    """As after an unclean election, which brokers do not do on request: it had read more."""
+    app, control = of_before
+    control._at = end_of(app) + 5
+    assert control.heed(2) is None
+    assert control.heed(2) is None
+    newer = publish(app)
+    with pytest.raises(Superseded, match=f"offset {newer}"):
+        control.heed(2)
+
+
+def test_after_its_own_claim_a_driver_compares_epochs_again(
+    of_before: tuple[App, Control],
+) -> None:
+    app, control = of_before
+    ours = replace(Identity.of_this_process(), id="of-before")
+    made_again(app, topology_topic(app.name))
+    publish(app)
+    epoch = write_claim(app.kafka, app.topology, ours)
+    assert control.heed(epoch) is None, "what came before its own is overridden"
+    assert control.heed(epoch) is None
+    write_claim(app.kafka, app.topology, ours)
+    assert control.heed(epoch + 5) is None
+    publish(app)
+    assert control.heed(epoch + 5) is None, "an older claim is no rival any more"
+    newer = [publish(app) for _ in range(4)][-1]
+    assert newer > epoch + 5
+    with pytest.raises(Superseded):
+        control.heed(epoch + 5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from state_lib.errors import (
     Superseded,
     Unavailable,
 )
-from state_lib.host import openers, remembered
+from state_lib.host import openers, remembered, tasks
 from state_lib.host.placement import assign
 from state_lib.host.restores import find_loss
 from state_lib.host.tasks import TaskManager
@@ -283,7 +284,8 @@ def test_an_application_that_was_made_anew_is_adopted_once(
     with managed(app, address()) as manager:
         claim(manager, app, epoch)
         known = manager.app(app.name)
-        renewed = replace(known, extra={**known.extra, "topic_id": "of the new topic"})
+        new = {"topic_id": "of the new topic", "epoch": epoch + 1}
+        renewed = replace(known, extra={**known.extra, **new})
         second = threading.Thread(target=manager.applications.adopt, args=[renewed])
         retire, retired = manager.applications._retire, []
 
@@ -300,6 +302,21 @@ def test_an_application_that_was_made_anew_is_adopted_once(
         assert retired == [app.name]
         assert manager.tasks[app.name, 0] is task
         until(lambda: task.is_open)
+
+
+def test_a_claim_waits_with_a_bound_for_another_that_is_looked_up(
+    make_app: MakeApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kafka may take longer than whoever claims waits for an answer."""
+    app = make_app()
+    epoch = publish(app)
+    monkeypatch.setattr(tasks, "LOOKED_UP_S", 0.1)
+    with managed(app, address()) as manager:
+        with ThreadPoolExecutor(1) as another, manager._looking_up(app.name, epoch):
+            asked = another.submit(manager.claim, app.name, 0, epoch)
+            with pytest.raises(Unavailable, match="being looked up in Kafka"):
+                asked.result(30 * SLOWNESS)
+        assert claim(manager, app, epoch).epoch == epoch
 
 
 def test_a_copy_that_a_repair_needs_stays_where_it_is(make_app: MakeApp) -> None:

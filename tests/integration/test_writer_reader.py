@@ -10,7 +10,7 @@ from confluent_kafka import TopicPartition
 
 from state_lib.changelog import writer as writers
 from state_lib.changelog.admin import set_topic_config
-from state_lib.changelog.limits import size_limits
+from state_lib.changelog.limits import USUAL, size_limits
 from state_lib.changelog.reader import read, read_last
 from state_lib.changelog.writer import OutcomeUnknown, Records, WriterOutdated
 from state_lib.errors import NotOwner, StateCorrupt, TooLarge, Unavailable
@@ -255,6 +255,17 @@ def test_a_record_that_is_too_large_is_named(log: Log) -> None:
     }
     log.put(log.writer(), "a")
     assert log.read_keys() == ["a"], "nothing of it stands"
+
+
+def test_a_marker_that_is_too_large_is_named(log: Log) -> None:
+    """Also where it is all that is written, as when a task is claimed."""
+    marks = log.topic + MARKS
+    for records in ([], [Records(log.topic, [b"k"], [b"v"])]):
+        writer = log.writer()
+        with pytest.raises(TooLarge) as refused:
+            writer.write(records, (marks, b"key"), lambda _cut: os.urandom(2_000_000))
+        assert refused.value.details == {"topic": marks, "size": 2_000_003, "limit": USUAL}
+    assert log.read() == []
 
 
 @pytest.mark.parametrize("log", [{"max.message.bytes": "3000000"}], indirect=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -16,18 +17,21 @@ from confluent_kafka.admin import NewTopic
 
 from state_lib.changelog.admin import _await
 from state_lib.changelog.claims import newest_claim
-from state_lib.changelog.topics import TopicPlan
+from state_lib.changelog.topics import TopicPlan, topology_topic
 from state_lib.config import Settings
 from state_lib.drivers.control import ask_to_stop
 from state_lib.drivers.events import Event
 from state_lib.drivers.look import Looker, observe
 from state_lib.drivers.process import DriverProcess, launch
 from state_lib.drivers.supervision import Supervision
-from state_lib.kafka import Kafka
+from state_lib.exits import EXIT_REFUSED
+from state_lib.kafka import Kafka, describe
 from state_lib.spark.claims import write_claim
 from state_lib.stack.broker import LocalBroker
 from state_lib.stack.ports import free_port
 from tests.integration.conftest import MakeApp
+from tests.support.apps import App, claimed
+from tests.support.lost import deleted
 from tests.support.waiting import deadline_in, until
 
 JOB = """
@@ -98,6 +102,25 @@ def test_a_job_under_the_id_of_another_is_given_up_at_once(
     assert "starting it again cannot help" in told[-1].text
     assert looker.look().epoch == epoch, "whose it is has not changed"
     looker.close()
+
+
+def test_a_job_whose_topology_topic_was_deleted_is_refused(
+    name: str, kafka: Kafka, start: Start, settings: Settings
+) -> None:
+    """The one that runs ends too; with the exit code of what must not be started again."""
+    first = start(name)
+    claim = until(lambda: newest_claim(kafka, name), 90, "claimed")
+    app = App(kafka, claim.topology, settings.home)
+    claimed(app.opened(), claim.epoch)
+    app.close()
+    deleted(app, topology_topic(name))
+    until(lambda: not first.alive(), 90, "ended")
+    assert f"holdfast repair topology {name}" in "\n".join(first.last_lines())
+    environment = {**os.environ, **settings.as_environment(), "JOB_APP": name}
+    command = [sys.executable, str(settings.home / "job.py")]
+    done = subprocess.run(command, env=environment, check=False, capture_output=True, timeout=90)
+    assert done.returncode == EXIT_REFUSED, done.stderr
+    assert not describe(kafka.admin(), [topology_topic(name)]), "nothing was written"
 
 
 def test_a_typo_is_met_before_anything_is_claimed(name: str, kafka: Kafka, start: Start) -> None:
