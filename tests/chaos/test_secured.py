@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import runpy
 from collections import Counter
@@ -121,8 +122,11 @@ def pages(port: int) -> dict[str, str]:
 
 def command_lines(driver: Driver) -> list[str]:
     """Of the driver, its JVM and its workers."""
-    own = psutil.Process(driver.process.pid)
-    return [" ".join(one.cmdline()) for one in (own, *own.children(recursive=True))]
+    own, found = psutil.Process(driver.process.pid), []
+    for one in (own, *own.children(recursive=True)):
+        with contextlib.suppress(psutil.NoSuchProcess):  # a zombie, too, has no command any more
+            found.append(" ".join(one.cmdline()))
+    return found
 
 
 @pytest.mark.parametrize(
