@@ -12,6 +12,7 @@ from benchmarks.positions import GroupPosition
 from benchmarks.processes import Child
 from benchmarks.world import TASKS, World
 from state_lib.client.flight import FlightHostClient
+from state_lib.client.snapshots import Job, SnapshotClient
 from state_lib.host.placement import owner_of
 from state_lib.stores.digest import digest
 
@@ -91,6 +92,17 @@ class Holdfast:
                 summed += sum(int.from_bytes(value[8:], "big") for value in values)
             client.close()
         return {"entries": entries, "total": summed, "digest": f"{total:032x}/{entries}"}
+
+    def snapshot(self) -> list[Job]:
+        """Have each task's owner take one; returns how each ended.
+
+        Raises:
+            RuntimeError: a task has none.
+        """
+        jobs = SnapshotClient(self.settings, self._query.app).create()
+        if failed := [job["error"] for job in jobs if job["error"]]:
+            raise RuntimeError(f"no snapshot: {failed}")
+        return jobs
 
     def kill(self) -> None:
         """SIGKILL driver and hosts."""

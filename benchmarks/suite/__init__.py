@@ -6,7 +6,9 @@ from benchmarks.measure import Benchmark
 from benchmarks.suite import counts
 from benchmarks.suite.full_restore import FULL_RESTORE
 from benchmarks.suite.local_restart import LOCAL_RESTART
+from benchmarks.suite.lost_disk import LOST_DISK
 from benchmarks.suite.restart import RESTART
+from benchmarks.suite.snapshots import SNAPSHOTS
 
 SUITE: tuple[Benchmark, ...] = (
     counts.ZIPF,
@@ -15,4 +17,6 @@ SUITE: tuple[Benchmark, ...] = (
     FULL_RESTORE,
     RESTART,
     LOCAL_RESTART,
+    LOST_DISK,
+    SNAPSHOTS,
 )

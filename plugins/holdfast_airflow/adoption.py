@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from state_lib.config import Settings
     from state_lib.drivers.process import DriverProcess
-    from state_lib.drivers.sight import DriverFacts, Sight
+    from state_lib.drivers.sight import DriverFacts, Sight, Stop
 
 LOOK_S = 0.2
 KILL_S = 3.0
@@ -31,13 +31,24 @@ class Found:
 
     Attributes:
         process: a driver that lives.
-        ending: the newest request to stop that it heeds, as its offset; -1: none.
         sight: the look that showed it.
+        heeds_from: the offset from which on it heeds requests; None: not known.
     """
 
     process: DriverProcess | None
-    ending: int
     sight: Sight
+    heeds_from: int | None = None
+
+    def heeds(self, request: Stop | None) -> bool:
+        """Whether a request is one that the driver heeds."""
+        known = None if self.process is None or self.sight.away is not None else self.heeds_from
+        return request is not None and known is not None and request.offset >= known
+
+    @property
+    def ending(self) -> int:
+        """The newest request to stop that it heeds, as its offset; -1: none."""
+        asked = self.sight.asked
+        return asked.offset if asked is not None and self.heeds(asked) else -1
 
 
 def find_driver(  # noqa: PLR0913 - what is asked, and all that is known
@@ -91,21 +102,19 @@ def find_driver(  # noqa: PLR0913 - what is asked, and all that is known
     if process is None:
         if known is not None and sight.end_of(known.id) is not None:
             see_off(known, log, waited=known.id == gone)
-        return Found(None, ending=-1, sight=sight)
+        return Found(None, sight)
     if process is not known:
         _check_same_job(app, process.id, job, sight)
-    if process is known and heeds_from >= 0:
-        heeds = sight.stop_offset >= heeds_from
-    else:
-        heeds = sight.driver == process.id  # only of a claim is it known what came before it
-    ending = sight.stop_offset if sight.away is None and heeds else -1
+    if process is not known or heeds_from < 0:  # only of a claim is it known what came before it
+        heeds_from = sight.epoch + 1 if sight.driver == process.id else -1
+    found = Found(process, sight, heeds_from if heeds_from >= 0 else None)
     log.info(
         "Adopting driver %s (%s)%s",
         process.id,
         f"process {process.pid} on {process.host}" if process.host else "seen through Kafka",
-        f"; it was asked to stop: {sight.stop}" if ending >= 0 else "",
+        f"; it was asked to stop: {sight.asked.why}" if sight.asked and found.ending >= 0 else "",
     )
-    return Found(process, ending, sight)
+    return found
 
 
 def see_off(process: DriverProcess, log: Logger, *, waited: bool) -> None:

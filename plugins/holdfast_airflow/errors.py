@@ -9,6 +9,13 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from state_lib.errors import ConfigurationError, HoldfastError, NotFound, Unauthorized
 
+
+class SubmissionUnclear(ConfigurationError):
+    """A cluster may have taken a driver and we do not know it: no retry may submit another."""
+
+    code = "submission-unclear"
+
+
 FINAL = (ConfigurationError, NotFound, Unauthorized)
 
 

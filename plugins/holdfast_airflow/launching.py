@@ -15,6 +15,8 @@ from holdfast_airflow.settings import settings_of
 from state_lib.errors import HoldfastError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from airflow.sdk.types import Logger
 
     from holdfast_airflow.watched import Watched
@@ -83,6 +85,8 @@ class Launcher:
 
         Raises:
             AirflowException: the task was killed.
+            TopicRecreated: the application's topology topic was deleted: its driver would be
+                refused, and have nothing to say so in.
             HoldfastError: it cannot be started.
         """
         if self.killed:
@@ -90,6 +94,7 @@ class Launcher:
         target = wanted.target(sight, restarts)
         target.check()
         check_token(wanted.settings)
+        _check_topology(wanted)
         job = job_file(wanted.settings, wanted.app, wanted.application)
         start = self._submit if target.in_cluster else self._start
         return start(target, job, watched, sight.heard, log)
@@ -99,12 +104,15 @@ class Launcher:
         if self._launched is not None:
             self._launched.end(KILL_S)
         elif self.found_by is not None:
-            try:
-                ask_for_handover(wanted.app, wanted.env, self.found_by)
-            except HoldfastError as error:
-                log.error("The driver of %s was not asked to stop: %s", wanted.app, error.message)
-            else:
-                self.found_by = None
+            self._ask_to_stop(wanted.app, wanted.env, log)
+
+    def _ask_to_stop(self, app: str, env: Mapping[str, str], log: Logger) -> None:
+        try:
+            ask_for_handover(app, env, self.found_by)
+        except HoldfastError as error:
+            log.error("The driver of %s was not asked to stop: %s", app, error.message)
+        else:
+            self.found_by = None
 
     def _start(
         self, target: SparkTarget, job: str, watched: Watched, heeds_from: int, log: Logger
@@ -133,6 +141,18 @@ class Launcher:
         process, submission = submit(target, job)
         log.info("Submitted driver %s: %s has it as %s", process.id, target.master, submission.id)
         self.found_by = watched.ti
-        watched.keep(process, heeds_from)
-        watched.keep_submission(process.id, submission.to_json())
+        try:
+            watched.keep(process, heeds_from)
+            watched.keep_submission(process.id, submission.to_json())
+        except BaseException:
+            log.error("Airflow could not keep driver %s (%s)", process.id, submission.id)
+            self._ask_to_stop(target.app, target.env, log)  # nobody would know of it
+            raise
         return process
+
+
+def _check_topology(wanted: Wanted) -> None:
+    from state_lib.kafka import Kafka
+    from state_lib.task.claiming import claim_or_none  # noqa: PLC0415 - Kafka's client
+
+    claim_or_none(Kafka.of(wanted.settings), wanted.app)

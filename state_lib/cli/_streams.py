@@ -11,6 +11,7 @@ from typing import Any
 from rich.table import Table
 
 from state_lib.apps.catalogue import Known, catalogue
+from state_lib.changelog.topics import topology_topic
 from state_lib.cli._tables import table_or
 from state_lib.config import Settings
 from state_lib.drivers.look import Looker
@@ -42,7 +43,7 @@ def streams(settings: Settings, stack: StackStatus) -> Streams:
         return Streams(unknown="Kafka does not run")
     try:
         kafka = Kafka.of(settings)
-        known = [one for one in catalogue(kafka) if one.claim is not None or one.refused]
+        known = [one for one in catalogue(kafka) if one.claim or one.refused or one.lost]
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             return Streams(tuple(pool.map(lambda one: _stream(settings, one), known)))
     except HoldfastError as error:
@@ -71,6 +72,11 @@ def _stream(settings: Settings, known: Known) -> dict[str, Any]:
         unread = shown(known.app, Sight(at=0))
         then = "nothing, if it is another team's"
         return unread | {"state": known.state, "why": known.refused, "next": then}
+    if known.lost:
+        mended = f"'holdfast repair topology {known.app}', then start its job"
+        why = f"topic {topology_topic(known.app)!r} was deleted"
+        lost = shown(known.app, Sight(at=0))
+        return lost | {"state": known.state, "why": why, "next": mended}
     with closing(Looker(settings, known.app)) as looker:
         return shown(known.app, looker.look())
 

@@ -6,6 +6,8 @@ take the words of the one that a supervisor watches, and that it has not read ye
 
 from __future__ import annotations
 
+import time
+
 import orjson
 from confluent_kafka import Message
 
@@ -63,14 +65,19 @@ class LastWords:
         return tuple(self._ended.values())
 
 
-def prune(kafka: Kafka, app: str) -> None:
-    """Delete the records of those whose ends no watcher remembers.
+def prune(kafka: Kafka, app: str, timeout_s: float) -> None:
+    """Delete the records of those whose ends no watcher remembers; the rest is left for another.
+
+    Args:
+        kafka: connection.
+        app: whose.
+        timeout_s: for how long to go on; how long the last deletion may take is the same.
 
     Raises:
         Unavailable: Kafka cannot be asked, or did not take it.
         ConfigurationError: a claim is one of a newer Holdfast.
     """
-    topic, admin = topology_topic(app), kafka.admin()
+    topic, admin, until = topology_topic(app), kafka.admin(), time.monotonic() + timeout_s
     at = (topic, 0)
     words, holder, gone = LastWords(), None, dict[bytes, None]()
     for records in read(kafka, topic, 0, starts(admin, [at])[at], ends(admin, [at])[at]):
@@ -84,4 +91,6 @@ def prune(kafka: Kafka, app: str) -> None:
                     forgotten = words.take(end_in(record), holder)
                     gone |= {key_of(driver): None for driver in forgotten}
     for key in gone:
-        tell(kafka, app, key, None)
+        if time.monotonic() > until:
+            return
+        tell(kafka, app, key, None, timeout_s)

@@ -76,7 +76,7 @@ class Presence:
 
     def _forget_old_ones(self) -> None:
         try:
-            prune(self._kafka, self._app)
+            prune(self._kafka, self._app, _LAST_WORDS_S)
         except (HoldfastError, KafkaException) as error:
             log.warning("last words of earlier drivers are left for another", why=str(error))
 

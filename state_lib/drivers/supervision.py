@@ -230,8 +230,9 @@ class Supervision:
             return [self._stopped(sight, end)]
         if self._taken_over(sight) or (end is not None and end.how == "superseded"):
             return [self._superseded(sight)]
-        if end is None and self.requests.hears(sight):
-            return [self._stopped(sight)]
+        # One that fails on its way out was to end, too; after a stop of the stream that is told.
+        if self.requests.is_handover(sight, end) or (end is None and self.requests.hears(sight)):
+            return [self._stopped(sight, end)]
         lines = list(said[-SAID_LINES:])
         why = end.why if end is not None else "\n".join(lines) or "it said nothing"
         hopeless = end is not None and not end.retry
@@ -251,7 +252,7 @@ class Supervision:
         asked = self.requests.stop(sight) or sight.asked
         text = f"the driver of {self.app} is gone" if asked is None else asked.told(self.app)
         if end is not None:
-            text = f"the driver of {self.app} has stopped: {end.why}"
+            text = f"the driver of {self.app} has {end.how}: {end.why}"
         if not self.requests.is_handover(sight, end):
             return self._over("stopped", text)
         self.requests.handed_over(sight)

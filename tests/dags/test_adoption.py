@@ -20,16 +20,19 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskD
 from holdfast_airflow.adoption import _stranger, find_driver, same_job
 from holdfast_airflow.operators.stream import SuperviseStreamOperator
 from holdfast_airflow.watched import app_asset
+from state_lib.changelog.topics import topology_topic
 from state_lib.drivers.control import ask_to_stop
 from state_lib.drivers.process import DriverProcess, launch
 from state_lib.drivers.requests import Requests
 from state_lib.drivers.sight import DriverFacts, Sight
 from state_lib.drivers.supervision import Supervision
 from state_lib.errors import ConfigurationError
+from state_lib.kafka import describe
 from state_lib.marker import now_ms
 from state_lib.stack.paths import Paths
 from tests.dags.conftest import Connect, Scripts
 from tests.support.airflow_home import SCRIPTED
+from tests.support.waiting import until
 
 JOB = str(SCRIPTED / "job.py")
 LOG: Any = structlog.get_logger("task")
@@ -39,9 +42,8 @@ class Task:
     """A try of a supervising task, as far as its operator asks for it."""
 
     def __init__(self, app: str, **operator: Any) -> None:
-        self._made = SuperviseStreamOperator(
-            task_id="supervise", app=app, application=JOB, conn_id="scripted", **operator
-        )
+        self._operator = {"app": app, "application": JOB, "conn_id": "scripted", **operator}
+        self._made = self._make()
         store = SimpleNamespace(**(kept := dict[str, Any]()))
         self._app, self.kept, store.get = app, kept, kept.get
         store.set = kept.__setitem__
@@ -51,6 +53,9 @@ class Task:
         )
         self._context: Any = {"ti": self.ti, "asset_state_store": defaultdict(lambda: store)}
         assert self._context["asset_state_store"][app_asset(app)] is store
+
+    def _make(self) -> SuperviseStreamOperator:
+        return SuperviseStreamOperator(task_id="supervise", **self._operator)
 
     def kill(self) -> None:
         """As Airflow does when a user has marked the task."""
@@ -64,7 +69,8 @@ class Task:
             return deferred.trigger
 
     def again(self, *, cleared: bool = False) -> Any:
-        """The next try."""
+        """The next try, in a process of its own."""
+        self._made = self._make()
         self.ti.try_number += 1
         self.ti.max_tries += int(cleared)
         return self.execute()
@@ -204,6 +210,23 @@ def test_a_stop_while_none_was_supervised_is_meant_for_the_driver_that_is_found(
     assert trigger.supervision["requests"]["ending"] == (-1 if since else offset)
 
 
+def test_no_driver_is_launched_for_an_application_whose_topology_topic_is_lost(
+    scripts: Scripts,
+) -> None:
+    """It would be refused, and could tell nobody: its last words are in that topic."""
+    app = "unlisted"
+    scripts.says(app, "claim and fail")
+    scripts.launch(app)
+    scripts.sight(app, lambda s: bool(s.ended) and not s.drivers)
+    topic = topology_topic(app)
+    scripts.kafka.admin().delete_topics([topic])[topic].result()
+    until(lambda: not describe(scripts.kafka.admin(), [topic]))
+    task = Task(app)
+    with pytest.raises(AirflowFailException, match=f"holdfast repair topology {app}"):
+        task.execute()
+    assert "driver" not in task.kept
+
+
 @pytest.mark.usefixtures("scripts")
 def test_a_submission_that_fails_is_tried_again(connect: Connect, tmp_path: Path) -> None:
     """Once the stream has run; by the rule for every failure."""
@@ -217,3 +240,7 @@ def test_a_submission_that_fails_is_tried_again(connect: Connect, tmp_path: Path
     assert trigger.supervision["failures"]["in_a_row"] == 1
     with pytest.raises(AirflowFailException, match="given up on refused: it failed 1 times"):
         task.restart(Supervision("refused", "gone", time.time(), max_restarts=0))
+    (tmp_path / "refuses").unlink()
+    (tmp_path / "silent").touch()
+    with pytest.raises(AirflowFailException, match="may have taken the driver of 'refused'"):
+        task.restart(Supervision("refused", "gone", time.time()))

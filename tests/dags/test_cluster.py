@@ -12,6 +12,7 @@ import pytest
 import structlog
 
 from holdfast_airflow.adoption import find_driver
+from holdfast_airflow.errors import SubmissionUnclear
 from holdfast_airflow.hooks.cluster import Submission, submit
 from holdfast_airflow.hooks.spark import SparkTarget
 from holdfast_airflow.triggers.watch import Watch
@@ -113,10 +114,11 @@ def test_a_submission_that_fails_may_be_tried_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("manager")
-def test_a_submission_whose_output_cannot_be_read_may_be_tried_again(tmp_path: Path) -> None:
-    """Nothing is wrong with the connection: spark-submit was run."""
-    (tmp_path / "mumbles").touch()
-    with pytest.raises(Unavailable, match=r"yarn did not take the driver of 'flights'.*0xff"):
+@pytest.mark.parametrize(("how", "why"), [("mumbles", "0xff"), ("silent", "application id")])
+def test_what_may_have_been_submitted_is_for_a_person(tmp_path: Path, how: str, why: str) -> None:
+    """A retry could submit another one."""
+    (tmp_path / how).touch()
+    with pytest.raises(SubmissionUnclear, match=rf"yarn may have taken .*'flights'.*{why}.*clear"):
         submit(target(), "/jobs/flights.py")
     assert (tmp_path / "submitted").exists()
 

@@ -57,6 +57,12 @@ def test_a_setting_that_does_not_exist_needs_a_person(operator: LoadOperator) ->
         attempt(operator, HOLDFAST_NONSENSE="1")
 
 
+def test_a_limit_that_is_no_number_needs_a_person(operator: LoadOperator) -> None:
+    operator.limit = "many"
+    with pytest.raises(AirflowFailException, match=r"limit .*flights.* is .many.: give a number"):
+        attempt(operator)
+
+
 def test_progress_is_a_line_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
     log: Any = logging.getLogger("test_progress")
     with caplog.at_level(logging.INFO):

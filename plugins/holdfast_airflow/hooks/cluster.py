@@ -12,6 +12,7 @@ import uuid
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from holdfast_airflow.errors import SubmissionUnclear
 from holdfast_airflow.hooks.spark import AIRFLOWS, SparkTarget, refused
 from state_lib.errors import Unavailable
 
@@ -63,6 +64,8 @@ def submit(target: SparkTarget, application: str) -> tuple[DriverProcess, Submis
     Raises:
         ConfigurationError: the provider refuses what the connection or a Spark property says.
         Unavailable: it has not, or ``spark-submit`` could not be run; says what was said.
+        SubmissionUnclear: it may have; ``spark-submit`` did not say as what, or not so that it can
+            be read.
     """
     from airflow.sdk.exceptions import AirflowException  # noqa: PLC0415
 
@@ -85,8 +88,17 @@ def submit(target: SparkTarget, application: str) -> tuple[DriverProcess, Submis
     context: Any = {}
     try:
         submitted = operator.submit_job(context)
-    # A UnicodeError, which is a ValueError too, is about what spark-submit has said.
-    except (AirflowException, RuntimeError, OSError, UnicodeError) as error:
+    # These come after the submission: spark-submit has ended well and named no driver, or its
+    # output is no text.
+    except (RuntimeError, UnicodeError) as error:
+        _end(operator)
+        raise SubmissionUnclear(
+            f"{target.master} may have taken the driver of {target.app!r}, or not: {error}. Look "
+            f"at the cluster for {target.app!r}: if it runs there, kill it; then clear this task",
+            app=target.app,
+            master=target.master,
+        ) from error
+    except (AirflowException, OSError) as error:
         raise Unavailable(
             f"{target.master} did not take the driver of {target.app!r}: {error}. Look at the "
             f"cluster, and at connection {target.conn_id!r}",
@@ -97,6 +109,15 @@ def submit(target: SparkTarget, application: str) -> tuple[DriverProcess, Submis
         raise refused(target.conn_id, error) from error
     process = DriverProcess(driver, target.app, target.master, 0, "", int(time.time() * 1000))
     return process, Submission(target.conn_id, str(submitted))
+
+
+def _end(operator: SparkSubmitOperator) -> None:
+    """End a ``spark-submit`` that nobody reads any more."""
+    hook = operator._hook  # noqa: SLF001
+    submitting = None if hook is None else hook._submit_sp  # noqa: SLF001 - `on_kill` asks the cluster
+    if submitting is not None:
+        submitting.kill()
+        submitting.communicate()
 
 
 def _is_shipped(variable: str) -> bool:

@@ -10,6 +10,7 @@ from airflow.sdk import BaseOperator
 
 from holdfast_airflow.errors import as_airflow
 from holdfast_airflow.settings import settings_of
+from state_lib.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -62,8 +63,9 @@ class LoadOperator(BaseOperator):
         # Loaders import what they need: pandas, confluent-kafka.
         from state_lib.companions import companion  # noqa: PLC0415
 
-        limit, rate = _number(self.limit, int), _number(self.rate, float)
         with as_airflow():
+            limit = self._number("limit", int)
+            rate = self._number("rate", float)
             settings = settings_of(self.env)
             loader = companion(self.name, "load", settings.jobs_dir, "load")
             self.log.info("Loading %s into %s", self.name, settings.bootstrap_servers)
@@ -79,6 +81,19 @@ class LoadOperator(BaseOperator):
             seconds,
         )
         return {"found": loaded.found, "added": loaded.added}
+
+    def _number(self, name: str, kind: Callable[[Any], Any]) -> Any:
+        """What a template rendered: a number, or nothing."""
+        value = getattr(self, name)
+        try:
+            return None if value in (None, "", "None") else kind(value)
+        except (TypeError, ValueError) as error:
+            raise ConfigurationError(
+                f"{name} of the task that loads {self.name!r} is {value!r}: give a number, or "
+                "leave it empty",
+                name=self.name,
+                value=str(value),
+            ) from error
 
 
 def progress(log: Logger, name: str, every_s: float = REPORT_EVERY_S) -> Callable[[int, int], None]:
@@ -104,8 +119,3 @@ def _counts(*numbers: int) -> tuple[str, ...]:
 
 def _n(number: float) -> str:
     return f"{number:,.0f}"
-
-
-def _number(value: Any, kind: Callable[[Any], Any]) -> Any:
-    """What a template rendered: a number, or nothing."""
-    return None if value in (None, "", "None") else kind(value)

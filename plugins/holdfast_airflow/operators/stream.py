@@ -10,7 +10,7 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from holdfast_airflow.adoption import Found, find_driver
-from holdfast_airflow.errors import as_airflow
+from holdfast_airflow.errors import SubmissionUnclear, as_airflow
 from holdfast_airflow.handover import ask_for_handover
 from holdfast_airflow.launching import Launcher, Wanted
 from holdfast_airflow.links import DriverLogLink, SparkUiLink
@@ -146,6 +146,9 @@ class SuperviseStreamOperator(BaseOperator):
     def _first_look(self, context: Context, watched: Watched) -> tuple[Found, Stop | None]:
         """What there is, and the stop that was asked for since an earlier try looked, if one was.
 
+        Of a driver that is found only a stop that it heeds counts: who starts one by hand after a
+        stop wants the stream.
+
         Airflow tells the triggerer of a clear; where that was away, the driver is asked here.
         """
         found, before = self._find(watched), watched.first_look()
@@ -161,7 +164,11 @@ class SuperviseStreamOperator(BaseOperator):
         if before is None or cleared:
             watched.keep_first_look(sight.heard)
             return found, None
-        return found, sight.stream_stopped_since(before.heard)
+        return found, self._meant(found, sight.stream_stopped_since(before.heard))
+
+    def _meant(self, found: Found, stop: Stop | None) -> Stop | None:
+        """A stop of the stream, unless it was asked for before the driver that was found."""
+        return stop if found.process is None or found.heeds(stop) else None
 
     def _stopped(self, stop: Stop) -> dict[str, Any]:
         text = stop.told(self.app)
@@ -174,7 +181,7 @@ class SuperviseStreamOperator(BaseOperator):
         before = watched.driver()
         try:
             found = self._find_or_fail(watched, supervision.id)
-            stop = supervision.stop_asked(found.sight)
+            stop = self._meant(found, supervision.stop_asked(found.sight))
             if found.process is None and stop is not None:
                 return self._stopped(stop)
             process = found.process
@@ -184,7 +191,7 @@ class SuperviseStreamOperator(BaseOperator):
                 supervision.restarts += 1
             watched.keep(process)
         except HoldfastError as error:
-            if before is None:
+            if before is None or isinstance(error, SubmissionUnclear):
                 raise AirflowFailException(error.message) from error
             event = supervision.not_launched(error.message, time.time())
             if event.name == "gave_up":

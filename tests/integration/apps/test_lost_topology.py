@@ -16,6 +16,8 @@ from state_lib.apps.catalogue import find
 from state_lib.apps.lost_topology import look, write
 from state_lib.changelog.claims import newest_claim
 from state_lib.changelog.topics import commits_topic, topology_topic
+from state_lib.cli._streams import _stream
+from state_lib.config import Settings
 from state_lib.drivers.control import Control
 from state_lib.drivers.identity import Identity
 from state_lib.drivers.members import living_drivers
@@ -84,6 +86,10 @@ def test_the_whole_way(
         cluster.start(app)
     (seen,) = Cli("drivers", app, cluster, monkeypatch).json(app.name)
     assert (seen["state"], "repair topology" in seen["ended"]) == ("topology lost", True)
+
+    stream = _stream(Settings.load(), find(app.kafka, app.name))
+    assert stream["state"] == "topology lost"
+    assert stream["next"] == f"'holdfast repair topology {app.name}', then start its job"
 
     shown = holdfast("topology", app.name, code=1, answer="n\n")
     for said in (topic, f"{app.name}-source", "abc", str(cluster.addresses[0]), "host-"):

@@ -120,6 +120,25 @@ def test_what_cannot_be_mended_is_not_tried_again() -> None:
     assert "wrong token" in gave_up.text
 
 
+def test_a_driver_that_fails_while_it_hands_over_is_followed_by_a_new_one() -> None:
+    ended = Ended(OURS, "failed", "no disk", retry=False)
+    life = Life()
+    life.see(CLAIMED)
+    asked = replace(CLAIMED, ended=(ended,), handover_asked=Stop(9, "cleared"))
+    (restart,) = life.see(asked, process=False)
+    assert restart.name == "restart"
+    assert restart.text.startswith("the driver of app has failed: no disk. That ends a driver")
+    life.supervision.launched("next", life.now, asked)
+    theirs = Ended("next", "failed", "no disk still", retry=False)
+    again = replace(asked, driver="next", epoch=10, ended=(ended, theirs))
+    assert life.names(again, process=False) == ["started", "crashed", "gave_up"]
+
+    life = Life()
+    life.see(CLAIMED)
+    stopped = replace(asked, stop_asked=Stop(8, "a person"))
+    assert life.names(stopped, process=False) == ["crashed", "gave_up"], "it is told"
+
+
 def test_another_driver_ends_supervision() -> None:
     life = Life()
     life.see(CLAIMED)
