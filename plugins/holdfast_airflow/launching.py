@@ -15,8 +15,6 @@ from holdfast_airflow.settings import settings_of
 from state_lib.errors import HoldfastError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from airflow.sdk.types import Logger
 
     from holdfast_airflow.watched import Watched
@@ -97,22 +95,23 @@ class Launcher:
         _check_topology(wanted)
         job = job_file(wanted.settings, wanted.app, wanted.application)
         start = self._submit if target.in_cluster else self._start
-        return start(target, job, watched, sight.heard, log)
+        try:
+            return start(target, job, watched, sight.heard, log)
+        except BaseException:
+            self.let_go(wanted, log)  # one that was launched, and nobody would know of it
+            raise
 
     def let_go(self, wanted: Wanted, log: Logger) -> None:
         """End the driver, or ask it to stop where it is no child of ours."""
         if self._launched is not None:
             self._launched.end(KILL_S)
         elif self.found_by is not None:
-            self._ask_to_stop(wanted.app, wanted.env, log)
-
-    def _ask_to_stop(self, app: str, env: Mapping[str, str], log: Logger) -> None:
-        try:
-            ask_for_handover(app, env, self.found_by)
-        except HoldfastError as error:
-            log.error("The driver of %s was not asked to stop: %s", app, error.message)
-        else:
-            self.found_by = None
+            try:
+                ask_for_handover(wanted.app, wanted.env, self.found_by)
+            except HoldfastError as error:
+                log.error("The driver of %s was not asked to stop: %s", wanted.app, error.message)
+            else:
+                self.found_by = None
 
     def _start(
         self, target: SparkTarget, job: str, watched: Watched, heeds_from: int, log: Logger
@@ -123,11 +122,7 @@ class Launcher:
         command = target.command(job)
         file = Paths(target.settings.home).log(target.app)
         self._launched = made = launch(target.app, command, env=target.environment(), log=file)
-        try:
-            watched.keep(made, heeds_from)
-        except BaseException:
-            made.end(KILL_S)  # nobody would know of it
-            raise
+        watched.keep(made, heeds_from)
         words = ", ".join(f"{name} {value}" for name, value in describe(command).items())
         where = f"process {made.pid} on {made.host}"
         log.info("Launched driver %s: %s, %s; its log is %s", made.id, where, words, file)
@@ -141,13 +136,8 @@ class Launcher:
         process, submission = submit(target, job)
         log.info("Submitted driver %s: %s has it as %s", process.id, target.master, submission.id)
         self.found_by = watched.ti
-        try:
-            watched.keep(process, heeds_from)
-            watched.keep_submission(process.id, submission.to_json())
-        except BaseException:
-            log.error("Airflow could not keep driver %s (%s)", process.id, submission.id)
-            self._ask_to_stop(target.app, target.env, log)  # nobody would know of it
-            raise
+        watched.keep(process, heeds_from)
+        watched.keep_submission(process.id, submission.to_json())
         return process
 
 

@@ -9,6 +9,7 @@ from typing import Literal
 
 from state_lib.apps.hosts import Held
 from state_lib.changelog.claims import Claim, candidates, newest_claim
+from state_lib.changelog.topics import commits_topic
 from state_lib.drivers.members import living_drivers
 from state_lib.errors import ConfigurationError, KafkaRefused, NotFound
 from state_lib.kafka import Kafka
@@ -72,6 +73,9 @@ def catalogue(kafka: Kafka, held: Sequence[Held] = ()) -> list[Known]:
     with ThreadPoolExecutor(8) as pool:
         claims = dict(zip(names, pool.map(lambda name: _claim(kafka, name), names), strict=True))
         known = {app for app, claim in claims.items() if claim is not None}
+        left = [app for app in candidates(kafka, commits_topic(""), None) if app not in known]
+        lost = pool.map(lambda app: _is_left(kafka, app), left)
+        known |= {app for app, is_lost in zip(left, lost, strict=True) if is_lost}
         known |= {app for one in held for app in one.apps}
         return list(pool.map(lambda app: _listed(kafka, app, claims.get(app), held), sorted(known)))
 
@@ -100,7 +104,7 @@ def _known(kafka: Kafka, app: str, claim: Claim | None, held: Sequence[Held]) ->
     hosts = tuple(one.host for one in held if app in one.apps)
     if claim is not None:
         return Known(app, claim, living_drivers(kafka, app), hosts)
-    if all(marker.epoch < 0 for marker in standing(kafka, app)):
+    if not _is_lost(kafka, app):
         return Known(app, None, (), hosts)
     return Known(app, None, living_drivers(kafka, app), hosts, lost=True)
 
@@ -115,6 +119,19 @@ def _listed(
         return _known(kafka, app, claim, held)
     except KafkaRefused as error:
         return Known(app, claim, (), hosts, refused=error.message)
+
+
+def _is_lost(kafka: Kafka, app: str) -> bool:
+    """Whether tasks of an application without a claim have been claimed."""
+    return any(marker.epoch >= 0 for marker in standing(kafka, app))
+
+
+def _is_left(kafka: Kafka, app: str) -> bool:
+    """As `_is_lost`; anybody may name a topic as our markers' are named."""
+    try:
+        return _is_lost(kafka, check_name("application", app))
+    except (ValueError, TypeError, KeyError, ConfigurationError):
+        return False
 
 
 def _claim(kafka: Kafka, app: str) -> Claim | KafkaRefused | None:

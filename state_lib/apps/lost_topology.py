@@ -14,7 +14,7 @@ from typing import Any
 
 from state_lib.apps.hosts import Held, Hosts
 from state_lib.changelog.admin import ensure_topics
-from state_lib.changelog.claims import PASSED, newest_claim, tell, user_name
+from state_lib.changelog.claims import PASSED, Claim, newest_claim, tell, user_name
 from state_lib.changelog.topics import changelog_topic, commits_topic, plan_topics, topology_topic
 from state_lib.drivers.members import living_drivers
 from state_lib.errors import InvalidRequest, NotFound
@@ -49,12 +49,15 @@ class LostTopology:
         exists: whether there is a topic of that name.
         stands_at: the highest epoch that a task stands at; -1 if the markers are lost too.
         remembered: what is written to it.
+        newest: epoch of the newest claim in the topic that is there, which tasks would not take; -1
+            if there is none.
     """
 
     app: str
     exists: bool
     stands_at: int
     remembered: Remembered
+    newest: int = -1
 
     @property
     def passed(self) -> int:
@@ -74,15 +77,15 @@ def look(kafka: Kafka, hosts: Hosts, app: str) -> LostTopology | None:
     topic = topology_topic(check_name("application", app))
     facts = describe(kafka.admin(), [topic]).get(topic)
     newest = None if facts is None else newest_claim(kafka, app)
-    markers = standing(kafka, app)
-    if (
-        facts is not None
-        and newest is not None
-        and (newest.notice is not None or would_take(app, markers, newest.epoch, facts.id))
-    ):
+    if newest is not None and newest.notice is not None:
         return None
-    stands_at, held = max((m.epoch for m in markers), default=-1), hosts.held(app)
+    markers, held = standing(kafka, app), hosts.held(app)
+    stands_at = max((m.epoch for m in markers), default=-1)
     remembered = list(_remembered(app, held))
+    if facts is not None and newest is not None:
+        fits = would_take(app, markers, newest.epoch, facts.id)
+        if fits and (stands_at >= 0 or not _more_is_left(kafka, remembered, newest, facts.id)):
+            return None
     newer = [r for r in remembered if would_take(app, markers, r.epoch, r.topic_id)]
     if not newer:
         raise _forgotten(app, stands_at, [r.epoch for r in remembered], held)
@@ -90,19 +93,28 @@ def look(kafka: Kafka, hosts: Hosts, app: str) -> LostTopology | None:
     if stands_at < 0:
         _require_left(kafka, found.declared)
     _require_stopped(kafka, app)
-    return LostTopology(app, facts is not None, stands_at, found)
+    at = -1 if newest is None else newest.epoch
+    return LostTopology(app, facts is not None, stands_at, found, at)
 
 
 def write(kafka: Kafka, lost: LostTopology, replication: int, min_insync: int) -> int:
     """Write the topic anew; returns the epoch of the claim in it. May be killed and run again.
 
     Raises:
-        InvalidRequest: a driver lives by now.
+        InvalidRequest: a driver lives by now, or has claimed since the look.
         ChangelogUnsafe: there is a topic of that name, with another configuration.
         Unavailable: Kafka is away; run it again.
     """
     app, found = lost.app, lost.remembered
     _require_stopped(kafka, app)
+    newest = newest_claim(kafka, app)
+    if newest is not None and newest.epoch != lost.newest:
+        raise InvalidRequest(
+            f"{app!r} was claimed at epoch {newest.epoch} since it was looked at: nothing was "
+            f"written. Look again: 'holdfast repair topology {app}'",
+            app=app,
+            current=newest.epoch,
+        )
     topic = [p for p in plan_topics(found.declared) if p.name == topology_topic(app)]
     ensure_topics(kafka.admin(), topic, replication, min_insync)
     _pass(kafka, app, lost.passed)
@@ -110,6 +122,20 @@ def write(kafka: Kafka, lost: LostTopology, replication: int, min_insync: int) -
     by = {"at": now_ms(), "by": f"{user_name()}@{socket.gethostname()}", "epoch": found.epoch}
     extra = {**found.declared.extra, "repaired": by}
     return tell(kafka, app, app.encode(), found.declared.to_json() | {"extra": extra})
+
+
+def _more_is_left(
+    kafka: Kafka, remembered: Sequence[Remembered], newest: Claim, topic_id: str
+) -> bool:
+    """Whether hosts remember a newer claim, of another topic, whose changelogs hold records.
+
+    Its tasks have no markers any more: a repair of the changelogs brings them back.
+    """
+    older = [r for r in remembered if r.topic_id != topic_id and r.epoch >= newest.epoch]
+    logs = [changelog_topic(r.declared.app, s.name) for r in older for s in r.declared.stores]
+    there = describe(kafka.admin(), list(dict.fromkeys(logs))) if logs else {}
+    every = [(name, p) for name, facts in there.items() for p in range(facts.partitions)]
+    return any(ends(kafka.admin(), every).values()) if every else False
 
 
 def _remembered(app: str, held: Iterable[Held]) -> Iterator[Remembered]:

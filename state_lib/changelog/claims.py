@@ -98,8 +98,15 @@ class Claim:
             ) from error
 
 
-def candidates(kafka: Kafka) -> list[str]:
+def candidates(
+    kafka: Kafka, suffix: str = topology_topic(""), partitions: int | None = 1
+) -> list[str]:
     """Ids of applications that topics stand for by name and form, sorted; some may be nobody's.
+
+    Args:
+        kafka: connection.
+        suffix: how the topics' names end.
+        partitions: how many they have; None: any number.
 
     Raises:
         Unavailable: Kafka cannot be asked.
@@ -108,11 +115,11 @@ def candidates(kafka: Kafka) -> list[str]:
         topics = kafka.admin().list_topics(timeout=ADMIN_TIMEOUT_S).topics
     except KafkaException as error:
         raise unavailable("list topics", error, kafka) from error
-    suffix = topology_topic("")
     return [
         name.removesuffix(suffix)
         for name, topic in sorted(topics.items())
-        if name.endswith(suffix) and name != suffix and len(topic.partitions) == 1
+        if name.endswith(suffix) and name != suffix
+        if partitions in (None, len(topic.partitions))
     ]
 
 

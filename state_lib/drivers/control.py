@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Sequence
 
 import orjson
@@ -13,9 +14,12 @@ from state_lib.changelog.reader import read
 from state_lib.changelog.topics import topology_topic
 from state_lib.drivers.identity import HEEDS_VARIABLE, Identity
 from state_lib.drivers.sight import How, Stop
-from state_lib.errors import NotFound, Superseded
+from state_lib.errors import NotFound, Superseded, TopicRecreated, Unavailable
 from state_lib.kafka import Kafka, describe, ends
 from state_lib.marker import now_ms
+
+GONE_S = 10.0
+"""For how long the topic must be missing to be gone."""
 
 
 def ask_to_stop(kafka: Kafka, app: str, *, why: str, handover: bool = False) -> None:
@@ -37,7 +41,7 @@ def ask_to_stop(kafka: Kafka, app: str, *, why: str, handover: bool = False) -> 
         raise NotFound(
             f"application {app!r} has never run on these brokers: there is no topic {topic!r}. "
             "Look at the name, and at HOLDFAST_BOOTSTRAP_SERVERS. (If that topic was deleted, its "
-            "drivers end by themselves)",
+            f"drivers end by themselves within seconds; then: holdfast repair topology {app})",
             app=app,
         )
     tell(kafka, app, HANDOVER if handover else STOP, {"why": why, "at": now_ms()})
@@ -62,6 +66,7 @@ class Control:
         self._at: int | None = None
         self._topic_id: str | None = None
         self._is_made_again = False
+        self._missing_since: float | None = None
         self.stop: Stop | None = None
         """What the stream of this driver was asked to stop by."""
         self._handover: Stop | None = None
@@ -96,9 +101,11 @@ class Control:
 
         Raises:
             Superseded: another process has claimed after ``epoch``.
+            TopicRecreated: the topic was deleted: nothing could be said to this driver any more.
             Unavailable: Kafka cannot be asked.
         """
         there, known = self._id(), self._topic_id
+        self._require_there(there, known)
         if there and known and there != known:  # whoever claims in the new one comes after us
             self._is_made_again, self._at = True, 0
         self._topic_id = there or known
@@ -121,6 +128,22 @@ class Control:
             return self.made_way
         asked = self.stop or self._handover
         return None if asked is None else asked.why
+
+    def _require_there(self, there: str | None, known: str | None) -> None:
+        """Brokers that start may not know a topic yet: it must be missing for a while."""
+        if there is not None or known is None:
+            self._missing_since = None
+            return
+        self._missing_since = self._missing_since or time.monotonic()
+        text = f"topic {self._topic!r} does not exist any more (its id was {known})"
+        if time.monotonic() - self._missing_since < GONE_S:
+            raise Unavailable(f"{text}: it is looked at again", topic=self._topic)
+        raise TopicRecreated(
+            f"{text}: it was deleted, and nothing can be said to this driver any more: it exits. "
+            f"'holdfast repair topology {self._app}' writes it anew from what hosts remember",
+            topic=self._topic,
+            expected_id=known,
+        )
 
     def _hear(self, record: Message) -> None:
         if record.key() == STOP:

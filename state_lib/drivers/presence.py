@@ -65,7 +65,7 @@ class Presence:
             handover: as `Ended`.
         """
         said = False
-        if self._thread is not None or self._ever_ran():
+        if self._ever_ran():
             body = {"how": how, "why": why, "retry": retry, "handover": handover}
             said = self._say(key_of(self.who.id), body)
         if self._thread is not None:

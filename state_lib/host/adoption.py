@@ -14,6 +14,7 @@ from state_lib.errors import HoldfastError, NotFound, NotOwner
 from state_lib.host import remembered
 from state_lib.host.openers import Openers
 from state_lib.host.placement import owner_of
+from state_lib.marker import Marker
 from state_lib.names import check_name
 from state_lib.specs import Topology
 from state_lib.task import StateTask, TaskContext
@@ -74,9 +75,10 @@ class Applications:
         with self._alone(topology.app):
             known = self.apps.get(topology.app)
             if known is not None and not _same_topic(known, topology):
-                self._require_newer(topology)
+                has_begun = self._require_newer(topology, known)
                 self._retire(topology.app)  # it was deleted, unknown to this host, and made anew
-                self._keep_aside(topology)
+                if not has_begun:  # or only some of its topics were made anew
+                    self._keep_aside(topology)
             with self._lock:
                 if self._is_outdated(topology):
                     return
@@ -159,22 +161,29 @@ class Applications:
     def _keep_aside(self, topology: Topology) -> None:
         """What is left of a deleted application must not be taken for the new one's state."""
         folder = self._context.state_dir / topology.app
-        if not folder.exists() or any(self._has_begun(topology, p) for p in self._ours(topology)):
-            return  # or only some of its topics were made anew
+        if not folder.exists():
+            return
         aside = folder.rename(folder.with_name(f".{topology.app}.of-before-{time.time_ns()}"))
         log.warning("kept what is left of a deleted application; remove it", folder=str(aside))
 
-    def _require_newer(self, topology: Topology) -> None:
-        """What hosts remember is all that is left of a claim whose topic was deleted."""
-        epoch, topic_id = topology.extra.get("epoch", -1), topology.extra.get("topic_id", "")
-        for p in self._ours(topology):
-            marker = find(self._context.kafka, topology, p).marker
-            judge_claim(f"{topology.app}/{p}", marker, epoch, topic_id)
+    def _require_newer(self, topology: Topology, known: Topology) -> bool:
+        """Whether tasks have begun that the claim in another topic would take; else refuse it.
 
-    def _has_begun(self, topology: Topology, partition: int) -> bool:
-        """Whether a task has a marker, or without one a changelog: that is for a repair."""
-        found = find(self._context.kafka, topology, partition)
-        return found.marker.epoch >= 0 or any(log.end > 0 for log in found.logs.values())
+        What hosts remember is all that is left of a claim whose topic was deleted. Where markers
+        are gone, too, and changelogs are left, what is remembered stands for them: a repair brings
+        them back.
+        """
+        epoch, topic_id = topology.extra.get("epoch", -1), topology.extra.get("topic_id", "")
+        stands = known.extra.get("epoch", -1), known.extra.get("topic_id", "")
+        has_begun = False
+        for p in self._ours(topology):
+            found = find(self._context.kafka, topology, p)
+            marker = found.marker
+            if marker.epoch < 0 and any(log.end > 0 for log in found.logs.values()):
+                marker = Marker(epoch=stands[0], claimed_in=stands[1])
+            has_begun = has_begun or marker.epoch >= 0
+            judge_claim(f"{topology.app}/{p}", marker, epoch, topic_id)
+        return has_begun
 
     def _ours(self, topology: Topology) -> list[int]:
         """Partitions that belong to this host."""

@@ -185,6 +185,10 @@ class TaskManager:
             if not learning.is_of_claim(self.context.kafka, known, app, epoch, topic_id):
                 self._learn(app, epoch, topic_id)
         task, topology = self.owned(app, partition), self.app(app)
+        if topic_id is not None and topic_id != topology.extra.get("topic_id"):
+            raise Unavailable(
+                f"application {app!r} was claimed in another topic meanwhile", app=app
+            )
         if task.declare(topology):
             self.openers.forget(task)
         return self.task(app, partition).claim(topology, epoch)

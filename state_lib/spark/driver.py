@@ -41,7 +41,7 @@ from state_lib.spark.claims import (
     write_claim,
 )
 from state_lib.spark.declared import check_declared
-from state_lib.spark.epochs import Epoch, claim_all
+from state_lib.spark.epochs import Epoch, claim_all, topology_id
 from state_lib.spark.progress import ProgressLog
 from state_lib.spark.session import kafka_options, open_session, read_range
 from state_lib.spark.streaming import POLL_S, Streaming
@@ -112,8 +112,9 @@ class Driver:
             make_way(self._watched, self._kafka, topology, code, settings)
             self._watched.presence.join()
             if not self._asked_to_stop(self._before):
+                looked_at = topology_id(self._kafka, topology.app)
                 check_same_application(self._kafka, topology)  # Spark's start takes its time
-                self._drive(spark, sources, code)
+                self._drive(spark, sources, code, looked_at)
         finally:
             with contextlib.suppress(Py4JError, ConnectionError):  # the JVM may be gone
                 spark.stop()
@@ -124,16 +125,19 @@ class Driver:
 
     # ------------------------------------------------------------------ inside
 
-    def _drive(self, spark: SparkSession, sources: dict[str, TopicFacts], code: str) -> None:
+    def _drive(
+        self, spark: SparkSession, sources: dict[str, TopicFacts], code: str, looked_at: str
+    ) -> None:
         """Claim, align, stream."""
         topology, presence, started = self._app.topology, self._watched.presence, time.monotonic()
         hosts = self._settings.host_addresses
-        epoch, markers = claim_all(
-            self._kafka,
-            topology.app,
-            lambda: write_claim(self._kafka, topology, presence.who, code, hosts),
-            self._take,
-        )
+
+        def write() -> int:
+            number = write_claim(self._kafka, topology, presence.who, code, hosts)
+            self.epoch = Epoch(number, looked_at)  # at once: the next try heeds who comes after it
+            return number
+
+        epoch, markers = claim_all(self._kafka, topology.app, write, self._take, looked_at)
         check_topics(markers, sources)
         log.info("all tasks claimed", seconds=round(time.monotonic() - started, 2))
         standing = Standing(epoch.number, markers, {t: f.id for t, f in sources.items()})
@@ -155,7 +159,6 @@ class Driver:
             batches.close()
 
     def _take(self, epoch: Epoch) -> list[Marker]:
-        self.epoch = epoch
         log.info("claimed", app=self._app.id, epoch=epoch.number)
         return claim_tasks(
             self._app.topology,

@@ -21,24 +21,43 @@ class Epoch:
     topic_id: str
 
 
-def new_epoch(kafka: Kafka, app: str, write: Callable[[], int]) -> Epoch:
-    """The epoch of the claim that ``write`` writes to the topology topic of an application.
+def topology_id(kafka: Kafka, app: str) -> str:
+    """Kafka's id of the topology topic of an application.
 
     Raises:
         MissingTopic: the topic does not exist.
-        Unavailable: the topic was deleted meanwhile; look at it again.
     """
-    topic, admin = topology_topic(app), kafka.admin()
-    before = require(admin, [topic])[topic].id
+    topic = topology_topic(app)
+    return require(kafka.admin(), [topic])[topic].id
+
+
+def new_epoch(kafka: Kafka, app: str, write: Callable[[], int], looked_at: str) -> Epoch:
+    """The epoch of the claim that ``write`` writes to the topology topic of an application.
+
+    Args:
+        kafka: connection.
+        app: its id.
+        write: writes a claim; returns its offset.
+        looked_at: id of the topic in which the last claim was looked at.
+
+    Raises:
+        MissingTopic: the topic does not exist.
+        Unavailable: the topic was deleted since; look at it again.
+    """
+    _require_same(app, looked_at, topology_id(kafka, app))
     number = write()
-    after = require(admin, [topic])[topic].id
+    _require_same(app, looked_at, topology_id(kafka, app))
+    return Epoch(number, looked_at)
+
+
+def _require_same(app: str, before: str, after: str) -> None:
+    topic = topology_topic(app)
     if before != after:
         raise Unavailable(
-            f"topic {topic!r} was deleted and created again while a claim was written to it (its "
-            f"id was {before}, is {after}): it is looked at again",
+            f"topic {topic!r} was deleted and created again since its last claim was looked at "
+            f"(its id was {before}, is {after}): it is looked at again",
             topic=topic,
         )
-    return Epoch(number, after)
 
 
 def claim_all(
@@ -46,6 +65,7 @@ def claim_all(
     app: str,
     write: Callable[[], int],
     take: Callable[[Epoch], list[Marker]],
+    looked_at: str,
 ) -> tuple[Epoch, list[Marker]]:
     """Claim an application and all of its tasks.
 
@@ -54,13 +74,14 @@ def claim_all(
         app: its id.
         write: writes a claim to the topology topic; returns its offset.
         take: lets all tasks be taken by the claim of an epoch; returns their markers.
+        looked_at: id of the topic in which the last claim was looked at.
 
     Raises:
         Superseded: a newer driver has claimed the application.
         TopicRecreated: the topology topic was deleted since the application was looked at.
         HoldfastError: as ``write`` and ``take``.
     """
-    epoch = new_epoch(kafka, app, write)
+    epoch = new_epoch(kafka, app, write, looked_at)
     try:
         markers = take(epoch)
     except TopicRecreated as error:

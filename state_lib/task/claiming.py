@@ -80,19 +80,29 @@ def outran(task: str, marker: Marker, epoch: int, topic_id: str) -> TopicRecreat
 def claim_or_none(kafka: Kafka, app: str) -> Claim | None:
     """The newest claim of an application; None if it was never claimed.
 
+    A claim that its tasks would not take is none: its driver was refused, and what it declared was
+    compared with nothing.
+
     Raises:
-        TopicRecreated: its tasks were, and the topology topic does not hold the claim any more.
+        TopicRecreated: its tasks were claimed, and the topology topic does not hold that any more.
     """
     claim = newest_claim(kafka, app)
-    if claim is not None:
+    if claim is not None and claim.notice is not None:
         return claim
-    newest = max(standing(kafka, app), key=lambda marker: marker.epoch, default=Marker())
-    if newest.epoch < 0:
-        return None
+    markers = standing(kafka, app)
+    newest = max(markers, key=lambda marker: marker.epoch, default=Marker())
     topic = topology_topic(app)
     there = describe(kafka.admin(), [topic]).get(topic)
+    if newest.epoch < 0:
+        return claim
+    if claim is not None and there is not None and would_take(app, markers, claim.epoch, there.id):
+        return claim
+    again = newest_claim(kafka, app)
+    if again is not None and (claim is None or claim.epoch != again.epoch):
+        return claim_or_none(kafka, app)  # it came meanwhile, and tasks were taken by it
+    holds = "no claim" if claim is None else f"only claims up to epoch {claim.epoch}, of another"
     raise TopicRecreated(
-        f"topic {topic!r} {'does not exist' if there is None else 'holds no claim'}, and tasks of "
+        f"topic {topic!r} {'does not exist' if there is None else f'holds {holds}'}, and tasks of "
         f"{app!r} stand at epoch {newest.epoch}: it was deleted, and with it what their driver had "
         f"declared. A job with other sources, stores or code would not be noticed. {_way_out(app)}",
         topic=topic,

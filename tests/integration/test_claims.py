@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -13,17 +14,18 @@ from state_lib.changelog.claims import STOP, tell
 from state_lib.changelog.topics import commits_topic, topology_topic
 from state_lib.drivers.control import Control
 from state_lib.drivers.identity import Identity
-from state_lib.errors import NotFound, Superseded, TopicRecreated
+from state_lib.errors import NotFound, Superseded, TopicRecreated, Unavailable
 from state_lib.host import learning
 from state_lib.kafka import describe, ends
 from state_lib.marker import Marker
 from state_lib.spark.claims import check_same_application, claim_tasks, write_claim
-from state_lib.spark.epochs import Epoch, claim_all, new_epoch
+from state_lib.spark.epochs import Epoch, claim_all, new_epoch, topology_id
 from state_lib.task import claiming
 from tests.integration.conftest import MakeApp
 from tests.support.apps import KV, App, app_of, batch, claimed, kv
 from tests.support.hosts import address, claim, managed, publish, served
 from tests.support.lost import deleted, made_again
+from tests.support.waiting import until
 
 
 def wide(app: App, partitions: int = 6) -> App:
@@ -34,7 +36,7 @@ def wide(app: App, partitions: int = 6) -> App:
 
 
 def published(app: App) -> Epoch:
-    return new_epoch(app.kafka, app.name, lambda: publish(app))
+    return new_epoch(app.kafka, app.name, lambda: publish(app), topology_id(app.kafka, app.name))
 
 
 def taken(app: App, at: HostAddress, epoch: Epoch) -> list[Marker]:
@@ -90,7 +92,8 @@ def test_a_claim_in_a_topic_that_was_deleted_takes_no_task_of_the_new_one(
 
 def claimed_anew(app: App, at: HostAddress) -> tuple[Epoch, list[Marker]]:
     """As a driver does that has looked before the topology topic was made again."""
-    return claim_all(app.kafka, app.name, lambda: publish(app), lambda epoch: taken(app, at, epoch))
+    there = topology_id(app.kafka, app.name)
+    return claim_all(app.kafka, app.name, lambda: publish(app), lambda e: taken(app, at, e), there)
 
 
 def end_of(app: App) -> int:
@@ -129,17 +132,67 @@ def test_a_lost_topology_topic_is_refused_before_anything_is_written(
     assert not there or end_of(app) == 0
 
 
-def test_the_markers_are_looked_at_only_where_no_claim_is(
+def test_a_claim_that_was_refused_is_none_for_the_next_start(make_app: MakeApp) -> None:
+    """What it declares was compared with nothing, and its epochs would come to the tasks' own."""
+    app, at = make_app(), address()
+    old = [published(app) for _ in range(2)][-1]
+    with served(app, at):
+        taken(app, at, old)
+        made_again(app, topology_topic(app.name))
+        for refused in range(3):
+            with pytest.raises(TopicRecreated, match="holdfast repair topology"):
+                check_same_application(app.kafka, replace(app.topology, sources=()))
+            assert publish(app) == refused, "as a driver that had looked before"
+
+
+def test_a_claim_that_comes_while_markers_are_looked_at_counts(
     make_app: MakeApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    app = make_app()
-    looks: list[str] = []
-    monkeypatch.setattr(claiming, "standing", counted(looks, claiming.standing))
-    check_same_application(app.kafka, app.topology)
-    assert looks == ["standing"]
+    app, at = make_app(), address()
     publish(app)
-    check_same_application(app.kafka, app.topology)
-    assert looks == ["standing"]
+    looks: list[str] = []
+    standing = claiming.standing
+    look = counted(looks, standing)
+    with served(app, at):
+
+        def overtaken(*arguments: Any) -> list[Marker]:
+            if not looks:
+                taken(app, at, published(app))
+                until(lambda: all(m.epoch == 1 for m in standing(*arguments)))
+            return list(look(*arguments))
+
+        monkeypatch.setattr(claiming, "standing", overtaken)
+        found = claiming.claim_or_none(app.kafka, app.name)
+    assert found is not None
+    assert (found.epoch, looks) == (1, ["standing"] * 2)
+
+
+def test_nothing_is_claimed_in_another_topic_than_was_looked_at(make_app: MakeApp) -> None:
+    app = make_app()
+    looked_at = published(app).topic_id
+    made_again(app, topology_topic(app.name))
+    with pytest.raises(Unavailable, match="deleted and created again since its last claim"):
+        new_epoch(app.kafka, app.name, lambda: publish(app), looked_at)
+    assert end_of(app) == 0
+
+
+def test_a_driver_ends_when_its_topology_topic_is_gone_for_a_while(
+    of_before: tuple[App, Control], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing could be said to it any more; a broker that starts may miss it for a moment."""
+    app, control = of_before
+    deleted(app, topology_topic(app.name))
+    with pytest.raises(Unavailable, match="it is looked at again"):
+        control.heed(2)
+    app.create()
+    assert control.heed(2) is None
+    monkeypatch.setattr("state_lib.drivers.control.GONE_S", 0.2)
+    deleted(app, topology_topic(app.name))
+    with pytest.raises(Unavailable):
+        control.heed(2)
+    time.sleep(0.3)
+    with pytest.raises(TopicRecreated, match=f"holdfast repair topology {app.name}"):
+        control.heed(2)
 
 
 @pytest.mark.parametrize("claims", [1, 4], ids=["the-same-epoch", "a-lower-epoch"])
@@ -177,7 +230,13 @@ def test_of_two_that_claim_in_a_topic_that_was_made_again_the_older_is_supersede
             return taken(app, at, epoch)
 
         with pytest.raises(Superseded, match="a claim at offset 1: another driver"):
-            claim_all(app.kafka, app.name, lambda: publish(app), overtaken)
+            claim_all(
+                app.kafka,
+                app.name,
+                lambda: publish(app),
+                overtaken,
+                topology_id(app.kafka, app.name),
+            )
 
 
 def test_a_task_says_of_which_topic_its_epoch_is(make_app: MakeApp) -> None:
@@ -226,7 +285,13 @@ def test_an_older_driver_is_superseded(make_app: MakeApp) -> None:
             return taken(app, at, epoch)
 
         with pytest.raises(Superseded, match="another driver"):
-            claim_all(app.kafka, app.name, lambda: publish(app), overtaken)
+            claim_all(
+                app.kafka,
+                app.name,
+                lambda: publish(app),
+                overtaken,
+                topology_id(app.kafka, app.name),
+            )
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from state_lib.apps.catalogue import find
+from state_lib.apps.catalogue import catalogue, find
 from state_lib.apps.lost_topology import look, write
 from state_lib.changelog.claims import newest_claim
 from state_lib.changelog.topics import commits_topic, topology_topic
@@ -87,6 +87,7 @@ def test_the_whole_way(
     (seen,) = Cli("drivers", app, cluster, monkeypatch).json(app.name)
     assert (seen["state"], "repair topology" in seen["ended"]) == ("topology lost", True)
 
+    assert [one.state for one in catalogue(app.kafka) if one.app == app.name] == ["topology lost"]
     stream = _stream(Settings.load(), find(app.kafka, app.name))
     assert stream["state"] == "topology lost"
     assert stream["next"] == f"'holdfast repair topology {app.name}', then start its job"
@@ -299,3 +300,36 @@ def test_what_was_deleted_is_not_written_anew(
     assert f"'holdfast app delete {app.name}'" in said
     assert topology_topic(app.name) not in topics(app)
     assert "no application 'no-such-app'" in holdfast("topology", "no-such-app", code=1)
+
+
+def test_a_repair_that_waited_writes_nothing_over_a_newer_claim(
+    app: App, cluster: Cluster, old: int
+) -> None:
+    """Another operator was quicker, and a driver with one source more has run since."""
+    del old
+    deleted(app, topology_topic(app.name))
+    first, second = (look(app.kafka, cluster.hosts, app.name) for _ in range(2))
+    assert first is not None
+    assert second is not None
+    write(app.kafka, first, 1, 1)
+    more = replace(app.topology, sources=(*app.topology.sources, "more"))
+    newer = write_claim(app.kafka, more)
+    with pytest.raises(InvalidRequest, match=f"claimed at epoch {newer} since it was looked at"):
+        write(app.kafka, second, 1, 1)
+    newest = newest_claim(app.kafka, app.name)
+    assert newest is not None
+    assert newest.topology.sources == more.sources
+
+
+def test_markers_are_lost_as_well_and_a_driver_starts_first(
+    app: App, cluster: Cluster, old: int
+) -> None:
+    """Its claim is refused: what hosts remember brings declaration and markers back."""
+    made_again(app, topology_topic(app.name), commits_topic(app.name))
+    with pytest.raises(TopicRecreated, match="holdfast repair topology"):
+        started(app, cluster)
+    lost = look(app.kafka, cluster.hosts, app.name)
+    assert lost is not None
+    assert (lost.remembered.epoch, lost.stands_at) == (old, -1)
+    assert write(app.kafka, lost, 1, 1) > old
+    assert look(app.kafka, cluster.hosts, app.name) is None
