@@ -5,27 +5,43 @@ from __future__ import annotations
 import os
 import signal
 import time
+from typing import Any
 
 import pytest
 
 from tests.chaos.check import check
-from tests.chaos.cluster import Cluster
+from tests.chaos.cluster import Cluster, Driver
 from tests.chaos.conftest import Events
 from tests.support.waiting import SLOWNESS
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(600)]
 
 
-@pytest.mark.parametrize("busy", [False, True])
-def test_a_stop_while_the_broker_hangs(
-    cluster: Cluster, events: Events, app: str, *, busy: bool
+def test_a_stop_of_an_idle_stream_while_the_broker_hangs(
+    cluster: Cluster, events: Events, app: str
 ) -> None:
-    """Its connections stay: calls to it wait for their own bounds, and batches in them."""
+    """Spark's thread asks the broker for new records."""
     events.more(3000)
-    driver = cluster.driver(app, events.topic, stop_timeout_s=2, first_offsets_per_trigger=100)
-    driver.wait_event("batch")
-    if not busy:
-        check(cluster.settings, app, events.topic)
+    driver = cluster.driver(app, events.topic, stop_timeout_s=2)
+    check(cluster.settings, app, events.topic)
+    _stop_while_the_broker_hangs(cluster, driver)
+    _goes_on(cluster, events, app)
+
+
+def test_a_stop_within_a_batch_while_the_broker_hangs(
+    cluster: Cluster, events: Events, app: str
+) -> None:
+    """The batch asks it, or its tasks commit there."""
+    events.more(20_000)
+    small: dict[str, Any] = {"first_offsets_per_trigger": 100, "max_offsets_per_trigger": 100}
+    driver = cluster.driver(app, events.topic, stop_timeout_s=2, **small)
+    driver.wait_event("batch", 2)
+    _stop_while_the_broker_hangs(cluster, driver)
+    _goes_on(cluster, events, app)
+
+
+def _stop_while_the_broker_hangs(cluster: Cluster, driver: Driver) -> None:
+    """Its connections stay: each call waits for a bound of its own."""
     broker = cluster.pid("kafka")
     os.kill(broker, signal.SIGSTOP)
     try:
@@ -35,6 +51,9 @@ def test_a_stop_while_the_broker_hangs(
         assert time.monotonic() - began < 60 * SLOWNESS
     finally:
         os.kill(broker, signal.SIGCONT)
+
+
+def _goes_on(cluster: Cluster, events: Events, app: str) -> None:
     driver = cluster.driver(app, events.topic)
     check(cluster.settings, app, events.topic)
     assert driver.stop() == 0

@@ -1,4 +1,4 @@
-"""A session that lacks what the commit protocol relies on: refused, and where it is not, harmless."""
+"""A session that lacks what the commit protocol relies on: refused, and if not, harmless."""
 
 from __future__ import annotations
 
