@@ -164,7 +164,7 @@ class Settings(LoginSettings, BaseSettings):
         "waits for one that restarts, hangs, or has a full disk.",
     )
     stop_timeout_s: Seconds = Field(
-        75.0,
+        60.0,
         description="How long a driver that is asked to stop finishes its batch, in s; one that "
         "takes longer, because a host is away for example, is left to the next driver.",
     )

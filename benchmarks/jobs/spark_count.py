@@ -27,6 +27,7 @@ def main() -> None:
         spark_sql_streaming_stateStore_providerClass=PROVIDER,
         spark_sql_streaming_stateStore_rocksdb_changelogCheckpointing_enabled="true",
     )
+    spark.conf.set("spark.sql.streaming.stopTimeout", "120s")  # a batch may be under way
     rows = (
         spark.readStream.format("kafka")
         .options(**kafka_options(settings, [topic]))

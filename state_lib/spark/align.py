@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
 
 import orjson
 import structlog
@@ -15,7 +14,7 @@ from state_lib.kafka import Partition, TopicFacts, starts
 from state_lib.marker import Marker, flat, nested
 from state_lib.spark.batches import Batches, Positions
 from state_lib.spark.progress import Recorded, effective
-from state_lib.spark.versions import behind
+from state_lib.spark.versions import Chain, behind
 
 log = structlog.get_logger(__name__)
 Read = Callable[[str, str], DataFrame]
@@ -78,7 +77,7 @@ def align(
     at = [flat(m.positions) for m in standing.markers]
     target = {p: max(x[p] for x in at) for p in at[0]}
     since = min(m.recorded for m in standing.markers)
-    chain = cache(lambda: effective(records(since)))
+    chain = Chain(lambda: effective(records(since)))
     while True:
         if stopped():
             return False

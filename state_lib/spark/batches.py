@@ -93,14 +93,19 @@ class Batches:
         self.rows = 0
         self._group: Consumer = kafka.reader(**{"group.id": app.id})
 
-    def stream(self, batch: DataFrame, to: Positions) -> None:
-        """The next batch of the stream, ``[positions, to)``, for every task."""
-        end = self._patiently(lambda: ends(self._admin, to))
+    def stream(
+        self, batch: DataFrame, to: Positions, stopped: Callable[[], bool] = lambda: False
+    ) -> None:
+        """The next batch of the stream, ``[positions, to)``, for every task.
+
+        ``stopped``: whether a batch that has not begun is not to be waited for any more.
+        """
+        end = self._patiently(lambda: ends(self._admin, to), stopped)
         unread = [p for p, start in self.standing.positions.items() if max(end[p], to[p]) > start]
         clock = next_clock(self.standing.clock, self.standing.maxima, unread)
         failpoint("driver.before_batch")
         plan = self._plan(self.standing.positions, to, clock)
-        offset = self._patiently(lambda: self._progress.append(plan.record()))
+        offset = self._patiently(lambda: self._progress.append(plan.record()), stopped)
         failpoint("driver.after_record")
         self._run(batch, replace(plan, recorded=offset))
         self.standing.positions = to
@@ -238,11 +243,14 @@ class Batches:
                 missing=sorted(missing),
             )
 
-    def _patiently(self, ask: Callable[[], T]) -> T:
+    def _patiently(self, ask: Callable[[], T], stopped: Callable[[], bool] = lambda: False) -> T:
         """Ask Kafka; while it is away, ask again for as long as an exchange would."""
         patience = self._settings.exchange_timeout_s
         for attempt in stamina.retry_context(
-            on=Unavailable, attempts=None, timeout=patience, wait_max=5.0
+            on=lambda error: isinstance(error, Unavailable) and not stopped(),
+            attempts=None,
+            timeout=patience,
+            wait_max=5.0,
         ):
             with attempt:
                 return ask()

@@ -22,7 +22,8 @@ REQUIRED = {
     "spark.sql.caseSensitive": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "200000",
-    "spark.sql.streaming.stopTimeout": "120s",
+    # of one try to stop a query; see `state_lib.spark.ending`
+    "spark.sql.streaming.stopTimeout": "1s",
     "spark.sql.streaming.kafka.useDeprecatedOffsetFetching": "false",
     "spark.python.worker.reuse": "true",
 }

@@ -12,7 +12,6 @@ from typing import Any
 
 import orjson
 import structlog
-from py4j.protocol import Py4JJavaError
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -24,6 +23,7 @@ from state_lib.kafka import Kafka
 from state_lib.marker import flat, nested
 from state_lib.spark.batch_size import BatchSize, records_within
 from state_lib.spark.batches import Batches, Positions
+from state_lib.spark.ending import ENDING_S, STOP_S, halt
 from state_lib.spark.session import kafka_options
 from state_lib.specs import Topology
 
@@ -157,7 +157,7 @@ class Streaming:
             new = sorted(set(to) - set(standing.positions))
             raise Realign(f"source partitions {new} are new: the stream is started again with them")
         rows = sum(to.values()) - sum(standing.positions.values())
-        self._batches.stream(frame, to)
+        self._batches.stream(frame, to, self._stopping.is_set)
         self.committed = True
         seconds = time.monotonic() - started
         log.info(
@@ -189,7 +189,8 @@ class Streaming:
                     finally:
                         self._lock.release()
             except Superseded:
-                query.stop()
+                with contextlib.suppress(Unavailable):  # whoever took over has the tasks
+                    halt(query, self._topology.app, lambda: ENDING_S)
                 raise
             except Unavailable as error:
                 log.warning("Kafka or a host is away; going on", why=error.message)
@@ -204,16 +205,20 @@ class Streaming:
         """Between two batches: none begins any more.
 
         Raises:
-            Unavailable: Spark's thread hangs, in a call to Kafka most likely.
+            Unavailable: a batch or Spark's thread hangs, in a call to Kafka most likely.
         """
-        with self._lock:
-            try:
-                query.stop()
-            except Py4JJavaError as error:
+        patience = self._settings.stop_timeout_s + ENDING_S  # its jobs are cancelled before
+        until = time.monotonic() + patience
+        while not self._lock.acquire(timeout=LOOK_S):
+            if time.monotonic() > until:
                 raise Unavailable(
-                    f"the query of {self._topology.app!r} does not stop: {error.java_exception}. "
-                    "Is Kafka away? The stream is started again"
-                ) from error
+                    f"the batch of {self._topology.app!r} does not end within {patience:.0f} s; "
+                    "the next driver finishes it. Is Kafka away?"
+                )
+        try:
+            halt(query, self._topology.app, lambda: ENDING_S if self._stopping.is_set() else STOP_S)
+        finally:
+            self._lock.release()
 
     def _waited(self) -> bool:
         """Wait for the next look; returns whether the query is to end instead."""

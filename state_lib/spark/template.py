@@ -16,6 +16,8 @@ from pyspark.sql import DataFrame
 class Template:
     """One query, by the frame that it was built over.
 
+    What it takes of the JVM is looked up once: each name in a path to a class is a call to it.
+
     Args:
         over: the frame, a selection of columns.
         built: what was made of it.
@@ -24,7 +26,8 @@ class Template:
     def __init__(self, over: DataFrame, built: DataFrame) -> None:
         self._spark = over.sparkSession
         jvm: Any = self._spark._jvm  # noqa: SLF001 - the way to the JVM that pyspark itself takes
-        self._jvm = jvm
+        self._to_seq = jvm.PythonUtils.toSeq
+        self._of_rows = jvm.org.apache.spark.sql.classic.Dataset.ofRows
         self._project = jvm.org.apache.spark.sql.catalyst.plans.logical.Project
         self._alias = jvm.org.apache.spark.sql.catalyst.expressions.Alias
         self._none = jvm.scala.Option.empty()
@@ -49,8 +52,7 @@ class Template:
             raise ValueError(f"columns {_columns(plan)} where {self._columns} were")
         moved = self._moved(self._built, plan)
         session: Any = self._spark._jsparkSession  # noqa: SLF001 - as above
-        dataset = self._jvm.org.apache.spark.sql.classic.Dataset.ofRows(session, moved)
-        return DataFrame(dataset, self._spark)
+        return DataFrame(self._of_rows(session, moved), self._spark)
 
     def _is_place(self, plan: Any) -> bool:
         return (
@@ -81,7 +83,7 @@ class Template:
         ]
 
     def _seq(self, items: list[Any]) -> Any:
-        return self._jvm.PythonUtils.toSeq(items)
+        return self._to_seq(items)
 
 
 def _plan(frame: DataFrame) -> Any:

@@ -7,6 +7,7 @@ from one that has: lost, or counted twice.
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -97,10 +98,8 @@ def make_way(
             time.sleep(0.25)
     markers = [newest_marker(kafka, topology, p) for p in range(topology.partitions)]
     since = min(m.recorded for m in markers)
-    found = behind(
-        [flat(m.positions) for m in markers],
-        lambda: effective(ProgressLog(kafka, topology.app).read(since)),
-    )
+    chain = Chain(lambda: effective(ProgressLog(kafka, topology.app).read(since)))
+    found = behind([flat(m.positions) for m in markers], chain)
     if found is not None and found.batch is not None:
         check_code(topology.app, found.batch, code, settings.accept_new_code, found.tasks)
 
@@ -121,16 +120,40 @@ class Behind:
     batch: Recorded | None
 
 
-def behind(
-    at: Sequence[Mapping[Partition, int]], chain: Callable[[], Sequence[Recorded]]
-) -> Behind | None:
+class Chain:
+    """The `effective` batches from where any of the tasks stands, gone through once.
+
+    What tasks have next never lies before what those that stood further behind had next: each
+    search begins where the last one ended.
+
+    Args:
+        read: gives the batches; called only if they are needed, and once.
+    """
+
+    def __init__(self, read: Callable[[], Sequence[Recorded]]) -> None:
+        self._read = read
+        self._batches: Sequence[Recorded] | None = None
+        self._at = 0
+
+    def next_of(self, positions: Mapping[Partition, int]) -> Recorded | None:
+        """The batch that a task at these positions has next; None if no record covers them."""
+        if self._batches is None:
+            self._batches = self._read()
+        for at in itertools.chain(range(self._at, len(self._batches)), range(self._at)):
+            if self._batches[at].covers(positions):
+                self._at = at
+                return self._batches[at]
+        return None
+
+
+def behind(at: Sequence[Mapping[Partition, int]], chain: Chain) -> Behind | None:
     """Which tasks are not at the foremost positions; None if all are.
 
     Only partitions count that all tasks know: initial positions may be half committed.
 
     Args:
         at: positions by task.
-        chain: the `effective` batches from where any of the tasks stands; asked only if needed.
+        chain: of the batches that they may have next.
     """
     common = set.intersection(*(set(x) for x in at))
     shared = [{p: x[p] for p in common} for x in at]
@@ -140,4 +163,4 @@ def behind(
         return None
     least = min(late, key=lambda x: sum(x.values()))
     tasks = [i for i, x in enumerate(shared) if x == least]
-    return Behind(least, tasks, next((r for r in chain() if r.covers(least)), None))
+    return Behind(least, tasks, chain.next_of(least))

@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from state_lib import Application, Json, TimeWindows, agg
-from state_lib.errors import ConfigurationError
+from state_lib.errors import ConfigurationError, InvalidName
 from state_lib.spark.declared import check_declared
 
 
@@ -38,3 +38,12 @@ def test_what_depends_on_the_record_alone_is_taken(spark: SparkSession) -> None:
     )
     rows.group_by("k").windowed_by(TimeWindows("1 hour")).count("hourly")
     check_declared(spark, app)
+
+
+@pytest.mark.parametrize("name", ["__hf_x", "__HF_ts"])
+def test_a_field_that_begins_as_our_columns_is_refused(spark: SparkSession, name: str) -> None:
+    """It would hide the column of that name: the record's own time, for example."""
+    app = Application("app", partitions=4)
+    app.stream("t", Json(f"k STRING, {name} STRING")).group_by("k").count("counts")
+    with pytest.raises(InvalidName, match=f"'{name}'.*begins those of Holdfast"):
+        check_declared(spark, app)

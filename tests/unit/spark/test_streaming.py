@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import inspect
 import threading
+from types import SimpleNamespace
 from typing import Any
+
+import pytest
 
 from jobs.word_count import app
 from state_lib.config import Settings
+from state_lib.drivers import presence
+from state_lib.drivers.process import DriverProcess
+from state_lib.errors import Unavailable
+from state_lib.spark import streaming
+from state_lib.spark.batches import Batches
+from state_lib.spark.ending import ENDING_S
 from state_lib.spark.streaming import Streaming
+from state_lib.stack.ending import DRIVER_WAIT_S
 
 
 def test_a_batch_that_begins_while_the_query_is_stopped_ends_undone() -> None:
@@ -38,3 +49,39 @@ def _stream(stopping: threading.Event) -> Streaming:
     """One that has no query: nothing here reaches Spark or a task."""
     none: Any = None
     return Streaming(none, none, none, app.topology, Settings.load(), stopping)
+
+
+def test_a_batch_that_hangs_is_left_to_the_next_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its jobs are cancelled before; but it may wait for Kafka, and hold the lock."""
+    monkeypatch.setattr(streaming, "ENDING_S", 0.2)
+    none: Any = None
+    settings = Settings.load(stop_timeout_s=0.2)
+    stream = Streaming(none, none, none, app.topology, settings, threading.Event())
+    with stream._lock, pytest.raises(Unavailable, match="the batch of 'word_count' does not end"):
+        stream._end(none)
+
+
+def test_an_end_takes_less_than_those_who_wait_for_it_have_patience() -> None:
+    """A batch, Spark's thread, and last words for a Kafka that does not answer."""
+    words_s = presence._LAST_WORDS_S + presence._LEAVE_S
+    most_s = Settings.load().stop_timeout_s + 2 * ENDING_S + words_s
+    patience_s = inspect.signature(DriverProcess.end).parameters["timeout_s"].default
+    assert most_s + 5 <= min(DRIVER_WAIT_S, patience_s)
+
+
+@pytest.mark.parametrize("stopped", [True, False])
+def test_a_batch_that_has_not_begun_does_not_outwait_a_stop(*, stopped: bool) -> None:
+    asked = []
+
+    def ask() -> str:
+        asked.append(1)
+        if len(asked) == 1:
+            raise Unavailable("Kafka is away")
+        return "here"
+
+    waits: Any = SimpleNamespace(_settings=Settings.load(exchange_timeout_s=60))
+    if stopped:
+        with pytest.raises(Unavailable):
+            Batches._patiently(waits, ask, lambda: True)
+    else:
+        assert Batches._patiently(waits, ask, lambda: False) == "here"

@@ -6,7 +6,7 @@ import pytest
 
 from state_lib.errors import CodeChanged, ConfigurationError
 from state_lib.spark.progress import Recorded
-from state_lib.spark.versions import Behind, behind, check_code
+from state_lib.spark.versions import Behind, Chain, behind, check_code
 
 P, Q = ("t", 0), ("t", 1)
 
@@ -39,13 +39,15 @@ def test_who_is_behind_and_which_batch_they_have_next() -> None:
     def never() -> list[Recorded]:
         raise AssertionError("nobody is behind: the log is not read")
 
-    assert behind([{P: 5, Q: 5}, {P: 5, Q: 5}], never) is None
-    assert behind([{P: 5, Q: 5}, {P: 5}], never) is None, "a source that is new to one of them"
-    assert behind([{}, {P: 5}], never) is None
+    unread = Chain(never)
+    assert behind([{P: 5, Q: 5}, {P: 5, Q: 5}], unread) is None
+    assert behind([{P: 5, Q: 5}, {P: 5}], unread) is None, "a source that is new to one of them"
+    assert behind([{}, {P: 5}], unread) is None
 
     batch = Recorded(3, 7, {P: 2, Q: 0}, {P: 4, Q: 5}, 0, 0)
     after = Recorded(3, 8, {P: 4, Q: 5}, {P: 5, Q: 5}, 0, 0)
     there, least = {P: 5, Q: 5}, {P: 2, Q: 5}
-    assert behind([there, least, least], lambda: [batch, after]) == Behind(least, [1, 2], batch)
-    assert behind([there, {P: 4, Q: 5}, least], lambda: [after]) == Behind(least, [2], None)
-    assert behind([there, {P: 4, Q: 5}], lambda: [batch, after]) == Behind({P: 4, Q: 5}, [1], after)
+    both, later = Chain(lambda: [batch, after]), Chain(lambda: [after])
+    assert behind([there, least, least], both) == Behind(least, [1, 2], batch)
+    assert behind([there, {P: 4, Q: 5}, least], later) == Behind(least, [2], None)
+    assert behind([there, {P: 4, Q: 5}], both) == Behind({P: 4, Q: 5}, [1], after)

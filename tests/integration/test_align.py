@@ -1,0 +1,107 @@
+"""Align: what it refuses to repeat, before it reads a record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import NewTopic
+
+from state_lib import Application, Text
+from state_lib.addresses import HostAddress
+from state_lib.changelog.topics import progress_topic
+from state_lib.client.flight import FlightHostClient
+from state_lib.config import Settings
+from state_lib.errors import CodeChanged, ConfigurationError
+from state_lib.kafka import Kafka
+from state_lib.marker import NO_CLOCK, nested, now_ms
+from state_lib.spark.align import align
+from state_lib.spark.batches import Batches, Standing
+from state_lib.spark.exchange import exchange
+from state_lib.spark.plan import BatchPlan, ExchangePlan
+from state_lib.spark.progress import ProgressLog
+from tests.support.apps import App
+from tests.support.hosts import address, claim, publish, served
+from tests.support.lost import made_again
+
+TASKS = range(2)
+THEIRS = "code-of-before"
+
+
+class Reached(Exception):
+    """Align began to read what it repeats."""
+
+
+@dataclass
+class HalfDone:
+    """A batch of other code that task 0 has committed and task 1 has not."""
+
+    app: App
+    job: Application
+    at: HostAddress
+    standing: Standing
+
+    def align(self, accepted: str = "") -> None:
+        settings = Settings.load(
+            bootstrap_servers=str(self.app.kafka.properties["bootstrap.servers"]),
+            hosts=f"{self.at.id}={self.at.host}:{self.at.flight_port}/{self.at.http_port}",
+            exchange_timeout_s=10,
+            accept_new_code=accepted,
+        )
+        none: Any = None
+        batches = Batches(self.job, settings, self.app.kafka, none, self.standing, None)
+        records = ProgressLog(self.app.kafka, self.app.name).read
+
+        def read(from_: str, to: str) -> Any:
+            raise Reached(from_, to)
+
+        with closing(batches):
+            align(batches, read, records, lambda: False)
+
+
+@pytest.fixture
+def half_done(kafka: Kafka, name: str, tmp_path: Path) -> Iterator[HalfDone]:
+    source = f"{name}-in"
+    job = Application(name, partitions=len(TASKS))
+    job.stream(source, Text()).group_by("value").count("counts")
+    kafka.admin().create_topics([NewTopic(source, 1, 1)])[source].result()
+    app, at = App(kafka, job.topology, tmp_path), address()
+    app.create()
+    epoch = publish(app)
+    start, end = nested({(source, 0): 0}), nested({(source, 0): 10})
+    begin = BatchPlan(epoch, 1, {}, start, NO_CLOCK, now_ms(), 0, {}, code=THEIRS)
+    batch = replace(begin, n=2, from_=start, to=end)
+    with served(app, at) as host, closing(FlightHostClient(at, None)) as client:
+        markers = [claim(host, app, epoch, p) for p in TASKS]
+        for plan, tasks in ((begin, TASKS), (batch, TASKS[:1])):
+            offset = ProgressLog(kafka, name).append(plan.record())
+            recorded = replace(plan, recorded=offset)
+            own = ExchangePlan(name, len(TASKS), (), recorded, (at,), None, 20)
+            for task in tasks:
+                markers[task] = exchange(own, task, None, client)
+        yield HalfDone(app, job, at, Standing(epoch, markers, {}))
+
+
+@pytest.mark.parametrize("accepted", ["", "of-another-job"])
+def test_a_batch_of_other_code_is_not_repeated(half_done: HalfDone, accepted: str) -> None:
+    """A driver may have begun it between the look before the claim and the claim."""
+    with pytest.raises(CodeChanged, match=f"HOLDFAST_ACCEPT_NEW_CODE={THEIRS}"):
+        half_done.align(accepted)
+
+
+def test_it_is_repeated_if_a_person_takes_the_risk(half_done: HalfDone) -> None:
+    with pytest.raises(Reached) as reached:
+        half_done.align(THEIRS)
+    source = half_done.job.topology.sources[0]
+    assert reached.value.args == (f'{{"{source}":{{"0":0}}}}', f'{{"{source}":{{"0":10}}}}')
+
+
+def test_a_progress_topic_that_was_deleted_is_told(half_done: HalfDone) -> None:
+    """A driver's start makes it anew, empty: what task 1 missed can be decided in one way only."""
+    made_again(half_done.app, progress_topic(half_done.app.name))
+    with pytest.raises(ConfigurationError, match=r"tasks \[1\] stand at .*deleted or cut short"):
+        half_done.align(THEIRS)

@@ -1,0 +1,112 @@
+"""A host that is stopped keeps its connections: whoever commits there waits as long as is set."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import NewTopic
+
+from state_lib import Application, Text
+from state_lib.errors import Unavailable
+from state_lib.kafka import Kafka
+from state_lib.marker import NO_CLOCK, flat, nested
+from state_lib.spark import batches as module
+from state_lib.spark.batches import Batches, Standing
+from state_lib.spark.exchange import exchange
+from state_lib.spark.plan import BatchPlan, ExchangePlan
+from tests.support.apps import NOON, App
+from tests.support.host_process import TOKEN, Hosts
+from tests.support.hosts import publish
+from tests.support.waiting import SLOWNESS
+
+NAME = "hanging-host"
+SOURCE = {(f"{NAME}-in", 0): 0}
+SOON_S = 6.0 * SLOWNESS
+"""About a second, on any machine; without a bound it is the least of 10 s and 300 s."""
+pytestmark = pytest.mark.timeout(60)
+
+
+@dataclass
+class Hung:
+    """An application whose one task is on a real host process."""
+
+    job: Application
+    hosts: Hosts
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        pid = self.hosts.processes["host-1"].pid
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(pid, signal.SIGCONT)
+
+
+@pytest.fixture(scope="module")
+def hung(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hung]:
+    job = Application(NAME, partitions=1)
+    job.stream(f"{NAME}-in", Text()).group_by("value").count("counts")
+    kafka.admin().create_topics([NewTopic(f"{NAME}-in", 1, 1)])[f"{NAME}-in"].result()
+    app = App(kafka, job.topology, tmp_path_factory.mktemp(NAME))
+    app.create()
+    hosts = Hosts(app)
+    try:
+        hosts.start(publish(app))
+        yield Hung(job, hosts)
+    finally:
+        hosts.stop()
+
+
+def test_an_exchange_ends_when_its_time_is_over(hung: Hung) -> None:
+    hosts = hung.hosts
+    with hosts.client() as client:
+        before = client.marker(NAME, 0)
+        batch = BatchPlan(
+            hosts.epoch, before.n + 1, before.positions, before.positions, NO_CLOCK, 0, 0, {}
+        )
+        plan = ExchangePlan(NAME, 1, (), batch, tuple(hosts.settings.host_addresses), TOKEN, 1.0)
+        with hung.stopped():
+            began = time.monotonic()
+            with pytest.raises(Unavailable, match="cannot be reached"):
+                exchange(plan, 0, None, client)
+            assert time.monotonic() - began < SOON_S
+        assert exchange(plan, 0, None, client).n == batch.n
+
+
+@pytest.mark.parametrize(("tick_s", "exchange_s"), [(1.0, 300), (10.0, 1)])
+def test_a_tick_ends_when_its_time_is_over(
+    hung: Hung, monkeypatch: pytest.MonkeyPatch, tick_s: float, exchange_s: float
+) -> None:
+    """No batch begins meanwhile, and no stop is heard."""
+    monkeypatch.setattr(module, "_TICK_S", tick_s)
+    hosts, none = hung.hosts, _nothing()
+    settings = hosts.settings.model_copy(update={"exchange_timeout_s": exchange_s})
+    with hosts.client() as client:
+        marker = client.marker(NAME, 0)
+    standing = Standing(hosts.epoch, [marker], {}, n=marker.n)
+    with closing(Batches(hung.job, settings, hosts.app.kafka, none, standing, TOKEN)) as batches:
+        if flat(marker.positions) != SOURCE:
+            batches.initial([SOURCE])
+        standing.positions = SOURCE
+        seen = nested(dict.fromkeys(SOURCE, max(NOON, standing.clock) + 1))
+        standing.markers = [replace(m, maxima=seen) for m in standing.markers]
+        with hung.stopped():
+            began = time.monotonic()
+            with pytest.raises(Unavailable, match="cannot be reached"):
+                batches.tick()
+            assert time.monotonic() - began < SOON_S
+        assert batches.tick(), "it is repeated"
+        assert standing.is_level
+
+
+def _nothing() -> Any:
+    """Where Spark would be."""
+    return None

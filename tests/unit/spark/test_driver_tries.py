@@ -1,0 +1,86 @@
+"""A driver whose stream fails: it pauses, longer each time, and gives up after so many."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from jobs.word_count import app
+from state_lib.config import Settings
+from state_lib.drivers.watched import Watched
+from state_lib.errors import ConfigurationError, Unavailable
+from state_lib.spark import driver
+from state_lib.spark.driver import Driver
+
+MOST = 7
+
+
+class Pauses(threading.Event):
+    """Notes how long is waited, and does not wait."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seconds: list[float] = []
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.seconds.append(timeout or 0.0)
+        return self.is_set()
+
+
+@pytest.fixture
+def pauses() -> Iterator[Pauses]:
+    """The loop takes over this process' signals."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    yield Pauses()
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def run(pauses: Pauses) -> tuple[str, str, bool]:
+    settings = Settings.load(bootstrap_servers="127.0.0.1:1", max_restarts=MOST)
+    watched = Watched.of(app.id, settings)
+    return driver._run(app, settings, Watched(watched.presence, watched.control, pauses))
+
+
+def test_pauses_grow_up_to_a_bound(pauses: Pauses, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: Driver) -> None:
+        raise Unavailable("the hosts are away")
+
+    monkeypatch.setattr(Driver, "run", fail)
+    assert run(pauses) == ("failed", "the hosts are away", True)
+    assert pauses.seconds == [1.0, 2.0, 4.0, 8.0, 15.0, 15.0, 15.0]
+
+
+def test_one_that_committed_begins_anew(pauses: Pauses, monkeypatch: pytest.MonkeyPatch) -> None:
+    tries: list[int] = []
+
+    def fail(self: Driver) -> None:
+        tries.append(1)
+        if len(tries) == 4:
+            stream: Any = _Committed()
+            self._stream = stream
+        if len(tries) == 6:
+            raise ConfigurationError("what no restart mends")
+        raise Unavailable("the hosts are away")
+
+    monkeypatch.setattr(Driver, "run", fail)
+    assert run(pauses) == ("failed", "what no restart mends", False)
+    assert pauses.seconds == [1.0, 2.0, 4.0, 1.0, 2.0]
+
+
+class _Committed:
+    committed = True
+
+
+def test_a_stop_ends_the_tries(pauses: Pauses, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: Driver) -> None:
+        pauses.set()
+        raise Unavailable("the query does not stop")
+
+    monkeypatch.setattr(Driver, "run", fail)
+    how, _, retry = run(pauses)
+    assert (how, retry) == ("stopped", False)
