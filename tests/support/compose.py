@@ -13,16 +13,19 @@ ROOT = Path(__file__).parents[2]
 DOCKER = ROOT / "docker"
 FILE = DOCKER / "compose.yaml"
 IMAGE = DOCKER / "image"
-ALL = ("kafka-1", "kafka-2", "kafka-3", "host-1", "host-2", "host-3", "spark-master")
-ALL += ("spark-worker-1", "spark-worker-2", "objects", "objects-bucket", "postgres")
-ALL += tuple(
+BROKERS = ("kafka-1", "kafka-2", "kafka-3")
+HOSTS = ("host-1", "host-2", "host-3")
+SPARK = ("spark-master", "spark-worker-1", "spark-worker-2")
+AIRFLOW = tuple(
     f"airflow-{one}" for one in ("migrate", "api-server", "scheduler", "dag-processor", "triggerer")
 )
-ALL += ("prometheus", "grafana")
+ALL = (
+    *(*BROKERS, *HOSTS, *SPARK, *AIRFLOW),
+    *("objects", "objects-bucket", "postgres", "prometheus", "grafana"),
+)
 ONCE = ("airflow-migrate", "objects-bucket")
 """They do their work and end."""
 OURS = "holdfast:0.1.0"
-BROKERS, HOSTS = ALL[:3], ALL[3:6]
 Service = dict[str, Any]
 
 

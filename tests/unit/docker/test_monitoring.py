@@ -85,7 +85,7 @@ def test_panels_do_not_overlap_and_have_a_source() -> None:
     )
     (only,) = source["datasources"]
     assert only["url"] == "http://prometheus:9090"
-    taken = set()
+    taken: set[tuple[int, int]] = set()
     for panel in DASHBOARD["panels"]:
         at = panel["gridPos"]
         cells = {

@@ -16,7 +16,7 @@ from state_lib.config import AIRFLOW_PORT, PREFIX, Settings
 from state_lib.host.http.middleware import OPEN
 from state_lib.stack.airflow import config
 from tests.support.compose import (
-    ALL,
+    AIRFLOW,
     BROKERS,
     DOCKER,
     HOSTS,
@@ -28,7 +28,6 @@ from tests.support.compose import (
     zone,
 )
 
-AIRFLOW = [name for name in ALL if name.startswith("airflow-")]
 HEALTHY = ["CMD", "python", "/opt/holdfast/bin/healthy.py"]
 
 
