@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -27,8 +25,8 @@ from state_lib.kafka import Kafka, describe
 from state_lib.marker import Marker
 from state_lib.snapshots.listing import list_snapshots
 from tests.support.apps import KV, App, app_of, batch
-from tests.support.compose import BROKERS, IMAGE
 from tests.support.composed import Composed
+from tests.support.composed_kafka import ComposedKafka
 from tests.support.fold import committed, fold
 from tests.support.hosts import claim, publish
 from tests.support.promql import OF_THE_TARGET, reads, rules
@@ -95,32 +93,28 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Composed]:
     with s3_server() as storage:
         made = Composed(tmp_path_factory.mktemp("composed"), f"http://127.0.0.1:{storage.port}")
         try:
-            made.start_kafka()
             yield made
         finally:
             made.stop()
 
 
-def settings_of(stack: Composed, name: str, patch: pytest.MonkeyPatch) -> Settings:
-    """What a service's variables mean."""
-    for key, value in stack.environment(name).items():
-        if key.startswith((PREFIX, "AWS_")):
-            patch.setenv(key, value)
-    return Settings.load(home=stack.folder / name / "home")
-
-
 @pytest.fixture
 def settings(stack: Composed, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """What the variables of a host mean."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):  # the secret has to do
-        monkeypatch.delenv(name, raising=False)
-    return settings_of(stack, "host-1", monkeypatch)
+        monkeypatch.delenv(name)
+    for key, value in stack.environment("host-1").items():
+        if key.startswith((PREFIX, "AWS_")):
+            monkeypatch.setenv(key, value)
+    return Settings.load()
 
 
 @pytest.mark.timeout(120)
 def test_nothing_is_lost_when_a_broker_is_killed_under_load(
     stack: Composed, settings: Settings, tmp_path: Path
 ) -> None:
-    assert all(stack.healthy(name) for name in BROKERS)
+    brokers = ComposedKafka(stack)
+    brokers.start()
     kafka = Kafka.of(settings)
     app = app_of(kafka, NAME, tmp_path, (KV,))
     replicas = settings.replication_factor, settings.min_insync_replicas
@@ -133,7 +127,8 @@ def test_nothing_is_lost_when_a_broker_is_killed_under_load(
 
     at, token = owner_of(NAME, 0, settings.host_addresses), settings.read_token()
     assert token
-    stack.start_host(at.id)
+    stack.start(at.id)
+    stack.await_healthy(at.id)
     epoch = publish(app, settings.host_addresses)
     with closing(FlightHostClient(at, token)) as client:
         claim(client, app, epoch)
@@ -147,8 +142,8 @@ def test_nothing_is_lost_when_a_broker_is_killed_under_load(
 
     last = committer.acknowledged
     rows = {key: value for n in range(1, last + 1) for key, value in written(n).items()}
-    assert fold(stack.bootstrap, logs[0]) == rows
-    markers = [Marker.from_bytes(m.value() or b"") for m in committed(stack.bootstrap, logs[1])]
+    assert fold(brokers.bootstrap, logs[0]) == rows
+    markers = [Marker.from_bytes(m.value() or b"") for m in committed(brokers.bootstrap, logs[1])]
     numbers = [marker.n for marker in markers if marker.epoch == epoch]
     assert sorted(set(numbers)) == list(range(last + 1)), "each batch once, none missing"
     assert numbers == sorted(numbers)
@@ -159,7 +154,7 @@ def test_nothing_is_lost_when_a_broker_is_killed_under_load(
     assert {pair["key"]: pair["value"] for pair in pairs} == rows
     see_metrics(at, token)
     take_snapshot(stack, settings, at, token)
-    see_it_come_back(stack, f"kafka-{leader}", kafka, logs)
+    see_it_come_back(brokers, f"kafka-{leader}", kafka, logs)
 
 
 def see_metrics(at: HostAddress, token: str) -> None:
@@ -182,14 +177,7 @@ def see_metrics(at: HostAddress, token: str) -> None:
 
 def take_snapshot(stack: Composed, settings: Settings, at: HostAddress, token: str) -> None:
     """To the S3 server, by the secret's credentials, into a bucket of the stack's own program."""
-    made = subprocess.run(
-        [sys.executable, IMAGE / "bucket.py"],
-        env=stack.environment("objects-bucket"),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert made.returncode == 0, made.stderr
+    stack.run("objects-bucket")
     with closing(FlightHostClient(at, token)) as client:
         client.snapshot(NAME, 0)
         until(lambda: client.snapshot_status(NAME, 0)["state"] != "running", 60, "taken")
@@ -197,10 +185,10 @@ def take_snapshot(stack: Composed, settings: Settings, at: HostAddress, token: s
     assert len(list_snapshots(settings.snapshots_url, NAME, 0)) == 1, status
 
 
-def see_it_come_back(stack: Composed, name: str, kafka: Kafka, logs: list[str]) -> None:
+def see_it_come_back(brokers: ComposedKafka, name: str, kafka: Kafka, logs: list[str]) -> None:
     """The killed broker starts on its own data and catches up."""
-    stack.start_broker(name)
-    stack.await_broker(name)
+    brokers.start_broker(name)
+    brokers.await_broker(name)
 
     def in_sync() -> bool:
         topics = kafka.admin().list_topics(timeout=10).topics

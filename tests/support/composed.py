@@ -1,4 +1,4 @@
-"""Services of docker/compose.yaml as processes on loopback, from their own commands and variables.
+"""Services of docker/compose.yaml as processes on loopback, by their own commands and variables.
 
 What Compose gives a service is text; names of services in it become addresses of this machine, and
 paths in containers become paths in a folder of the test. Nothing else is changed.
@@ -12,140 +12,143 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable
 from pathlib import Path
 
-from state_lib.stack import jars, probes
-from state_lib.stack.broker import LOG4J
-from state_lib.stack.java import java_binary
+from state_lib.stack import jars
 from state_lib.stack.ports import free_port
-from tests.support.compose import BROKERS, DOCKER, HOSTS, IMAGE, environment, service
+from tests.support.compose import (
+    BROKERS,
+    DOCKER,
+    HOSTS,
+    IMAGE,
+    OURS,
+    ROOT,
+    environment,
+    image_environment,
+    service,
+)
 from tests.support.waiting import SLOWNESS, until
 
-CLIENTS, CONTROLLERS, FLIGHT, HTTP = "9092", "9093", "28815", "28816"
-FLAGS = ("-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-"""Three JVMs start on a machine of two cores, beside others."""
+PORTS = {
+    **dict.fromkeys(BROKERS, ("9092", "9093")),
+    **dict.fromkeys(HOSTS, ("28815", "28816")),
+    "airflow-api-server": ("8080",),
+}
+STOP_S = 30
 
 
 class Composed:
-    """The brokers and hosts of the compose file.
+    """Services of the compose file.
 
-    Args:
-        folder: for all that they write.
-        objects: the URL of an S3 server.
+    Attributes:
+        ports: ``service:port`` → the port of this machine.
+        secrets: the folder that `make-secrets` made.
+        dags: the folder of DAGs, empty at first.
     """
 
-    def __init__(self, folder: Path, objects: str) -> None:
-        self.folder = folder
-        self.ports = {
-            f"{name}:{port}": free_port()
-            for names, both in ((BROKERS, (CLIENTS, CONTROLLERS)), (HOSTS, (FLIGHT, HTTP)))
-            for name in names
-            for port in both
-        }
-        self.objects = objects
+    def __init__(self, folder: Path, objects: str = "http://127.0.0.1:1") -> None:
+        """Make secrets; nothing starts yet.
+
+        Args:
+            folder: for all that the services write.
+            objects: the URL of an S3 server.
+        """
+        self.folder, self.secrets, self.dags = folder, folder / "secrets", folder / "dags"
+        self.ports = {f"{name}:{p}": free_port() for name, ports in PORTS.items() for p in ports}
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
-        self._jars = os.pathsep.join(map(str, jars.fetch("kafka")))
         shutil.copy2(DOCKER / "make-secrets", folder)
         subprocess.run([folder / "make-secrets"], check=True, capture_output=True)
-        self._cluster = (folder / ".env").read_text().strip().partition("=")[2]
+        self.dags.mkdir()
+        shutil.copytree(IMAGE, folder / "bin")
+        for script in (folder / "bin").iterdir():  # one names the folder of secrets itself
+            script.write_text(script.read_text().replace("/run/secrets", str(self.secrets)))
+        self._same = {
+            "${KAFKA_CLUSTER_ID:?run ./make-secrets first}": self._cluster(),
+            "http://objects:8333": objects,
+            "/run/secrets": str(self.secrets),
+            "/run/airflow": str(folder),
+            "/opt/airflow": str(folder / "airflow"),
+            "/opt/holdfast/bin": str(folder / "bin"),
+            "/opt/holdfast/dags": str(self.dags),
+            "/opt/holdfast/jars": str(jars.default_directory()),
+            "/opt/holdfast/jobs": str(ROOT / "jobs"),
+        }
 
-    @property
-    def bootstrap(self) -> str:
-        """Of all brokers, dead or not."""
-        return ",".join(self.address(name) for name in BROKERS)
+    def _cluster(self) -> str:
+        return (self.folder / ".env").read_text().strip().partition("=")[2]
 
-    def address(self, name: str, port: str = CLIENTS) -> str:
+    def address(self, name: str, port: str | None = None) -> str:
         """Where a service listens."""
-        return f"127.0.0.1:{self.ports[f'{name}:{port}']}"
+        return f"127.0.0.1:{self.ports[f'{name}:{port or PORTS[name][0]}']}"
 
     def text(self, name: str, value: str) -> str:
-        """A value, a word of a command, as this machine has it."""
-        value = re.sub(r"\$\{KAFKA_CLUSTER_ID:[^}]*\}", self._cluster, value)
-        value = re.sub(  # a list of hosts: names, so that these are seen to do
-            rf"(host-\d)=\1:{FLIGHT}/{HTTP}",
+        """A value or a word of a command of this service, as this machine has it."""
+        value = re.sub(  # of hosts it is the names, so that they are seen to do
+            r"(host-\d)=\1:(\d+)/(\d+)",
             lambda m: (
-                f"{m[1]}=localhost:{self.ports[f'{m[1]}:{FLIGHT}']}/{self.ports[f'{m[1]}:{HTTP}']}"
+                f"{m[1]}=localhost:{self.ports[f'{m[1]}:{m[2]}']}/{self.ports[f'{m[1]}:{m[3]}']}"
             ),
             value,
         )
         for at in self.ports:
             value = value.replace(at, self.address(*at.split(":")))
-        for port in (CLIENTS, CONTROLLERS) if name in BROKERS else ():
+        for port in PORTS.get(name, ()):
             own = self.address(name, port)
-            value = value.replace(f"0.0.0.0:{port}", own)
+            value = value.replace(f"0.0.0.0:{port}", own).replace(f"127.0.0.1:{port}", own)
             value = value.replace(f"127.0.0.1/{port}", own.replace(":", "/"))
-        value = value.replace("/var/lib/kafka/data", str(self.folder / name / "data"))
-        value = value.replace("/run/secrets", str(self.folder / "secrets"))
-        value = value.replace("/opt/holdfast/bin", str(IMAGE))
-        return value.replace("http://objects:8333", self.objects)
+        for there, here in self._same.items():
+            value = value.replace(there, here)
+        for volume in ("/var/lib/holdfast", "/var/lib/kafka/data", "/var/log/airflow"):
+            value = value.replace(volume, str(self.folder / name / Path(volume).name))
+        return value
 
     def environment(self, name: str) -> dict[str, str]:
         """Variables of a service; of this process only what a program needs to start."""
-        kept = ("PATH", "TMPDIR", "JAVA_HOME", "LANG", "TESTS_SLOWNESS")
-        ours = {key: os.environ[key] for key in kept if key in os.environ}
-        given = {key: self.text(name, value) for key, value in environment(name).items()}
-        return {**ours, "HOME": str(self.folder), **given}
+        kept = ("TMPDIR", "JAVA_HOME", "LANG", "TESTS_SLOWNESS", "XDG_CACHE_HOME")
+        mine = {key: os.environ[key] for key in kept if key in os.environ}
+        path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+        image = image_environment() if service(name)["image"] == OURS else {}
+        given = {**image, **environment(name)}
+        texts = {key: self.text(name, value) for key, value in given.items()}
+        return {**mine, "PATH": path, "HOME": str(self.folder), **texts}
 
-    def start_kafka(self) -> None:
-        """All brokers, and wait until each answers."""
-        with ThreadPoolExecutor(len(BROKERS)) as pool:
-            list(pool.map(self._prepare, BROKERS))
-        for name in BROKERS:
-            self.start_broker(name)
-        for name in BROKERS:
-            self.await_broker(name)
+    def command(self, name: str) -> list[str]:
+        """What a service runs."""
+        given = service(name)
+        return [self.text(name, one) for one in (*given.get("entrypoint", ()), *given["command"])]
 
-    def _prepare(self, name: str) -> None:
-        """As the image does: its program writes server.properties and formats the data."""
-        root = self.folder / name
-        for one in ("default", "mounted", "final"):
-            (root / one).mkdir(parents=True)
-        for file in ("server.properties", "log4j2.yaml", "tools-log4j2.yaml"):
-            (root / "default" / file).write_text("{}\n" if file.endswith("yaml") else "")
-        program = ["-cp", self._jars, "kafka.docker.KafkaDockerWrapper", "setup"]
-        for option, one in (("-D", "default"), ("-M", "mounted"), ("-F", "final")):
-            program += [option, str(root / one)]
-        done = subprocess.run(
-            [java_binary(), *FLAGS, *self._own(name), *program],
-            env=self.environment(name),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
+    def run(self, name: str) -> None:
+        """One that does its work and ends."""
+        process = self.start(name)
+        code = process.wait(120 * SLOWNESS)
+        del self.processes[name]
+        assert code == 0, self.log(name)
 
-    def start_broker(self, name: str) -> None:
-        """Start it, or start it again on what it has."""
-        root = self.folder / name
-        program = ["-cp", self._jars, "kafka.Kafka", str(root / "final" / "server.properties")]
-        log4j = f"-Dlog4j2.configurationFile={LOG4J}"
-        self._start(name, [java_binary(), *FLAGS, *self._own(name), log4j, *program])
+    def start(self, name: str, command: Iterable[str] = (), **more: str) -> subprocess.Popen[bytes]:
+        """Start a service; by its own command unless another one is given."""
+        folder = self.folder / name
+        (folder / "holdfast").mkdir(parents=True, exist_ok=True)
+        with (folder / "log").open("ab") as log:
+            process = self.processes[name] = subprocess.Popen(
+                [*command] or self.command(name),
+                env={**self.environment(name), **more},
+                cwd=folder / "holdfast",
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        return process
 
-    def _own(self, name: str) -> list[str]:
-        scratch = self.folder / name / "tmp"
-        scratch.mkdir(parents=True, exist_ok=True)
-        return [f"-Djava.io.tmpdir={scratch}"]
+    def await_healthy(self, name: str, timeout_s: float = 90) -> None:
+        """Until its health check succeeds."""
 
-    def await_broker(self, name: str) -> None:
-        """Until clients are answered."""
-
-        def up() -> bool:
+        def healthy() -> bool:
             assert self.processes[name].poll() is None, self.log(name)
-            return probes.kafka(self.address(name))
+            return self.healthy(name)
 
-        until(up, 90, f"{name} up")
-
-    def start_host(self, name: str) -> None:
-        """By its command, its volume a folder."""
-        program, *arguments = service(name)["command"]
-        assert program == "python"
-        home = self.folder / name / "home"
-        home.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, *(self.text(name, one) for one in arguments)]
-        self._start(name, command, {"HOLDFAST_HOME": str(home)}, home)
-        until(lambda: self.healthy(name), 60, f"{name} healthy")
+        until(healthy, timeout_s, f"{name} healthy")
 
     def healthy(self, name: str) -> bool:
         """What its health check says."""
@@ -161,32 +164,17 @@ class Composed:
         self.processes.pop(name).wait()
 
     def stop(self) -> None:
-        """End all, hosts first."""
-        for names, how in ((HOSTS, signal.SIGTERM), (BROKERS, signal.SIGKILL)):
-            mine = [self.processes.pop(name) for name in names if name in self.processes]
-            for process in mine:
-                process.send_signal(how)
-            for process in mine:
-                process.wait(60 * SLOWNESS)
+        """End all, those that started last first."""
+        for process in reversed(self.processes.values()):
+            process.terminate()
+        for process in reversed(self.processes.values()):
+            try:
+                process.wait(STOP_S * SLOWNESS)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        self.processes.clear()
 
     def log(self, name: str) -> str:
         """The end of what it said."""
         return (self.folder / name / "log").read_text(errors="replace")[-3000:]
-
-    def _start(
-        self,
-        name: str,
-        command: list[str],
-        more: Mapping[str, str] | None = None,
-        folder: Path | None = None,
-    ) -> None:
-        with (self.folder / name / "log").open("ab") as log:
-            self.processes[name] = subprocess.Popen(
-                command,
-                env={**self.environment(name), **(more or {})},
-                cwd=folder,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
