@@ -48,6 +48,12 @@ class ComposedKafka:
         self._composed.await_healthy(name)
         until(lambda: probes.kafka(self._composed.address(name)), 90, f"{name} up")
 
+    def stop(self) -> None:
+        """SIGKILL: nobody needs their data any more, and a controlled shutdown takes seconds."""
+        for name in BROKERS:
+            if name in self._composed.processes:
+                self._composed.kill(name)
+
     def _prepare(self, name: str) -> None:
         """As the image does: its program writes server.properties and formats the data."""
         root = self._composed.folder / name
