@@ -53,6 +53,8 @@ def test_every_variable_is_a_setting_and_all_services_have_the_same() -> None:
     users = [name for name in of_image() if name.startswith(("host-", "airflow-"))]
     found = [holdfast(name) for name in users]
     assert all(set(one) <= known for one in found)
+    masters = [one.pop("HOLDFAST_SPARK_MASTER", None) for one in found]
+    assert [name for name, one in zip(users, masters, strict=True) if one] == ["airflow-migrate"]
     assert all(one == found[0] for one in found)
     if "zone" in Settings.model_fields:  # then placement needs it
         assert all(holdfast(name)[f"{PREFIX}ZONE"] == zone(name) for name in HOSTS)
@@ -177,10 +179,10 @@ def test_hosts_are_started_by_their_own_command() -> None:
     assert f"no host '{name}' in HOLDFAST_HOSTS" in done.stdout + done.stderr
 
 
-def test_spark_is_in_client_mode_and_can_be_called_back(settings: Settings) -> None:
+def test_spark_is_in_client_mode_and_can_be_called_back() -> None:
     master = service("spark-master")
     url = f"spark://{master['hostname']}:7077"
-    assert settings.spark_master == url
+    assert environment("airflow-migrate")["HOLDFAST_SPARK_MASTER"] == url
     for i in (1, 2):
         worker = service(f"spark-worker-{i}")
         assert worker["command"][-1] == url
