@@ -33,19 +33,22 @@ from state_lib.exits import EXIT_FAILED, EXIT_REFUSED, EXIT_STOPPED, EXIT_SUPERS
 from state_lib.kafka import Kafka, TopicFacts, require
 from state_lib.marker import Marker, flat
 from state_lib.spark.align import align, check_topics, initial_positions
-from state_lib.spark.batches import Batches, Standing
+from state_lib.spark.batches import Batches, Standing, record_limits
 from state_lib.spark.claims import (
     check_no_collision,
     check_same_application,
     claim_tasks,
     write_claim,
 )
-from state_lib.spark.declared import check_declared
+from state_lib.spark.declared import check_declared, first_plan
 from state_lib.spark.epochs import Epoch, claim_all
+from state_lib.spark.frames import Combiner
+from state_lib.spark.jvm import Starting
 from state_lib.spark.progress import ProgressLog
 from state_lib.spark.session import kafka_options, open_session, read_range
 from state_lib.spark.streaming import POLL_S, Streaming
 from state_lib.spark.versions import make_way
+from state_lib.spark.warm import warm_up
 from state_lib.task.claiming import claim_or_none
 
 log = structlog.get_logger(__name__)
@@ -61,6 +64,7 @@ class Driver:
         watched: how this process is seen and heard; of its own where none is given.
         before: epoch of this process's last claim. Who claimed after it has taken over: a process
             that was frozen must not take the application back.
+        starting: Spark's JVM, if it was started already.
     """
 
     def __init__(
@@ -69,8 +73,9 @@ class Driver:
         settings: Settings,
         watched: Watched | None = None,
         before: Epoch | None = None,
+        starting: Starting | None = None,
     ) -> None:
-        self._app, self._settings = app, settings
+        self._app, self._settings, self._starting = app, settings, starting
         self._kafka = Kafka.of(settings)
         self._watched = watched or Watched.of(app.id, settings)
         self._token = settings.read_token()
@@ -102,18 +107,22 @@ class Driver:
         check_same_application(self._kafka, topology)
         check_no_collision(self._kafka, topology)
         settings, code = self._settings, self._app.fingerprint
+        expected = first_plan(self._app, sources, record_limits(admin, self._app))
         started = time.monotonic()
+        if self._starting is not None:
+            self._starting.join()
         spark = open_session(self._app.id, settings)
         try:
             log.info("spark is up", seconds=round(time.monotonic() - started, 2))
-            check_declared(spark, self._app)
+            combiner = check_declared(spark, self._app, expected)
+            warm_up(spark, self._kafka, settings, combiner, expected)
             plans = plan_topics(topology, retention)
             ensure_topics(admin, plans, settings.replication_factor, settings.min_insync_replicas)
             make_way(self._watched, self._kafka, topology, code, settings)
             self._watched.presence.join()
             if not self._asked_to_stop(self._before):
                 check_same_application(self._kafka, topology)  # Spark's start takes its time
-                self._drive(spark, sources, code)
+                self._drive(spark, combiner, sources, code)
         finally:
             with contextlib.suppress(Py4JError, ConnectionError):  # the JVM may be gone
                 spark.stop()
@@ -124,7 +133,9 @@ class Driver:
 
     # ------------------------------------------------------------------ inside
 
-    def _drive(self, spark: SparkSession, sources: dict[str, TopicFacts], code: str) -> None:
+    def _drive(
+        self, spark: SparkSession, combiner: Combiner, sources: dict[str, TopicFacts], code: str
+    ) -> None:
         """Claim, align, stream."""
         topology, presence, started = self._app.topology, self._watched.presence, time.monotonic()
         hosts = self._settings.host_addresses
@@ -137,7 +148,7 @@ class Driver:
         check_topics(markers, sources)
         log.info("all tasks claimed", seconds=round(time.monotonic() - started, 2))
         standing = Standing(epoch.number, markers, {t: f.id for t, f in sources.items()})
-        batches = Batches(self._app, self._settings, self._kafka, spark, standing, self._token)
+        batches = Batches(self._app, self._settings, self._kafka, combiner, standing, self._token)
         over = self._bound_the_last_batch(spark)
         try:
             at = initial_positions(self._kafka.admin(), markers, sources)
@@ -209,7 +220,7 @@ def _longest_retention(configs: dict[str, dict[str, str]]) -> int:
     return -1 if -1 in values or not values else max(values)
 
 
-def main(app: Application, settings: Settings) -> None:
+def main(app: Application, settings: Settings, starting: Starting | None = None) -> None:
     """Run a job's process: signals, restarts, exit codes, one line per failure."""
     from state_lib.logs import configure_logging  # noqa: PLC0415
 
@@ -217,7 +228,7 @@ def main(app: Application, settings: Settings) -> None:
     watched = Watched.of(app.id, settings)
     log.info("starting", app=app.id, driver=watched.presence.who.id)
     try:
-        how, why, retry = _run(app, settings, watched)
+        how, why, retry = _run(app, settings, watched, starting)
     except BaseException as error:
         watched.presence.leave("failed", _first_lines(error))
         raise
@@ -225,7 +236,9 @@ def main(app: Application, settings: Settings) -> None:
     sys.exit(_EXITS.get(how, EXIT_FAILED if retry else EXIT_REFUSED))
 
 
-def _run(app: Application, settings: Settings, watched: Watched) -> tuple[How, str, bool]:
+def _run(
+    app: Application, settings: Settings, watched: Watched, starting: Starting | None
+) -> tuple[How, str, bool]:
     """Run the stream, and again where that may help; returns how and why it ended."""
     stopping = watched.stopping
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -233,7 +246,7 @@ def _run(app: Application, settings: Settings, watched: Watched) -> tuple[How, s
     failures = 0
     epoch: Epoch | None = None
     while not stopping.is_set():
-        driver = Driver(app, settings, watched, epoch)
+        driver = Driver(app, settings, watched, epoch, starting)
         try:
             driver.run()
         except Superseded as error:
