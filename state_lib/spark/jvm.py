@@ -49,6 +49,11 @@ class Starting:
             preexec_fn=_deaf,  # noqa: PLW1509 - no thread runs yet
         )
 
+    @property
+    def pid(self) -> int:
+        """The JVM's process id: Spark's scripts become it."""
+        return self._process.pid
+
     def join(self) -> bool:
         """Wait until it answers, and let PySpark find it; False if it does not come up.
 

@@ -48,7 +48,7 @@ def test_what_must_be_known_before_the_jvm_starts(connect: Connect) -> None:
     conf = conf_of(command)
     assert command[0] == "spark-submit"
     assert command[-1] == "/jobs/flights.py"
-    assert "spark-sql-kafka" in conf["spark.jars"]
+    assert "spark-sql-kafka" in conf["spark.driver.extraClassPath"]
     assert conf["spark.driver.memory"] == "777m"
     assert conf["spark.ui.port"] == "1234"
     assert conf["x.y"] == "z"
