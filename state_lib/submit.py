@@ -21,6 +21,15 @@ if TYPE_CHECKING:
 
 LOOPBACK = "127.0.0.1"
 DAEMON = "state_lib.spark.worker_daemon"
+_CHECKPOINTING = "org.apache.spark.sql.execution.streaming.checkpointing"
+_SCRATCH = {
+    # A checkpoint guards nothing (docs/adr/0004), but for each of its files, two in every batch,
+    # Hadoop would start ten processes: to read links, to set modes, and as much for a checksum.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        f"{_CHECKPOINTING}.FileSystemBasedCheckpointFileManager"
+    ),
+    "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
+}
 _UNPACKED = "holdfast_packages"
 # What Spark's pages, event logs and plans must not show: it looks at names, and into texts.
 _SECRETS = "(?i)secret|password|token|access[.]?key|jaas"
@@ -82,6 +91,7 @@ def _jvm(settings: Settings, master: str | None) -> dict[str, str]:
         "spark.driver.extraClassPath": os.pathsep.join(map(str, jars)),
         "spark.driver.extraJavaOptions": " ".join((options, *archived)),
         "spark.python.daemon.module": DAEMON,
+        **_SCRATCH,
     }
 
 

@@ -98,6 +98,7 @@ class Batches:
         self._token = token
         self._admin = kafka.admin()
         self._progress = ProgressLog(kafka, app.id)
+        self._progress.connect()
         self._code = app.fingerprint
         self._limits = self._patiently(lambda: record_limits(self._admin, app))
         self.standing = standing

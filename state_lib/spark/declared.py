@@ -84,9 +84,10 @@ def _empty(spark: SparkSession) -> DataFrame:
     """No records. As a batch's, its leaf is an RDD of the JVM: Spark's code for it is the same."""
     jvm: Any = spark._jvm  # noqa: SLF001 - the way to the JVM that pyspark itself takes
     schema = jvm.org.apache.spark.sql.types.StructType.fromDDL(_SOURCE)
-    none = spark.sparkContext._jsc.emptyRDD()  # noqa: SLF001 - as above
+    none = spark.sparkContext._jsc.emptyRDD().rdd()  # noqa: SLF001 - as above
     session: Any = spark._jsparkSession  # noqa: SLF001 - as above
-    return DataFrame(session.createDataFrame(none, schema), spark)
+    made = session.internalCreateDataFrame(none, schema, False)  # noqa: FBT003 - no stream
+    return DataFrame(made, spark)
 
 
 def _is_repeatable(spark: SparkSession, combined: DataFrame) -> bool:

@@ -10,13 +10,14 @@ import time
 from typing import Any
 
 import structlog
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaException, Producer
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from state_lib.application import Application
 from state_lib.changelog.admin import ensure_topics, topic_configs
+from state_lib.changelog.claims import speaker
 from state_lib.changelog.topics import plan_topics
 from state_lib.config import Settings
 from state_lib.drivers.sight import How
@@ -82,6 +83,7 @@ class Driver:
         self._stopping = self._watched.stopping
         self.epoch, self._before = before, before
         self._stream: Streaming | None = None
+        self._speaker: Producer | None = None
 
     @property
     def committed(self) -> bool:
@@ -101,7 +103,7 @@ class Driver:
             claim_or_none(self._kafka, topology.app)  # without its topic nothing can be heard
             if self._asked_to_stop(self._before):
                 return
-        admin = self._kafka.admin()
+        admin, self._speaker = self._kafka.admin(), speaker(self._kafka)
         sources = require(admin, topology.sources)
         retention = _longest_retention(topic_configs(admin, topology.sources))
         check_same_application(self._kafka, topology)
@@ -142,7 +144,7 @@ class Driver:
         epoch, markers = claim_all(
             self._kafka,
             topology.app,
-            lambda: write_claim(self._kafka, topology, presence.who, code, hosts),
+            lambda: write_claim(self._kafka, topology, presence.who, code, hosts, self._speaker),
             self._take,
         )
         check_topics(markers, sources)
@@ -156,7 +158,8 @@ class Driver:
                 batches.initial(at)
             records = ProgressLog(self._kafka, topology.app).read
             if align(batches, self._reader(spark), records, lambda: self._asked_to_stop(epoch)):
-                presence.streaming(epoch.number, spark.sparkContext.uiWebUrl)
+                seen_at = (epoch.number, spark.sparkContext.uiWebUrl)
+                threading.Thread(target=presence.streaming, args=seen_at, daemon=True).start()
                 self._stream = Streaming(
                     spark, batches, self._kafka, topology, self._settings, self._stopping
                 )

@@ -22,11 +22,6 @@ REQUIRED = {
     "spark.sql.streaming.kafka.useDeprecatedOffsetFetching": "false",
     "spark.python.worker.reuse": "true",
 }
-QUICK = {
-    # Spark's checkpoint is scratch (docs/adr/0004): a second file beside each, and the processes
-    # that Hadoop forks to set its mode, guard nothing
-    "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
-}
 
 
 def properties(app_id: str, settings: Settings) -> dict[str, str]:
@@ -37,7 +32,6 @@ def properties(app_id: str, settings: Settings) -> dict[str, str]:
         "spark.master": settings.spark_master,
         "spark.app.name": name_of(app_id),
         **submit_conf(settings),
-        **QUICK,
         **REQUIRED,
     }
 

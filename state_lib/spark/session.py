@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from state_lib.errors import ConfigurationError
 from state_lib.spark.jvm import PORT
-from state_lib.spark.properties import QUICK, REQUIRED, name_of, prepare_environment, properties
+from state_lib.spark.properties import REQUIRED, name_of, prepare_environment, properties
 
 if TYPE_CHECKING:
     from state_lib.config import Settings
@@ -32,7 +32,7 @@ def open_session(app_id: str, settings: Settings, **conf: str) -> SparkSession:
         for key, value in properties(app_id, settings).items():
             builder = builder.config(key, value)
     given = {key.replace("_", "."): value for key, value in conf.items()}
-    for key, value in (QUICK | REQUIRED | given).items():
+    for key, value in (REQUIRED | given).items():
         builder = builder.config(key, value)
     spark: SparkSession = builder.getOrCreate()
     spark.sparkContext.setLogLevel("WARN")

@@ -8,8 +8,7 @@ would be asked for. Nothing depends on it: whatever it meets, the first batch me
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 import structlog
@@ -18,13 +17,10 @@ from pyspark.sql import DataFrame, SparkSession
 from state_lib.config import Settings
 from state_lib.kafka import Kafka, ends, starts
 from state_lib.marker import flat, nested
-from state_lib.spark.exchange import RESULT_DDL
+from state_lib.spark.exchange import RESULT_DDL, leave_partition
 from state_lib.spark.frames import Combiner
 from state_lib.spark.plan import BatchPlan
 from state_lib.spark.session import kafka_options, read_range
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 log = structlog.get_logger(__name__)
 RECORDS = 50
@@ -47,7 +43,7 @@ def warm_up(
     def run() -> None:
         try:
             frame = _some_records(spark, kafka, settings, plan)
-            combiner.combine(frame, plan).mapInArrow(_leave, RESULT_DDL).collect()
+            combiner.combine(frame, plan).mapInArrow(leave_partition, RESULT_DDL).collect()
             log.debug("warmed up")
         except Exception as error:  # noqa: BLE001 - whatever it is, nothing was lost
             log.debug("not warmed up", why=str(error).partition("\n")[0])
@@ -75,10 +71,3 @@ def _as_in_a_batch(frame: DataFrame) -> DataFrame:
     rows = frame._jdf.queryExecution().toRdd()  # noqa: SLF001 - as above
     made = session.internalCreateDataFrame(rows, frame._jdf.schema(), False)  # noqa: FBT003, SLF001
     return DataFrame(made, spark)
-
-
-def _leave(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Instead of the exchange: take the rows, and leave them."""
-    for _ in batches:
-        continue
-    yield from ()
