@@ -129,6 +129,7 @@ def _environment(settings: Settings, folder: Path, bootstrap: str, made: Path) -
         "bootstrap_servers": bootstrap,
         "hosts": f"host-1=127.0.0.1:{free_port()}/{free_port()}",
         "replication_factor": 1,
+        "max_restarts": 1,
         "spark_ui_port": free_port(),
     }
     names = {PREFIX + name.upper() for name in Settings.model_fields}

@@ -24,6 +24,11 @@ MODULES = (
     "state_lib.spark.exchange",
     "pandas",  # of which Arrow asks whether a list is one of its series
 )
+THREADS = {
+    "OPENBLAS_NUM_THREADS": "1",  # NumPy's
+    "JE_ARROW_MALLOC_CONF": "background_thread:false",  # Arrow's allocator
+}
+"""Variables without which an import would start threads at once."""
 
 
 def prefer_installed(path: list[str]) -> list[str]:
@@ -40,7 +45,8 @@ def prefer_installed(path: list[str]) -> list[str]:
 
 def prepare() -> None:
     """Import what tasks need, and leave it where workers share it."""
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # else NumPy starts threads right away
+    for library, setting in THREADS.items():
+        os.environ.setdefault(library, setting)
     for name in MODULES:
         importlib.import_module(name)
     gc.collect()

@@ -61,4 +61,6 @@ def test_pyspark_joins_it_and_it_ends_with_its_driver(tmp_path: Path) -> None:
 
 
 def test_one_that_does_not_come_up_is_pysparks_to_explain(tmp_path: Path) -> None:
-    assert run(REFUSED, tmp_path, "-XX:NoSuchFlag").endswith("JAVA_GATEWAY_EXITED")
+    assert run(REFUSED, tmp_path, f"{jvms.QUICK} -XX:+UseParallelGC").endswith(
+        "JAVA_GATEWAY_EXITED"
+    )

@@ -1,75 +1,55 @@
-"""What the warm-up did, the first batch does not do again; and it may fail."""
+"""The warm-up reads a few records, hands them to Python, and may fail."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
+import psutil
 from confluent_kafka.admin import NewTopic
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
-from state_lib import Application
 from state_lib.config import Settings
-from state_lib.kafka import Kafka, TopicFacts, require
-from state_lib.spark.declared import check_declared, first_plan
-from state_lib.spark.session import kafka_options
-from state_lib.spark.warm import warm_up
+from state_lib.kafka import Kafka
+from state_lib.spark.warm import RECORDS, _some_records, warm_up
+from state_lib.submit import DAEMON
 
 PARTITIONS = 2
 
 
-def publish_records(kafka: Kafka, topic: str) -> None:
+def publish_records(kafka: Kafka, topic: str, count: int) -> None:
     for future in kafka.admin().create_topics([NewTopic(topic, PARTITIONS, 1)]).values():
         future.result()
     producer = kafka.producer(topic)
-    for n in range(100):
-        producer.produce(topic, b"", b"key %d" % (n % 7), partition=n % PARTITIONS)
+    for n in range(count):
+        producer.produce(topic, b"", b"key %d" % n, partition=int(n < count // 4))
     assert not producer.flush(60)
 
 
-def compiled(spark: SparkSession) -> int:
-    jvm: Any = spark._jvm
-    return int(
-        jvm.org.apache.spark.metrics.source.CodegenMetrics.METRIC_COMPILATION_TIME().getCount()
-    )
+def settings_of(kafka: Kafka) -> Settings:
+    return Settings.load(bootstrap_servers=str(kafka.properties["bootstrap.servers"]))
 
 
-def test_a_batch_finds_its_code_compiled(
-    spark: SparkSession, kafka: Kafka, name: str, tmp_path: Path
-) -> None:
-    publish_records(kafka, name)
-    settings = Settings.load(bootstrap_servers=str(kafka.properties["bootstrap.servers"]))
-    app = Application(name, PARTITIONS)
-    app.stream(name).group_by("key", "bytes").count("counts")
-    plan = first_plan(app, require(kafka.admin(), [name]), {})
-    combiner = check_declared(spark, app, plan)
-    before = compiled(spark)
-    warm_up(spark, kafka, settings, combiner, plan).join(120)
-    assert compiled(spark) > before
-    new: list[int] = []
-    seen: list[int] = []
-
-    def on_batch(frame: DataFrame, _: int) -> None:
-        before = compiled(spark)
-        rows = combiner.combine(frame, plan).collect()
-        new.append(compiled(spark) - before)
-        seen.append(sum(row.n for row in rows))
-
-    source = spark.readStream.format("kafka").options(**kafka_options(settings, [name]))
-    stream = source.option("startingOffsets", "earliest").load().writeStream.foreachBatch(on_batch)
-    query = stream.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
-    assert query.awaitTermination(120)
-    assert sum(seen) > 0
-    assert new == [0] * len(new)
+def workers() -> int:
+    found = [p.cmdline() for p in psutil.Process().children(recursive=True)]
+    return sum(DAEMON in command for command in found)
 
 
-def test_a_warm_up_that_fails_is_nobodys_business(
+def test_it_starts_workers(spark: SparkSession, kafka: Kafka, name: str) -> None:
+    publish_records(kafka, name, 100)
+    assert not workers()
+    warm_up(spark, kafka, settings_of(kafka), [(name, p) for p in range(PARTITIONS)]).join(120)
+    assert workers() > 1, "a daemon, and what it has forked"
+
+
+def test_a_few_records_of_one_partition_are_read(
     spark: SparkSession, kafka: Kafka, name: str
 ) -> None:
-    app = Application(name, PARTITIONS)
-    app.stream("nowhere").group_by("key", "bytes").count("counts")
-    plan = first_plan(app, {"nowhere": TopicFacts("nowhere", "id", PARTITIONS, 1)}, {})
-    combiner = check_declared(spark, app, plan)
-    thread = warm_up(spark, kafka, Settings.load(), combiner, plan)
+    publish_records(kafka, name, 400)
+    places = {(name, p) for p in range(PARTITIONS)}
+    found = _some_records(spark, kafka, settings_of(kafka), places).collect()
+    assert {row.partition for row in found} == {0}
+    assert sorted(row.offset for row in found) == list(range(300 - RECORDS, 300))
+
+
+def test_one_that_fails_is_nobodys_business(spark: SparkSession, kafka: Kafka) -> None:
+    thread = warm_up(spark, kafka, settings_of(kafka), [("nowhere", 0)])
     thread.join(120)
     assert not thread.is_alive()

@@ -33,9 +33,7 @@ def test_no_import_starts_a_thread() -> None:
 def test_it_is_sparks_daemon() -> None:
     """Says where it listens, and ends with its standard input."""
     command = [sys.executable, "-m", "state_lib.spark.worker_daemon", "pyspark.worker"]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
-    ) as daemon:
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as daemon:
         assert daemon.stdin is not None
         assert daemon.stdout is not None
         assert 0 < int.from_bytes(daemon.stdout.read(4), "big") < 1 << 16

@@ -13,7 +13,7 @@ from state_lib.config import Settings
 from state_lib.stack import class_archive, jars, java
 from state_lib.submit import DAEMON, submit_conf
 
-MAIN = "org.apache.kafka.clients.producer.ProducerConfig"
+MAIN = "org.apache.kafka.common.protocol.Protocol"
 """A program in the connector's jars that prints and ends."""
 
 
