@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from state_lib.config import Settings
 
 LOOPBACK = "127.0.0.1"
+CLASS_PATH = "spark.driver.extraClassPath"
 DAEMON = "state_lib.spark.worker_daemon"
 _CHECKPOINTING = "org.apache.spark.sql.execution.streaming.checkpointing"
 _SCRATCH = {
@@ -84,15 +85,20 @@ def _jvm(settings: Settings, master: str | None) -> dict[str, str]:
     """
     jars = fetch("spark", directory=settings.jars_dir)
     options = settings.driver_java_options
-    if not _is_local(settings, master):
+    if not _is_one_jvm(settings, master):
         return {"spark.jars": ",".join(map(str, jars)), "spark.driver.extraJavaOptions": options}
     archived = class_archive.flags(java_home(), jars)
     return {
-        "spark.driver.extraClassPath": os.pathsep.join(map(str, jars)),
+        CLASS_PATH: os.pathsep.join(map(str, jars)),
         "spark.driver.extraJavaOptions": " ".join((options, *archived)),
         "spark.python.daemon.module": DAEMON,
         **_SCRATCH,
     }
+
+
+def _is_one_jvm(settings: Settings, master: str | None) -> bool:
+    """Whether executors are threads of the driver: not so with ``local-cluster[…]``."""
+    return (master or settings.spark_master).partition("[")[0] == "local"
 
 
 def _is_local(settings: Settings, master: str | None) -> bool:

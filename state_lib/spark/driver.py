@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import signal
 import sys
 import threading
@@ -112,11 +113,13 @@ class Driver:
         expected = first_plan(self._app, sources, record_limits(admin, self._app))
         started = time.monotonic()
         if self._starting is not None:
+            # PySpark asks it about NumPy in its first call that has a list, and it imports pandas.
+            importlib.import_module("pyspark.testing.utils")
             self._starting.join()
         spark = open_session(self._app.id, settings)
         try:
             log.info("spark is up", seconds=round(time.monotonic() - started, 2))
-            warm_up(spark, self._kafka, settings, expected.sources())
+            warm_up(spark)
             combiner = check_declared(spark, self._app, expected)
             plans = plan_topics(topology, retention)
             ensure_topics(admin, plans, settings.replication_factor, settings.min_insync_replicas)
