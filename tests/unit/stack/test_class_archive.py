@@ -59,6 +59,7 @@ def test_another_jar_or_java_is_another_archive(folder: Path, jar: Path, tmp_pat
 
 @pytest.mark.parametrize("content", [b"", b"archiv", b"Archive"])
 def test_a_torn_archive_is_none(folder: Path, jar: Path, content: bytes) -> None:
+    """A JVM crashes on one that is too short [tried]."""
     kept(folder, jar).write_bytes(content)
     assert class_archive.find(java.java_home(), [jar]) is None
 
@@ -88,13 +89,15 @@ def test_drivers_here_get_it_and_others_what_they_had(folder: Path) -> None:
     made = folder / "making"
     made.write_bytes(b"archive")
     path = class_archive.keep(made, java.java_home(), spark)
-    here, there = submit_conf(settings, "local[2,4]"), submit_conf(settings, "spark://h:7077")
+    here = submit_conf(settings, "local[2,4]")
     assert here["spark.driver.extraJavaOptions"].startswith(f"-Dx=y -XX:SharedArchiveFile={path} ")
     assert here["spark.driver.extraClassPath"].split(os.pathsep) == [str(jar) for jar in spark]
     assert here["spark.python.daemon.module"] == DAEMON
-    assert there["spark.driver.extraJavaOptions"] == "-Dx=y"
-    assert there["spark.jars"].split(",") == [str(jar) for jar in spark]
-    assert not {"spark.driver.extraClassPath", "spark.python.daemon.module"} & there.keys()
+    for master in ("spark://h:7077", "yarn", "local-cluster[2,1,1024]"):
+        there = submit_conf(settings, master)
+        assert there["spark.driver.extraJavaOptions"] == "-Dx=y"
+        assert there["spark.jars"].split(",") == [str(jar) for jar in spark]
+        assert not {"spark.driver.extraClassPath", "spark.python.daemon.module"} & there.keys()
 
 
 def run(folder: Path, *flags: str) -> tuple[str, str]:
@@ -127,8 +130,7 @@ def test_a_jvm_takes_what_fits_and_is_silent_about_what_does_not(
     for jar in ours:
         os.utime(jar, (1, 1))  # a jar of before, or of after
     assert run(tmp_path, *flags) == (said, "")
-    path.write_bytes(path.read_bytes()[:100_000])
-    assert run(tmp_path, *flags) == (said, "")
+    path.chmod(0o600)
     path.write_bytes(b"\0" * 100_000)
     assert run(tmp_path, *flags) == (said, "")
     path.unlink()
