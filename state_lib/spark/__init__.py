@@ -17,4 +17,8 @@ def run(app: Application) -> None:
     starting = jvm.start(app.id, settings)
     from state_lib.spark.driver import main  # noqa: PLC0415 - a second, beside the JVM's
 
-    main(app, settings, starting)
+    try:
+        main(app, settings, starting)
+    finally:
+        if starting is not None:
+            starting.close()

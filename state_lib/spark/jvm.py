@@ -72,11 +72,13 @@ class Starting:
                 self._joined = True
                 return True
             time.sleep(_LOOK_S)
-        self.end()
+        self.close()
         return False
 
-    def end(self) -> None:
-        """End it, if it was not joined."""
+    def close(self) -> None:
+        """End it if nobody has joined it. Again: nothing."""
+        if self._joined:
+            return
         if self._process.stdin is not None:
             with contextlib.suppress(OSError):
                 self._process.stdin.close()

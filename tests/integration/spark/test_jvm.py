@@ -42,8 +42,25 @@ except PySparkRuntimeError as error:
 """
 
 
+DROPPED = """
+import glob, tempfile
+from state_lib.config import Settings
+from state_lib.spark import jvm
+starting = jvm.start("early", Settings.load())
+assert len(glob.glob(tempfile.gettempdir() + "/holdfast-jvm-*")) == 1
+starting.close()
+starting.close()
+assert not glob.glob(tempfile.gettempdir() + "/holdfast-jvm-*")
+print(starting.pid)
+"""
+
+
 def run(script: str, tmp_path: Path, options: str) -> str:
-    variables = {"HOLDFAST_HOME": str(tmp_path), "HOLDFAST_DRIVER_JAVA_OPTIONS": options}
+    variables = {
+        "HOLDFAST_HOME": str(tmp_path),
+        "HOLDFAST_DRIVER_JAVA_OPTIONS": options,
+        "TMPDIR": str(tmp_path),
+    }
     done = subprocess.run(
         [sys.executable, "-c", script],
         env={**os.environ, **variables},
@@ -58,6 +75,10 @@ def run(script: str, tmp_path: Path, options: str) -> str:
 def test_pyspark_joins_it_and_it_ends_with_its_driver(tmp_path: Path) -> None:
     pid = int(run(JOINED, tmp_path, jvms.options(jvms.QUICK)))
     until(lambda: not Path(f"/proc/{pid}").exists())
+
+
+def test_one_that_nobody_joins_leaves_nothing(tmp_path: Path) -> None:
+    assert not Path(f"/proc/{run(DROPPED, tmp_path, jvms.options(jvms.QUICK))}").exists()
 
 
 def test_one_that_does_not_come_up_is_pysparks_to_explain(tmp_path: Path) -> None:
