@@ -164,7 +164,7 @@ def speaker(kafka: Kafka, timeout_s: float = 60.0) -> Producer:
     return kafka.producer(**_within(timeout_s))
 
 
-def _within(timeout_s: float) -> dict[str, int]:
+def _within(timeout_s: float) -> dict[str, Any]:
     return {"linger.ms": 0, "message.timeout.ms": int(timeout_s * 1000)}
 
 
