@@ -6,17 +6,31 @@ import PySpark.
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from state_lib.errors import ConfigurationError
+from state_lib.stack import class_archive
 from state_lib.stack.jars import fetch
+from state_lib.stack.java import java_home
 
 if TYPE_CHECKING:
     from state_lib.config import Settings
 
 LOOPBACK = "127.0.0.1"
+CLASS_PATH = "spark.driver.extraClassPath"
+DAEMON = "state_lib.spark.worker_daemon"
+_CHECKPOINTING = "org.apache.spark.sql.execution.streaming.checkpointing"
+_SCRATCH = {
+    # A checkpoint guards nothing (docs/adr/0004), but for each of its files, two in every batch,
+    # Hadoop would start ten processes: to read links, to set modes, and as much for a checksum.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        f"{_CHECKPOINTING}.FileSystemBasedCheckpointFileManager"
+    ),
+    "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
+}
 _UNPACKED = "holdfast_packages"
 # What Spark's pages, event logs and plans must not show: it looks at names, and into texts.
 _SECRETS = "(?i)secret|password|token|access[.]?key|jaas"
@@ -38,7 +52,7 @@ def submit_conf(settings: Settings, master: str | None = None) -> dict[str, str]
         master: where it will run; that of the settings when None.
 
     Raises:
-        ConfigurationError: there is no such executor archive.
+        ConfigurationError: there is no such executor archive, or no fitting Java.
     """
     archive = shipped(settings, master)
     ships = (
@@ -53,16 +67,42 @@ def submit_conf(settings: Settings, master: str | None = None) -> dict[str, str]
         else {}
     )
     return {
-        "spark.jars": ",".join(map(str, fetch("spark", directory=settings.jars_dir))),
         "spark.driver.memory": settings.driver_memory,
         "spark.driver.host": LOOPBACK,
         "spark.driver.bindAddress": LOOPBACK,
         "spark.ui.port": str(settings.spark_ui_port),
         "spark.ui.showConsoleProgress": "false",
-        "spark.driver.extraJavaOptions": settings.driver_java_options,
+        **_jvm(settings, master),
         **ships,
         **REDACTED,
     }
+
+
+def _jvm(settings: Settings, master: str | None) -> dict[str, str]:
+    """What the driver's JVM loads and how; here, without other machines, also how it starts fast.
+
+    A class archive has what the class path has: jars of ``spark.jars`` come too late for it.
+    """
+    jars = fetch("spark", directory=settings.jars_dir)
+    options = settings.driver_java_options
+    if not _is_one_jvm(settings, master):
+        return {"spark.jars": ",".join(map(str, jars)), "spark.driver.extraJavaOptions": options}
+    archived = class_archive.flags(java_home(), jars)
+    return {
+        CLASS_PATH: os.pathsep.join(map(str, jars)),
+        "spark.driver.extraJavaOptions": " ".join((options, *archived)),
+        "spark.python.daemon.module": DAEMON,
+        **_SCRATCH,
+    }
+
+
+def _is_one_jvm(settings: Settings, master: str | None) -> bool:
+    """Whether executors are threads of the driver: not so with ``local-cluster[…]``."""
+    return (master or settings.spark_master).partition("[")[0] == "local"
+
+
+def _is_local(settings: Settings, master: str | None) -> bool:
+    return (master or settings.spark_master).startswith("local")
 
 
 def shipped(settings: Settings, master: str | None = None) -> Path | None:
@@ -72,7 +112,7 @@ def shipped(settings: Settings, master: str | None = None) -> Path | None:
         ConfigurationError: it does not exist.
     """
     archive = settings.executor_archive
-    if archive is None or (master or settings.spark_master).startswith("local"):
+    if archive is None or _is_local(settings, master):
         return None
     if not archive.is_file():
         raise ConfigurationError(

@@ -36,10 +36,11 @@ def up(
 
     from state_lib.cli._status_table import show
     from state_lib.config import Settings
-    from state_lib.stack import Stack
+    from state_lib.stack import Stack, archiving
 
     console = Console()
-    stack = Stack(Settings.load())
+    settings = Settings.load()
+    stack = Stack(settings)
     with console.status("local stack") as spinner:
         status = stack.up(
             only=only,
@@ -47,4 +48,6 @@ def up(
             timeout_s=timeout,
             report=lambda name, phase: spinner.update(f"{name}: {phase}"),
         )
+    if only is None and archiving.is_missing(settings):
+        archiving.make_beside(settings)  # a minute of work that nobody waits for
     show(console, status)

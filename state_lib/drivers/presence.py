@@ -52,7 +52,10 @@ class Presence:
             raise self._refused
 
     def streaming(self, epoch: int, ui: str | None) -> None:
-        """Say that the stream runs, and where Spark's page is; a convenience, so never an error."""
+        """Say that the stream runs, and where Spark's page is; a convenience, so never an error.
+
+        It takes half a second: let a thread do it.
+        """
         self._say(STREAMING, {"epoch": epoch, "ui": ui})
 
     def leave(self, how: How, why: str, *, retry: bool = True, handover: bool = False) -> None:

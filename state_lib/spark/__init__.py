@@ -11,6 +11,14 @@ if TYPE_CHECKING:
 def run(app: Application) -> None:
     """Run an application's driver with the settings of this process, until it is stopped."""
     from state_lib.config import Settings  # noqa: PLC0415 - heavy, and only for a running job
-    from state_lib.spark.driver import main  # noqa: PLC0415
+    from state_lib.spark import jvm  # noqa: PLC0415
 
-    main(app, Settings.load())
+    settings = Settings.load()
+    starting = jvm.start(app.id, settings)
+    from state_lib.spark.driver import main  # noqa: PLC0415 - a second, beside the JVM's
+
+    try:
+        main(app, settings, starting)
+    finally:
+        if starting is not None:
+            starting.close()

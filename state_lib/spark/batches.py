@@ -12,9 +12,10 @@ import orjson
 import stamina
 import structlog
 from confluent_kafka import Consumer, KafkaException, TopicPartition
-from pyspark.sql import DataFrame, SparkSession
+from confluent_kafka.admin import AdminClient
+from pyspark.sql import DataFrame
 
-from state_lib.application import Aggregation, Application
+from state_lib.application import Application
 from state_lib.changelog.limits import size_limits
 from state_lib.changelog.topics import changelog_topic
 from state_lib.client.flight import FlightHostClient
@@ -70,6 +71,16 @@ class Standing:
         return out
 
 
+def record_limits(admin: AdminClient, app: Application) -> dict[str, int]:
+    """Per store, what the strictest of its topics takes (bytes); a usual value for missing ones."""
+    into = {
+        verb.store.name: [changelog_topic(app.id, verb.store.name), *verb.outputs]
+        for verb in app.aggregations
+    }
+    limits = size_limits(admin, [topic for topics in into.values() for topic in topics])
+    return {store: min(limits[topic] for topic in topics) for store, topics in into.items()}
+
+
 class Batches:
     """Decides and runs batches of one driver. One at a time: callers hold the driver's lock."""
 
@@ -78,17 +89,18 @@ class Batches:
         app: Application,
         settings: Settings,
         kafka: Kafka,
-        spark: SparkSession,
+        combiner: Combiner,
         standing: Standing,
         token: str | None,
     ) -> None:
         self._app, self._settings, self._kafka = app, settings, kafka
-        self._combiner = Combiner(spark, app.aggregations, app.partitions)
+        self._combiner = combiner
         self._token = token
         self._admin = kafka.admin()
         self._progress = ProgressLog(kafka, app.id)
+        self._progress.connect()
         self._code = app.fingerprint
-        self._limits = self._patiently(self._size_limits)
+        self._limits = self._patiently(lambda: record_limits(self._admin, app))
         self.standing = standing
         self.rows = 0
         self._group: Consumer = kafka.reader(**{"group.id": app.id})
@@ -197,15 +209,6 @@ class Batches:
             code=self._code,
             limits=self._limits,
         )
-
-    def _size_limits(self) -> dict[str, int]:
-        """Per store, what the strictest of its topics takes."""
-        into = {a.store.name: self._topics_of(a) for a in self._app.aggregations}
-        limits = size_limits(self._admin, [t for topics in into.values() for t in topics])
-        return {store: min(limits[t] for t in topics) for store, topics in into.items()}
-
-    def _topics_of(self, verb: Aggregation) -> list[str]:
-        return [changelog_topic(self._app.id, verb.store.name), *verb.outputs]
 
     def _exchange_plan(self, batch: BatchPlan) -> ExchangePlan:
         return ExchangePlan(

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import structlog
+from confluent_kafka import Producer
 
 from state_lib.addresses import HostAddress
 from state_lib.changelog.claims import candidates, gone, newest_claim, tell, user_name
@@ -38,6 +39,7 @@ def write_claim(
     driver: Identity | None = None,
     code: str | None = None,
     hosts: Sequence[HostAddress] = (),
+    producer: Producer | None = None,
 ) -> int:
     """Publish the topology; returns the claim's offset: the driver's epoch.
 
@@ -47,6 +49,7 @@ def write_claim(
         driver: who claims; this process where none is given.
         code: fingerprint of the job.
         hosts: all that its tasks are placed on: one that lost its disk learns it from here.
+        producer: as `tell` takes it.
     """
     driver = driver or Identity.of_this_process()
     said = {
@@ -58,7 +61,8 @@ def write_claim(
         "hosts": [str(host) for host in hosts],
         "claimed_at": now_ms(),
     }
-    return tell(kafka, topology.app, topology.app.encode(), topology.to_json() | {"extra": said})
+    body = topology.to_json() | {"extra": said}
+    return tell(kafka, topology.app, topology.app.encode(), body, producer=producer)
 
 
 def check_same_application(kafka: Kafka, topology: Topology) -> None:

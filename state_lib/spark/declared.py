@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from pyspark.errors import AnalysisException
@@ -9,7 +10,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from state_lib.application import Application
 from state_lib.errors import ConfigurationError
-from state_lib.spark.frames import combine
+from state_lib.kafka import TopicFacts
+from state_lib.marker import NO_CLOCK
+from state_lib.spark.frames import Combiner, combine
 from state_lib.spark.plan import BatchPlan
 
 _SOURCE = (
@@ -18,10 +21,23 @@ _SOURCE = (
 )
 """What Spark's Kafka source reads."""
 _LINES = 8
+_VARIES = (
+    "it is computed by an expression that gives another value each time, like rand(), uuid() or "
+    "current_timestamp(): a batch that is repeated after a crash would not be the same. Put the "
+    "value into the record where it is produced"
+)
 
 
-def check_declared(spark: SparkSession, app: Application) -> None:
-    """Resolve every expression, as each batch will.
+def first_plan(
+    app: Application, sources: Mapping[str, TopicFacts], limits: Mapping[str, int]
+) -> BatchPlan:
+    """A plan of no rows with the columns that those of batches have, as far as is known."""
+    none = {topic: dict.fromkeys(map(str, range(f.partitions)), 0) for topic, f in sources.items()}
+    return BatchPlan(0, 0, none, none, NO_CLOCK, 0, 0, {}, code=app.fingerprint, limits=limits)
+
+
+def check_declared(spark: SparkSession, app: Application, plan: BatchPlan) -> Combiner:
+    """Resolve every expression, as each batch will; returns what batches need not build again.
 
     A typo would be met in the first batch otherwise: after the claim, which has ended the driver of
     before, and again with every restart.
@@ -30,9 +46,22 @@ def check_declared(spark: SparkSession, app: Application) -> None:
         ConfigurationError: the store that the expression leads to, and what Spark says of it, or
             that it gives another value each time.
     """
-    empty = spark.createDataFrame([], _SOURCE)
-    bounds = {topic: {"0": 0} for topic in app.topology.sources}
-    plan = BatchPlan(0, 0, bounds, bounds, 0, 0, 0, {})
+    empty = _empty(spark)
+    combiner = Combiner(spark, app.aggregations, app.partitions)
+    try:
+        if _is_repeatable(spark, combiner.combine(empty, plan)):
+            return combiner
+    except AnalysisException:
+        _name_the_store(spark, app, empty, plan)
+        raise
+    _name_the_store(spark, app, empty, plan)
+    raise ConfigurationError(f"application {app.id!r}: {_VARIES}", app=app.id)
+
+
+def _name_the_store(
+    spark: SparkSession, app: Application, empty: DataFrame, plan: BatchPlan
+) -> None:
+    """Raise what is wrong with the first store that cannot be computed by itself."""
     for verb in app.aggregations:
         try:
             combined = combine(spark, empty, [verb], app.partitions, plan)
@@ -45,13 +74,20 @@ def check_declared(spark: SparkSession, app: Application) -> None:
             ) from error
         if not _is_repeatable(spark, combined):
             raise ConfigurationError(
-                f"store {verb.store.name!r} of application {app.id!r} is computed by an expression "
-                "that gives another value each time, like rand(), uuid() or current_timestamp(): "
-                "a batch that is repeated after a crash would not be the same. Put the value into "
-                "the record where it is produced",
+                f"store {verb.store.name!r} of application {app.id!r}: {_VARIES}",
                 app=app.id,
                 store=verb.store.name,
             )
+
+
+def _empty(spark: SparkSession) -> DataFrame:
+    """No records. As a batch's, its leaf is an RDD of the JVM: Spark's code for it is the same."""
+    jvm: Any = spark._jvm  # noqa: SLF001 - the way to the JVM that pyspark itself takes
+    schema = jvm.org.apache.spark.sql.types.StructType.fromDDL(_SOURCE)
+    none = spark.sparkContext._jsc.emptyRDD().rdd()  # noqa: SLF001 - as above
+    session: Any = spark._jsparkSession  # noqa: SLF001 - as above
+    made = session.internalCreateDataFrame(none, schema, False)  # noqa: FBT003 - no stream
+    return DataFrame(made, spark)
 
 
 def _is_repeatable(spark: SparkSession, combined: DataFrame) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import signal
 import sys
 import threading
@@ -10,13 +11,14 @@ import time
 from typing import Any
 
 import structlog
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaException, Producer
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from state_lib.application import Application
 from state_lib.changelog.admin import ensure_topics, topic_configs
+from state_lib.changelog.claims import speaker
 from state_lib.changelog.topics import plan_topics
 from state_lib.config import Settings
 from state_lib.drivers.sight import How
@@ -33,19 +35,22 @@ from state_lib.exits import EXIT_FAILED, EXIT_REFUSED, EXIT_STOPPED, EXIT_SUPERS
 from state_lib.kafka import Kafka, TopicFacts, require
 from state_lib.marker import Marker, flat
 from state_lib.spark.align import align, check_topics, initial_positions
-from state_lib.spark.batches import Batches, Standing
+from state_lib.spark.batches import Batches, Standing, record_limits
 from state_lib.spark.claims import (
     check_no_collision,
     check_same_application,
     claim_tasks,
     write_claim,
 )
-from state_lib.spark.declared import check_declared
+from state_lib.spark.declared import check_declared, first_plan
 from state_lib.spark.epochs import Epoch, claim_all, topology_id
+from state_lib.spark.frames import Combiner
+from state_lib.spark.jvm import Starting
 from state_lib.spark.progress import ProgressLog
 from state_lib.spark.session import kafka_options, open_session, read_range
 from state_lib.spark.streaming import POLL_S, Streaming
 from state_lib.spark.versions import make_way
+from state_lib.spark.warm import warm_up
 from state_lib.task.claiming import claim_or_none
 
 log = structlog.get_logger(__name__)
@@ -61,6 +66,7 @@ class Driver:
         watched: how this process is seen and heard; of its own where none is given.
         before: epoch of this process's last claim. Who claimed after it has taken over: a process
             that was frozen must not take the application back.
+        starting: Spark's JVM, if it was started already.
     """
 
     def __init__(
@@ -69,14 +75,16 @@ class Driver:
         settings: Settings,
         watched: Watched | None = None,
         before: Epoch | None = None,
+        starting: Starting | None = None,
     ) -> None:
-        self._app, self._settings = app, settings
+        self._app, self._settings, self._starting = app, settings, starting
         self._kafka = Kafka.of(settings)
         self._watched = watched or Watched.of(app.id, settings)
         self._token = settings.read_token()
         self._stopping = self._watched.stopping
         self.epoch, self._before = before, before
         self._stream: Streaming | None = None
+        self._speaker: Producer | None = None
 
     @property
     def committed(self) -> bool:
@@ -96,17 +104,23 @@ class Driver:
             claim_or_none(self._kafka, topology.app)  # without its topic nothing can be heard
             if self._asked_to_stop(self._before):
                 return
-        admin = self._kafka.admin()
+        admin, self._speaker = self._kafka.admin(), speaker(self._kafka)
         sources = require(admin, topology.sources)
         retention = _longest_retention(topic_configs(admin, topology.sources))
         check_same_application(self._kafka, topology)
         check_no_collision(self._kafka, topology)
         settings, code = self._settings, self._app.fingerprint
+        expected = first_plan(self._app, sources, record_limits(admin, self._app))
         started = time.monotonic()
+        if self._starting is not None:
+            # PySpark asks it about NumPy in its first call that has a list, and it imports pandas.
+            importlib.import_module("pyspark.testing.utils")
+            self._starting.join()
         spark = open_session(self._app.id, settings)
         try:
             log.info("spark is up", seconds=round(time.monotonic() - started, 2))
-            check_declared(spark, self._app)
+            warm_up(spark)
+            combiner = check_declared(spark, self._app, expected)
             plans = plan_topics(topology, retention)
             ensure_topics(admin, plans, settings.replication_factor, settings.min_insync_replicas)
             make_way(self._watched, self._kafka, topology, code, settings)
@@ -114,7 +128,7 @@ class Driver:
             if not self._asked_to_stop(self._before):
                 looked_at = topology_id(self._kafka, topology.app)
                 check_same_application(self._kafka, topology)  # Spark's start takes its time
-                self._drive(spark, sources, code, looked_at)
+                self._drive(spark, combiner, sources, code, looked_at)
         finally:
             with contextlib.suppress(Py4JError, ConnectionError):  # the JVM may be gone
                 spark.stop()
@@ -126,14 +140,20 @@ class Driver:
     # ------------------------------------------------------------------ inside
 
     def _drive(
-        self, spark: SparkSession, sources: dict[str, TopicFacts], code: str, looked_at: str
+        self,
+        spark: SparkSession,
+        combiner: Combiner,
+        sources: dict[str, TopicFacts],
+        code: str,
+        looked_at: str,
     ) -> None:
         """Claim, align, stream."""
         topology, presence, started = self._app.topology, self._watched.presence, time.monotonic()
         hosts = self._settings.host_addresses
 
         def write() -> int:
-            number = write_claim(self._kafka, topology, presence.who, code, hosts)
+            who, speaker = presence.who, self._speaker
+            number = write_claim(self._kafka, topology, who, code, hosts, speaker)
             self.epoch = Epoch(number, looked_at)  # at once: the next try heeds who comes after it
             return number
 
@@ -141,7 +161,7 @@ class Driver:
         check_topics(markers, sources)
         log.info("all tasks claimed", seconds=round(time.monotonic() - started, 2))
         standing = Standing(epoch.number, markers, {t: f.id for t, f in sources.items()})
-        batches = Batches(self._app, self._settings, self._kafka, spark, standing, self._token)
+        batches = Batches(self._app, self._settings, self._kafka, combiner, standing, self._token)
         over = self._bound_the_last_batch(spark)
         try:
             at = initial_positions(self._kafka.admin(), markers, sources)
@@ -149,7 +169,8 @@ class Driver:
                 batches.initial(at)
             records = ProgressLog(self._kafka, topology.app).read
             if align(batches, self._reader(spark), records, lambda: self._asked_to_stop(epoch)):
-                presence.streaming(epoch.number, spark.sparkContext.uiWebUrl)
+                seen_at = (epoch.number, spark.sparkContext.uiWebUrl)
+                threading.Thread(target=presence.streaming, args=seen_at, daemon=True).start()
                 self._stream = Streaming(
                     spark, batches, self._kafka, topology, self._settings, self._stopping
                 )
@@ -212,7 +233,7 @@ def _longest_retention(configs: dict[str, dict[str, str]]) -> int:
     return -1 if -1 in values or not values else max(values)
 
 
-def main(app: Application, settings: Settings) -> None:
+def main(app: Application, settings: Settings, starting: Starting | None = None) -> None:
     """Run a job's process: signals, restarts, exit codes, one line per failure."""
     from state_lib.logs import configure_logging  # noqa: PLC0415
 
@@ -220,7 +241,7 @@ def main(app: Application, settings: Settings) -> None:
     watched = Watched.of(app.id, settings)
     log.info("starting", app=app.id, driver=watched.presence.who.id)
     try:
-        how, why, retry = _run(app, settings, watched)
+        how, why, retry = _run(app, settings, watched, starting)
     except BaseException as error:
         watched.presence.leave("failed", _first_lines(error))
         raise
@@ -228,7 +249,9 @@ def main(app: Application, settings: Settings) -> None:
     sys.exit(_EXITS.get(how, EXIT_FAILED if retry else EXIT_REFUSED))
 
 
-def _run(app: Application, settings: Settings, watched: Watched) -> tuple[How, str, bool]:
+def _run(
+    app: Application, settings: Settings, watched: Watched, starting: Starting | None
+) -> tuple[How, str, bool]:
     """Run the stream, and again where that may help; returns how and why it ended."""
     stopping = watched.stopping
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -236,7 +259,7 @@ def _run(app: Application, settings: Settings, watched: Watched) -> tuple[How, s
     failures = 0
     epoch: Epoch | None = None
     while not stopping.is_set():
-        driver = Driver(app, settings, watched, epoch)
+        driver = Driver(app, settings, watched, epoch, starting)
         try:
             driver.run()
         except Superseded as error:

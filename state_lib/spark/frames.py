@@ -16,6 +16,8 @@ from state_lib.spark.sizes import UNBOUNDED
 from state_lib.spark.template import Template
 
 LOW = 0xFFFF_FFFF
+_KEPT = 4
+"""Queries: that of the stream, and some for the tasks that were behind when it began."""
 GROUP = ["task", "kind", "key", "start", "src"]
 
 
@@ -26,18 +28,19 @@ class Combiner:
         self, spark: SparkSession, aggregations: Sequence[Aggregation], partitions: int
     ) -> None:
         self._spark, self._aggregations, self._partitions = spark, aggregations, partitions
-        self._shape: object = None
-        self._template: Template | None = None
+        self._templates: dict[object, Template] = {}
 
     def combine(self, batch: DataFrame, plan: BatchPlan) -> DataFrame:
         """See `combine`."""
         judged = judged_by(batch, plan)
-        shape = (plan.sources(), plan.tasks, dict(plan.limits))
-        known = self._template if shape == self._shape else None
+        shape = (tuple(plan.sources()), plan.tasks, tuple(sorted(plan.limits.items())))
+        known = self._templates.get(shape)
         if known is not None and known.fits:
             return known.over(judged)
         built = _combined(self._spark, judged, self._aggregations, self._partitions, plan)
-        self._shape, self._template = shape, known or Template(judged, built)
+        if known is None:
+            kept = list(self._templates.items())[1 - _KEPT :]
+            self._templates = {**dict(kept), shape: Template(judged, built)}
         return built
 
 

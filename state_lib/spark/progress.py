@@ -74,8 +74,12 @@ class ProgressLog:
 
     @cached_property
     def _producer(self) -> Producer:
-        """Made by the first `append`: who only reads needs none."""
+        """Made by `connect`, or by the first `append`: who only reads needs none."""
         return self._kafka.producer(self._topic, **{"linger.ms": 0})
+
+    def connect(self) -> None:
+        """Be quick in the first `append`, half a second from now or later."""
+        _ = self._producer
 
     def append(self, record: Mapping[str, object]) -> int:
         """Write one record and wait until the brokers have it; returns its offset.

@@ -8,25 +8,12 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame, SparkSession
 
 from state_lib.errors import ConfigurationError
+from state_lib.spark.jvm import PORT
+from state_lib.spark.properties import REQUIRED, name_of, prepare_environment, properties
 
 if TYPE_CHECKING:
     from state_lib.config import Settings
 
-REQUIRED = {
-    # every task commits every batch: partitions must not be coalesced or split by size
-    "spark.sql.adaptive.enabled": "false",
-    # partition p is task p: no second exchange by all grouping columns
-    "spark.sql.requireAllClusterKeysForDistribution": "false",
-    # what an expression means must not depend on where the job runs
-    "spark.sql.ansi.enabled": "true",
-    "spark.sql.caseSensitive": "false",
-    "spark.sql.session.timeZone": "UTC",
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "200000",
-    # of one try to stop a query; see `state_lib.spark.ending`
-    "spark.sql.streaming.stopTimeout": "1s",
-    "spark.sql.streaming.kafka.useDeprecatedOffsetFetching": "false",
-    "spark.python.worker.reuse": "true",
-}
 FAST_READS = {
     "kafka.max.poll.records": "50000",
     "kafka.max.partition.fetch.bytes": str(8 << 20),
@@ -35,20 +22,14 @@ FAST_READS = {
 
 
 def open_session(app_id: str, settings: Settings, **conf: str) -> SparkSession:
-    """Start Spark, or join the session that ``spark-submit`` prepared.
+    """Start Spark, or join the JVM that ``spark-submit`` or `state_lib.spark.jvm` has started.
 
     ``conf`` are Spark properties with underscores for dots.
     """
-    from state_lib.stack.java import java_home  # noqa: PLC0415 - needed by drivers only
-    from state_lib.submit import python_of_executors, submit_conf  # noqa: PLC0415 - as above
-
-    os.environ.setdefault("PYSPARK_PYTHON", python_of_executors(settings))
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    os.environ["JAVA_HOME"] = str(java_home())
-    builder = SparkSession.builder.appName(f"holdfast-{app_id}")
-    if "PYSPARK_GATEWAY_PORT" not in os.environ:
-        builder = builder.master(settings.spark_master)
-        for key, value in submit_conf(settings).items():
+    prepare_environment(settings)
+    builder = SparkSession.builder.appName(name_of(app_id))
+    if PORT not in os.environ:
+        for key, value in properties(app_id, settings).items():
             builder = builder.config(key, value)
     given = {key.replace("_", "."): value for key, value in conf.items()}
     for key, value in (REQUIRED | given).items():

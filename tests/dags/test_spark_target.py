@@ -48,11 +48,21 @@ def test_what_must_be_known_before_the_jvm_starts(connect: Connect) -> None:
     conf = conf_of(command)
     assert command[0] == "spark-submit"
     assert command[-1] == "/jobs/flights.py"
-    assert "spark-sql-kafka" in conf["spark.jars"]
+    assert "spark-sql-kafka" in conf["spark.driver.extraClassPath"]
     assert conf["spark.driver.memory"] == "777m"
     assert conf["spark.ui.port"] == "1234"
     assert conf["x.y"] == "z"
     assert conf["spark.driver.host"] == "127.0.0.1"
+
+
+def test_an_operators_class_path_is_added_to_ours(connect: Connect) -> None:
+    path = "spark.driver.extraClassPath"
+    connect("local[2,4]")
+    ours = conf_of(target().command("j.py"))[path]
+    assert conf_of(target(conf={path: "/x.jar"}).command("j.py"))[path] == f"{ours}:/x.jar"
+    connect("spark://spark.example", port=7077)
+    assert path not in conf_of(target().command("j.py"))
+    assert conf_of(target(conf={path: "/x.jar"}).command("j.py"))[path] == "/x.jar"
 
 
 def test_executors_elsewhere_must_reach_the_driver(

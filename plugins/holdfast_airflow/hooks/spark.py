@@ -88,13 +88,17 @@ class SparkTarget:
             raise refused(self.conn_id, error) from error
 
     def properties(self) -> dict[str, str]:
-        """Spark properties: Holdfast's own, and those of the operator on top."""
-        from state_lib.submit import submit_conf  # noqa: PLC0415 - jars, for launches only
+        """Spark properties: Holdfast's own, and those of the operator on top.
+
+        A class path of the operator's stands behind ours, which the job cannot do without.
+        """
+        from state_lib.submit import CLASS_PATH, submit_conf  # noqa: PLC0415 - for launches only
 
         ours = submit_conf(self.settings, self.master)
         if not self.here:
             ours = {name: value for name, value in ours.items() if name not in ONLY_HERE}
-        return {**ours, **self.conf}
+        path = [one[CLASS_PATH] for one in (ours, self.conf) if one.get(CLASS_PATH)]
+        return {**ours, **self.conf, **({CLASS_PATH: os.pathsep.join(path)} if path else {})}
 
     def command(self, application: str) -> list[str]:
         """The command line of ``spark-submit``."""

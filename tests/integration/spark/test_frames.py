@@ -20,7 +20,7 @@ from state_lib.spark.exchange import check_placed
 from state_lib.spark.frames import combine
 from state_lib.spark.partitioner import partition_for_key
 from state_lib.spark.plan import DEAD, DROPPED, SEEN, BatchPlan
-from state_lib.spark.session import REQUIRED
+from state_lib.spark.properties import REQUIRED
 from tests.support.rows import HOUR, NOW, Row, source
 
 

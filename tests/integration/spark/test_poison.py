@@ -19,6 +19,7 @@ from state_lib.kafka import Kafka, ends, require
 from state_lib.marker import nested
 from state_lib.serdes import serde_from
 from state_lib.spark.batches import Batches, Standing
+from state_lib.spark.frames import Combiner
 from state_lib.spark.session import kafka_options, read_range
 from tests.support.apps import NOON, App
 from tests.support.fold import committed
@@ -70,7 +71,8 @@ def test_what_depends_on_a_row_alone_is_a_dead_letter(
     with served(app, at) as manager:
         topic_ids = {source: require(kafka.admin(), [source])[source].id}
         standing = Standing(epoch, [claim(manager, app, epoch)], topic_ids)
-        batches = Batches(application, settings, kafka, spark, standing, None)
+        combiner = Combiner(spark, application.aggregations, application.partitions)
+        batches = Batches(application, settings, kafka, combiner, standing, None)
         with closing(batches):
             start = {(source, 0): 0}
             batches.initial([start])

@@ -57,7 +57,7 @@ def rows(frame: DataFrame) -> list[str]:
 def test_each_batch_gives_what_it_gives_alone(spark: SparkSession, app: Application) -> None:
     combiner = Combiner(spark, app.aggregations, 4)
     kinds: set[int] = set()
-    template: Template | None = None
+    templates: dict[object, Template] = {}
     for number in (1, 2, 3, 4, 4):
         frame, own = batch(spark, number), plan(number)
         alone = combine(spark, frame, app.aggregations, 4, own)
@@ -65,8 +65,8 @@ def test_each_batch_gives_what_it_gives_alone(spark: SparkSession, app: Applicat
         assert found.columns == alone.columns
         assert rows(found) == rows(alone), number
         kinds |= {row.kind for row in found.collect()}
-        template = template or combiner._template
-        assert combiner._template is template is not None, "it was built for the first one only"
+        templates = templates or combiner._templates
+        assert combiner._templates is templates, "it was built for the first one only"
     assert {0, 1, 2, 3, DROPPED, DEAD} <= kinds
 
 

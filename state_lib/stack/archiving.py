@@ -1,0 +1,46 @@
+"""Has the class archive made where it is missing: ``make setup`` waits for it, ``up`` does not."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+from state_lib.config import Settings
+from state_lib.errors import HoldfastError
+from state_lib.stack import class_archive, jars, java
+from state_lib.stack.paths import Paths
+from state_lib.stack.record import VARIABLE, Record
+
+COMMAND = (sys.executable, "-m", "state_lib.spark.training")
+
+
+def is_missing(settings: Settings) -> bool:
+    """Whether drivers here could start faster. Never raises: nothing depends on it."""
+    try:
+        spark = jars.fetch("spark", directory=settings.jars_dir)
+        return class_archive.find(java.java_home(), spark) is None
+    except (HoldfastError, OSError):
+        return False  # who needs jars or Java says so
+
+
+def make() -> str | None:
+    """Make it, which takes a minute; returns what went wrong."""
+    done = subprocess.run(COMMAND, capture_output=True, text=True, check=False)  # noqa: S603 - ours
+    return done.stderr.strip() or None if done.returncode else None
+
+
+def make_beside(settings: Settings) -> None:
+    """Begin to make it, for a stack that runs: `Stack.down` ends it as all that has its mark."""
+    paths = Paths(settings.home)
+    current = Record.read(paths.record)
+    mark = {} if current is None else {VARIABLE: current.id}
+    with paths.log("class-archive").open("wb") as log:
+        subprocess.Popen(  # noqa: S603 - ours
+            COMMAND,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **settings.as_environment(), **mark},
+            start_new_session=True,
+        )

@@ -1,0 +1,87 @@
+"""Spark's JVM is started early, joined, and gone with its driver. In processes of their own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.support import jvm as jvms
+from tests.support.waiting import until
+
+JOINED = """
+import os
+from state_lib.config import Settings
+from state_lib.spark import jvm
+settings = Settings.load()
+starting = jvm.start("early", settings)
+assert starting is not None and starting.join() and starting.join()
+from state_lib.spark.session import open_session
+spark = open_session("early", settings)
+pid = spark._jvm.java.lang.ProcessHandle.current().pid()
+assert pid == starting.pid, (pid, starting.pid)
+assert spark.sparkContext.appName == "holdfast-early"
+assert spark.range(5).count() == 5
+assert jvm.start("early", settings) is None
+print(pid, flush=True)
+os._exit(0)
+"""
+REFUSED = """
+from pyspark.errors import PySparkRuntimeError
+from state_lib.config import Settings
+from state_lib.spark import jvm
+from state_lib.spark.session import open_session
+settings = Settings.load()
+starting = jvm.start("early", settings)
+assert starting is not None and not starting.join()
+try:
+    open_session("early", settings)
+except PySparkRuntimeError as error:
+    print(error.getCondition())
+"""
+
+
+DROPPED = """
+import glob, tempfile
+from state_lib.config import Settings
+from state_lib.spark import jvm
+starting = jvm.start("early", Settings.load())
+assert len(glob.glob(tempfile.gettempdir() + "/holdfast-jvm-*")) == 1
+starting.close()
+starting.close()
+assert not glob.glob(tempfile.gettempdir() + "/holdfast-jvm-*")
+print(starting.pid)
+"""
+
+
+def run(script: str, tmp_path: Path, options: str) -> str:
+    variables = {
+        "HOLDFAST_HOME": str(tmp_path),
+        "HOLDFAST_DRIVER_JAVA_OPTIONS": options,
+        "TMPDIR": str(tmp_path),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_pyspark_joins_it_and_it_ends_with_its_driver(tmp_path: Path) -> None:
+    pid = int(run(JOINED, tmp_path, jvms.options(jvms.QUICK)))
+    until(lambda: not Path(f"/proc/{pid}").exists())
+
+
+def test_one_that_nobody_joins_leaves_nothing(tmp_path: Path) -> None:
+    assert not Path(f"/proc/{run(DROPPED, tmp_path, jvms.options(jvms.QUICK))}").exists()
+
+
+def test_one_that_does_not_come_up_is_pysparks_to_explain(tmp_path: Path) -> None:
+    assert run(REFUSED, tmp_path, f"{jvms.QUICK} -XX:+UseParallelGC").endswith(
+        "JAVA_GATEWAY_EXITED"
+    )
