@@ -3,7 +3,7 @@
 `state_lib.gathering` gathers the facts; ``holdfast check`` and Airflow's operators do both.
 """
 
-from state_lib.checks.judging import CHECKS, judge
+from state_lib.checks.judging import CHECKS, SETTINGS, judge
 from state_lib.checks.verdict import Change, Level, Report, Verdict
 
-__all__ = ["CHECKS", "Change", "Level", "Report", "Verdict", "judge"]
+__all__ = ["CHECKS", "SETTINGS", "Change", "Level", "Report", "Verdict", "judge"]

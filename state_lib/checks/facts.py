@@ -208,8 +208,9 @@ class Facts:
 
     @property
     def clock(self) -> int:
-        """Stream time of the application; `NO_CLOCK` before its first batch."""
-        return max((m.clock for m in self.markers), default=NO_CLOCK)
+        """The least stream time of a task, a parked one's; `NO_CLOCK` before the first batch."""
+        known = [m.clock for m in self.markers if m.clock != NO_CLOCK]
+        return min(known, default=NO_CLOCK)
 
     def _sources(self) -> list[TopicSeen]:
         return [self.topics[s] for s in self.topology.sources if s in self.topics]

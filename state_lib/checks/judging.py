@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from state_lib.checks.compaction import compaction
 from state_lib.checks.disk import disk
@@ -37,7 +37,19 @@ CHECKS: dict[str, Callable[[Facts], Iterator[Verdict]]] = {
 """By name; each has a page in docs/runbook."""
 
 
-def judge(facts: Facts) -> Report:
-    """Every verdict."""
-    found = tuple(v for check in CHECKS.values() for v in check(facts))
+SETTINGS = (
+    "topics",
+    "cleanup-policy",
+    "retention",
+    "tombstones",
+    "timestamps",
+    "replication",
+    "segments",
+)
+"""Those that look at topics alone, and whose verdicts have changes."""
+
+
+def judge(facts: Facts, checks: Iterable[str] = tuple(CHECKS)) -> Report:
+    """Every verdict, of all checks or of some."""
+    found = tuple(v for name in checks for v in CHECKS[name](facts))
     return Report(facts.app, facts.now, found)

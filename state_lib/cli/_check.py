@@ -19,12 +19,13 @@ COULD_NOT = 2
 _STYLES = {"ok": "green", "warn": "yellow", "fail": "red"}
 
 
-def run(app: str, *, show_all: bool, as_json: bool) -> int:
+def run(app: str, *, show_all: bool, as_json: bool, quick: bool, timeout_s: float) -> int:
     """Gather, judge, print; returns the exit code."""
     try:
         settings = Settings.load()
         configure_logging("ERROR")
-        report = judge(gather(settings, Kafka.of(settings), app))
+        kafka = Kafka.of(settings)
+        report = judge(gather(settings, kafka, app, timeout_s=timeout_s, read_logs=not quick))
     except HoldfastError as error:
         if as_json:
             failed = {"app": app, "level": "fail", "verdicts": [], "error": error.to_wire()}

@@ -15,6 +15,12 @@ def register(app: typer.Typer) -> None:
 def check(
     app: Annotated[str, typer.Argument(metavar="APP", help="Application.")],
     show_all: Annotated[bool, typer.Option("--all", help="Show what is ok as well.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Do not read changelogs: says nothing of compaction.")
+    ] = False,
+    timeout: Annotated[
+        float, typer.Option(min=0.1, help="How long the hosts may take to answer, in s.")
+    ] = 10.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON: every verdict.")] = False,
 ) -> None:
     """Check whether an application's state is safe: topics, logs, tasks, snapshots, disks.
@@ -28,8 +34,10 @@ def check(
 
       holdfast check flights
 
+      holdfast check flights --quick --all
+
       holdfast check flights --json | jq '.verdicts[] | select(.level != "ok")'
     """
     from state_lib.cli._check import run
 
-    raise typer.Exit(run(app, show_all=show_all, as_json=as_json))
+    raise typer.Exit(run(app, show_all=show_all, as_json=as_json, quick=quick, timeout_s=timeout))

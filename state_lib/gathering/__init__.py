@@ -1,1 +1,1 @@
-"""Gathers from Kafka, hosts and storage what `state_lib.checks` judges. Changes nothing."""
+"""Gathers from Kafka, hosts and storage what `state_lib.checks` judges."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from state_lib.apps.catalogue import find
@@ -51,25 +52,34 @@ def gather(
         InvalidName: not a possible name.
         Unavailable: Kafka is away.
     """
-    find(kafka, app)
-    topology, now = topology_of(kafka, app), now_ms()
-    markers = standing(kafka, app)
-    topics = _settled(kafka, topology, markers)
+    facts = gather_settings(settings, kafka, app)
+    topology, topics, now = facts.topology, facts.topics, facts.now
     hosts = hosts_seen(Hosts(settings.host_addresses, settings.read_token()), app, timeout_s)
     earlier = recall(settings.home, app)
     read = samples(kafka, topology, topics, hosts, now) if read_logs else None
     if read is not None:
         note(settings.home, app, earlier, read, now)
+    url = settings.snapshots_url
+    return replace(
+        facts,
+        hosts=hosts,
+        snapshots=snapshots_seen(url, topology, topics, facts.markers, now),
+        samples=read,
+        earlier=earlier,
+    )
+
+
+def gather_settings(settings: Settings, kafka: Kafka, app: str) -> Facts:
+    """What Kafka alone says: topics, their settings and bounds, markers. Raises as `gather`."""
+    find(kafka, app)
+    topology, now = topology_of(kafka, app), now_ms()
+    markers = standing(kafka, app)
     return Facts(
         topology=topology,
         now=now,
         wanted=Wanted(settings.replication_factor, settings.min_insync_replicas, SNAPSHOT_AGE_MS),
-        topics=topics,
+        topics=_settled(kafka, topology, markers),
         markers=tuple(markers),
-        hosts=hosts,
-        snapshots=snapshots_seen(settings.snapshots_url, topology, topics, markers, now),
-        samples=read,
-        earlier=earlier,
     )
 
 
