@@ -23,7 +23,7 @@ from state_lib.changelog.topics import (
 )
 from state_lib.specs import Topology
 
-Role = Literal["driver", "host", "loader", "auditor", "operator", "admin"]
+Role = Literal["driver", "host", "loader", "auditor", "operator", "checker", "admin"]
 Kind = Literal["topic", "group", "transactional-id"]
 ROLES: tuple[Role, ...] = get_args(Role)
 MEANING: dict[Role, str] = {
@@ -32,6 +32,7 @@ MEANING: dict[Role, str] = {
     "loader": "publishes to the source topics: holdfast load",
     "auditor": "reads everything that was committed: holdfast audit",
     "operator": "follows drivers and asks them to stop: Airflow's supervision",
+    "checker": "judges and repairs settings: holdfast check, repair config, what-if",
     "admin": "resets and deletes: holdfast app",
 }
 
@@ -59,6 +60,8 @@ def rights(topology: Topology, role: Role) -> list[Right]:
             return _topics((*topology.sources, *_records(topology)), "READ")
         case "operator":
             return _operator(topology)
+        case "checker":
+            return _checker(topology)
         case "admin":
             return _admin(topology)
 
@@ -130,6 +133,21 @@ def _operator(topology: Topology) -> list[Right]:
         *_topics((commits_topic(app), progress_topic(app)), "READ"),
         Right("topic", topology_topic(app), ("READ", "WRITE")),
         Right("group", driver_group(app), ("DESCRIBE",)),
+    ]
+
+
+def _checker(topology: Topology) -> list[Right]:
+    """It looks into all that it owns but dead letters; to alter implies to describe."""
+    foreign = sorted({*topology.sources, *(o.topic for o in topology.outputs)})
+    letters = dead_letters_topic(topology.app)
+    return [
+        *_topics(foreign, "DESCRIBE", "DESCRIBE_CONFIGS"),
+        *(
+            Right("topic", plan.name, ("ALTER_CONFIGS", one))
+            for plan in plan_topics(topology)
+            if plan.owned
+            for one in ["DESCRIBE" if plan.name == letters else "READ"]
+        ),
     ]
 
 

@@ -21,7 +21,7 @@ _MUCH_DIRT = 0.9
 def segments(facts: Facts) -> Iterator[Verdict]:
     """Settings that make compaction impossible, or so late that nobody would notice."""
     for plan, seen in facts.existing():
-        if not plan.owned or "compact" not in seen.config["cleanup.policy"]:
+        if not plan.owned or "compact" not in plan.config["cleanup.policy"]:
             continue
         found = list(_judged(seen.config))
         needed = "segments that close within a month, dirt of half a log, no lag"

@@ -23,7 +23,9 @@ from state_lib.host.placement import owner_of
 from state_lib.stack.ports import free_port
 from tests.support.apps import App
 from tests.support.cluster import Cli, Cluster
-from tests.support.waiting import SLOWNESS
+from tests.support.waiting import SLOWNESS, until
+
+WRONG = {"retention.ms": "-1", "cleanup.policy": "delete", "segment.ms": "99999999999"}
 
 
 @pytest.fixture
@@ -68,7 +70,7 @@ def test_a_changelog_that_would_delete_fails(app: App, holdfast: Cli) -> None:
     assert "0 warn, 0 fail" in holdfast(app.name)
     topic = app.topic("kv")
     wrong = {"cleanup.policy": "compact,delete", "delete.retention.ms": "86400000"}
-    set_topic_configs(app.kafka.admin(), topic, wrong)
+    set_topic_configs(app.kafka.admin(), topic, {"retention.ms": "-1", **wrong})
     found = holdfast.json(app.name, code=2)
     assert bad(found) == {("cleanup-policy", topic): "fail", ("tombstones", topic): "warn"}
     shown = holdfast(app.name, code=2)
@@ -79,11 +81,26 @@ def test_a_changelog_that_would_delete_fails(app: App, holdfast: Cli) -> None:
     assert bad(holdfast.json(app.name, code=1)) == {("tombstones", topic): "warn"}
 
 
+def test_a_changelog_whose_records_were_deleted_by_age_is_named_as_lost(
+    app: App, holdfast: Cli
+) -> None:
+    topic = app.topic("kv")
+    set_topic_configs(app.kafka.admin(), topic, {"cleanup.policy": "compact,delete"})
+
+    def lost() -> str | None:
+        found = holdfast.json(app.name, code=2)["verdicts"]
+        return next(
+            (v["seen"] for v in found if v["check"] == "changelog-lost" and v["step"]), None
+        )
+
+    assert "were deleted" in until(lost, 60, "deleted by the brokers")
+
+
 def test_repair_shows_asks_and_alters_only_what_is_owned(app: App, holdfast: Cli) -> None:
     admin, topic, out = app.kafka.admin(), app.topic("kv"), app.topology.outputs[0].topic
     source, repair = app.topology.sources[0], replace_command(holdfast, "repair")
     assert "nothing to repair" in repair("config", app.name)
-    set_topic_configs(admin, topic, {"cleanup.policy": "delete", "segment.ms": "99999999999"})
+    set_topic_configs(admin, topic, WRONG)
     for foreign in (out, source):
         set_topic_configs(admin, foreign, {"cleanup.policy": "delete", "retention.ms": "1000"})
     before = topic_configs(admin, [topic, out, source])
