@@ -6,7 +6,7 @@ DESCRIBE in Kafka, so it stands only where neither does.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from shlex import quote
 from typing import Literal, get_args
@@ -48,22 +48,7 @@ class Right:
 
 def rights(topology: Topology, role: Role) -> list[Right]:
     """What one role needs."""
-    match role:
-        case "driver":
-            return _driver(topology)
-        case "host":
-            return _host(topology)
-        case "loader":
-            operations = ("CREATE", "DESCRIBE_CONFIGS", "READ", "WRITE")
-            return _topics(topology.sources, *operations)
-        case "auditor":
-            return _topics((*topology.sources, *_records(topology)), "READ")
-        case "operator":
-            return _operator(topology)
-        case "checker":
-            return _checker(topology)
-        case "admin":
-            return _admin(topology)
+    return _OF[role](topology)
 
 
 def commands(servers: str, principal: str, needed: Iterable[Right]) -> list[str]:
@@ -87,6 +72,14 @@ def commands(servers: str, principal: str, needed: Iterable[Right]) -> list[str]
 def _pascal(operation: str) -> str:
     """As ``kafka-acls`` spells it: ``DescribeConfigs``."""
     return operation.title().replace("_", "")
+
+
+def _loader(topology: Topology) -> list[Right]:
+    return _topics(topology.sources, "CREATE", "DESCRIBE_CONFIGS", "READ", "WRITE")
+
+
+def _auditor(topology: Topology) -> list[Right]:
+    return _topics((*topology.sources, *_records(topology)), "READ")
 
 
 def _driver(topology: Topology) -> list[Right]:
@@ -175,3 +168,14 @@ def _records(topology: Topology) -> list[str]:
 
 def _topics(names: Iterable[str], *operations: str) -> list[Right]:
     return [Right("topic", name, operations) for name in names]
+
+
+_OF: dict[Role, Callable[[Topology], list[Right]]] = {
+    "driver": _driver,
+    "host": _host,
+    "loader": _loader,
+    "auditor": _auditor,
+    "operator": _operator,
+    "checker": _checker,
+    "admin": _admin,
+}
