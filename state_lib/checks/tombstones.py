@@ -10,11 +10,10 @@ from state_lib.checks.facts import Facts
 from state_lib.checks.retention import readers
 from state_lib.checks.topics import by_repair, changes
 from state_lib.checks.verdict import Verdict
+from state_lib.restore.validity import AGE_MARGIN_MS
 from state_lib.words import span
 
 NAME = "tombstones"
-MARGIN_MS = 3600 * 1000
-"""As `state_lib.restore.validity.AGE_MARGIN_MS`: what is nearly too old counts as too old."""
 _KEY = "delete.retention.ms"
 
 
@@ -26,7 +25,7 @@ def tombstones(facts: Facts) -> Iterator[Verdict]:
         needed = f"at least {span(DELETE_RETENTION_MS)}"
         short = Problem(_KEY, str(kept), needed, str(DELETE_RETENTION_MS))
         repair = changes(plan, short) if kept < DELETE_RETENTION_MS else ()
-        if age > kept - MARGIN_MS:
+        if age > kept - AGE_MARGIN_MS:
             text = f"{span(kept)}, and {oldest} is {span(age)} old: deleted keys would come back"
             step = (
                 f"take a new one: 'holdfast snapshot create {facts.app}'; a directory that old is "

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from state_lib.apps.hosts import Held
 from state_lib.errors import InvalidName
 from state_lib.gathering.history import note, recall
+from state_lib.gathering.hosts import _host
 from state_lib.gathering.samples import MOST, RECORDS, TURN_MS, places, turn
 from state_lib.host.disk import DiskWatch
 from tests.support.facts import KV_LOG, NOW, sample
@@ -58,3 +60,11 @@ def test_a_disk_is_looked_at_now_and_then(tmp_path: Path) -> None:
     once.pass_by()
     once.pass_by()
     assert len(once.to_json()["used"]) == 1
+
+
+def test_a_host_of_an_older_version_tells_less() -> None:
+    said = {"partition": 1, "waits": "it opens", "marker": None}
+    (task,) = _host(Held("host-1", {"app": {"tasks": [said]}}), "app").tasks
+    assert (task.partition, task.state, task.why) == (1, "opening", "it opens")
+    assert (task.bytes, task.durable, task.stores) == (0, {}, {})
+    assert _host(Held("host-1", {}), "app").disk_total == 0
