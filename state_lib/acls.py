@@ -6,7 +6,7 @@ DESCRIBE in Kafka, so it stands only where neither does.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from shlex import quote
 from typing import Literal, get_args
@@ -23,7 +23,7 @@ from state_lib.changelog.topics import (
 )
 from state_lib.specs import Topology
 
-Role = Literal["driver", "host", "loader", "auditor", "operator", "admin"]
+Role = Literal["driver", "host", "loader", "auditor", "operator", "checker", "admin"]
 Kind = Literal["topic", "group", "transactional-id"]
 ROLES: tuple[Role, ...] = get_args(Role)
 MEANING: dict[Role, str] = {
@@ -32,6 +32,7 @@ MEANING: dict[Role, str] = {
     "loader": "publishes to the source topics: holdfast load",
     "auditor": "reads everything that was committed: holdfast audit",
     "operator": "follows drivers and asks them to stop: Airflow's supervision",
+    "checker": "judges and repairs settings: holdfast check, repair config, what-if",
     "admin": "resets and deletes: holdfast app",
 }
 
@@ -47,20 +48,7 @@ class Right:
 
 def rights(topology: Topology, role: Role) -> list[Right]:
     """What one role needs."""
-    match role:
-        case "driver":
-            return _driver(topology)
-        case "host":
-            return _host(topology)
-        case "loader":
-            operations = ("CREATE", "DESCRIBE_CONFIGS", "READ", "WRITE")
-            return _topics(topology.sources, *operations)
-        case "auditor":
-            return _topics((*topology.sources, *_records(topology)), "READ")
-        case "operator":
-            return _operator(topology)
-        case "admin":
-            return _admin(topology)
+    return _OF[role](topology)
 
 
 def commands(servers: str, principal: str, needed: Iterable[Right]) -> list[str]:
@@ -84,6 +72,14 @@ def commands(servers: str, principal: str, needed: Iterable[Right]) -> list[str]
 def _pascal(operation: str) -> str:
     """As ``kafka-acls`` spells it: ``DescribeConfigs``."""
     return operation.title().replace("_", "")
+
+
+def _loader(topology: Topology) -> list[Right]:
+    return _topics(topology.sources, "CREATE", "DESCRIBE_CONFIGS", "READ", "WRITE")
+
+
+def _auditor(topology: Topology) -> list[Right]:
+    return _topics((*topology.sources, *_records(topology)), "READ")
 
 
 def _driver(topology: Topology) -> list[Right]:
@@ -133,6 +129,21 @@ def _operator(topology: Topology) -> list[Right]:
     ]
 
 
+def _checker(topology: Topology) -> list[Right]:
+    """It looks into all that it owns but dead letters; to alter implies to describe."""
+    foreign = sorted({*topology.sources, *(o.topic for o in topology.outputs)})
+    letters = dead_letters_topic(topology.app)
+    return [
+        *_topics(foreign, "DESCRIBE", "DESCRIBE_CONFIGS"),
+        *(
+            Right("topic", plan.name, ("ALTER_CONFIGS", one))
+            for plan in plan_topics(topology)
+            if plan.owned
+            for one in ["DESCRIBE" if plan.name == letters else "READ"]
+        ),
+    ]
+
+
 def _admin(topology: Topology) -> list[Right]:
     """Sizes come from samples, so it reads what it shows."""
     app, outputs = topology.app, sorted({o.topic for o in topology.outputs})
@@ -157,3 +168,14 @@ def _records(topology: Topology) -> list[str]:
 
 def _topics(names: Iterable[str], *operations: str) -> list[Right]:
     return [Right("topic", name, operations) for name in names]
+
+
+_OF: dict[Role, Callable[[Topology], list[Right]]] = {
+    "driver": _driver,
+    "host": _host,
+    "loader": _loader,
+    "auditor": _auditor,
+    "operator": _operator,
+    "checker": _checker,
+    "admin": _admin,
+}

@@ -129,12 +129,18 @@ class Kafka:
 
 @dataclass(frozen=True)
 class TopicFacts:
-    """What the broker says of one topic."""
+    """What the broker says of one topic.
+
+    ``replicas`` and ``in_sync`` are counts by partition; ``leaderless`` are partitions.
+    """
 
     name: str
     id: str
     partitions: int
     replication: int
+    replicas: tuple[int, ...] = ()
+    in_sync: tuple[int, ...] = ()
+    leaderless: tuple[int, ...] = ()
 
 
 def answer(admin: AdminClient, future: Future[T]) -> T:
@@ -181,6 +187,9 @@ def describe(
             id=str(topic.topic_id),
             partitions=len(topic.partitions),
             replication=len(topic.partitions[0].replicas),
+            replicas=tuple(len(p.replicas) for p in topic.partitions),
+            in_sync=tuple(len(p.isr) for p in topic.partitions),
+            leaderless=tuple(p.id for p in topic.partitions if p.leader is None),
         )
     return found
 

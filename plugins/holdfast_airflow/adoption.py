@@ -180,7 +180,7 @@ def _lives(known: DriverProcess | None, alive: bool | None, sight: Sight) -> boo
 
 def _check_same_job(app: str, driver: str, job: str, sight: Sight) -> None:
     """Two teams may have thought of one name: what one of them runs is not the other's to adopt."""
-    from state_lib.changelog.claims import user_name  # noqa: PLC0415 - Kafka's client
+    from state_lib.changelog.claims import user_name
 
     facts = sight.facts
     if facts is None or facts.id != driver or same_job(facts, job, user_name()):

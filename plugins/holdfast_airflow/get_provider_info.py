@@ -6,9 +6,28 @@ from importlib.metadata import version
 from typing import Any
 
 NAME = "Holdfast"
-OPERATORS = ("operators.load", "operators.stop", "operators.stream")
+OPERATORS = ("operators.load", "operators.stop", "operators.stream", "operators.verify")
 TRIGGERS = ("triggers.stream", "triggers.stream_end")
-HOOKS = ("hooks.cluster", "hooks.hosts", "hooks.spark")
+HOOKS = ("hooks.cluster", "hooks.holdfast", "hooks.hosts", "hooks.spark")
+TEXT = {"type": ["string", "null"]}
+CONNECTION = {
+    "connection-type": "holdfast",
+    "hook-class-name": "holdfast_airflow.hooks.holdfast.HoldfastHook",
+    "hook-name": "Holdfast",
+    "ui-field-behaviour": {
+        "hidden-fields": ["schema", "login", "port"],
+        "relabeling": {"host": "Kafka's bootstrap servers", "password": "Token of the state hosts"},
+        "placeholders": {"host": "kafka-1:9092,kafka-2:9092"},
+    },
+    "conn-fields": {
+        "hosts": {
+            "label": "State hosts",
+            "description": "id=address:flight-port/http-port, separated by commas",
+            "schema": TEXT,
+        },
+        "snapshots_url": {"label": "URL of snapshots", "schema": TEXT},
+    },
+}
 LINKS = ("links.DriverLogLink", "links.SparkUiLink")
 
 
@@ -35,5 +54,6 @@ def get_provider_info() -> dict[str, Any]:
         "operators": modules(OPERATORS),
         "triggers": modules(TRIGGERS),
         "hooks": modules(HOOKS),
+        "connection-types": [CONNECTION],
         "extra-links": [f"{package}.{name}" for name in LINKS],
     }

@@ -9,17 +9,21 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from state_lib.addresses import HostAddress
-from state_lib.client.flight import FlightHostClient
+from state_lib.client.flight import LOOK_S, FlightHostClient
 from state_lib.errors import Unavailable
 
 
 @dataclass(frozen=True)
 class Held:
-    """One host's answer. ``apps`` as `state_lib.host.holdings`; ``away``: why there is none."""
+    """One host's answer.
+
+    ``apps`` and ``disk`` as `state_lib.host.holdings`; ``away``: why there is none.
+    """
 
     host: str
     apps: dict[str, dict[str, Any]] = field(default_factory=dict)
     away: str | None = None
+    disk: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -29,13 +33,17 @@ class Hosts:
     addresses: Sequence[HostAddress]
     token: str | None
 
-    def held(self, app: str | None = None) -> list[Held]:
+    def held(self, app: str | None = None, timeout_s: float = LOOK_S) -> list[Held]:
         """What each host holds, of one application or of all.
+
+        Args:
+            app: its id.
+            timeout_s: a host that has not answered by then is away, however slowly it goes on.
 
         Raises:
             Unauthorized: a host refused the token.
         """
-        return self._each(lambda client: client.holdings(app)["apps"])
+        return self._each(lambda client: client.holdings(app, timeout_s))
 
     def forget(self, app: str, epoch: int) -> list[Held]:
         """Let every host drop an application; what each had of it.
@@ -43,13 +51,14 @@ class Hosts:
         Raises:
             InvalidRequest, Unauthorized: as the hosts say.
         """
-        return self._each(lambda client: client.forget(app, epoch)["apps"])
+        return self._each(lambda client: client.forget(app, epoch))
 
-    def _each(self, ask: Callable[[FlightHostClient], dict[str, dict[str, Any]]]) -> list[Held]:
+    def _each(self, ask: Callable[[FlightHostClient], dict[str, Any]]) -> list[Held]:
         def one(address: HostAddress) -> Held:
             with closing(FlightHostClient(address, self.token)) as client:
                 try:
-                    return Held(address.id, ask(client))
+                    said = ask(client)
+                    return Held(address.id, said["apps"], disk=said.get("disk", {}))
                 except Unavailable as error:
                     return Held(address.id, away=error.message)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import structlog
 from confluent_kafka import KafkaException
@@ -16,6 +16,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from state_lib.changelog.policy import Problem, problems
 from state_lib.changelog.topics import TopicPlan
 from state_lib.errors import ChangelogUnsafe, MissingTopic, Unavailable
 from state_lib.kafka import (
@@ -27,7 +28,6 @@ from state_lib.kafka import (
     require,
     unavailable,
 )
-from state_lib.specs import StoreSpec
 
 log = structlog.get_logger(__name__)
 
@@ -63,39 +63,8 @@ def ensure_topics(
 
 def verify(plan: TopicPlan, facts: TopicFacts, config: dict[str, str]) -> None:
     """Refuse a topic that cannot protect what it is for. Pure: facts in, error out."""
-    if facts.partitions != plan.partitions:
-        _refuse(plan.name, "partitions", str(facts.partitions), str(plan.partitions))
-    policies = {p.strip() for p in config["cleanup.policy"].split(",")}
-    if plan.owned and "delete" in policies and config["retention.bytes"] != "-1":
-        _refuse(plan.name, "retention.bytes", config["retention.bytes"], "-1 (no bound by size)")
-    if plan.store is not None:
-        _verify_changelog(plan, plan.store, policies, config)
-    elif plan.owned:
-        wanted = plan.config["cleanup.policy"]
-        if wanted == "compact" and policies != {"compact"}:
-            _refuse(plan.name, "cleanup.policy", config["cleanup.policy"], wanted)
-    elif "delete" in policies and config["retention.ms"] != "-1":
-        needed = "-1 (records carry event time)"
-        _refuse(plan.name, "retention.ms", config["retention.ms"], needed)
-
-
-def _verify_changelog(
-    plan: TopicPlan, store: StoreSpec, policies: set[str], config: dict[str, str]
-) -> None:
-    if config["message.timestamp.type"] != "CreateTime":
-        seen = config["message.timestamp.type"]
-        _refuse(plan.name, "message.timestamp.type", seen, "CreateTime")
-    if "compact" not in policies:
-        _refuse(
-            plan.name, "cleanup.policy", config["cleanup.policy"], plan.config["cleanup.policy"]
-        )
-    if "delete" not in policies:
-        return
-    if not store.is_window:
-        _refuse(plan.name, "cleanup.policy", config["cleanup.policy"], "compact")
-    retention = int(config["retention.ms"])
-    if retention != -1 and retention < store.retention_ms:
-        _refuse(plan.name, "retention.ms", str(retention), f"at least {store.retention_ms}")
+    for found in problems(plan, facts.partitions, config):
+        _refuse(plan.name, found)
 
 
 def topic_configs(admin: AdminClient, names: Iterable[str]) -> dict[str, dict[str, str]]:
@@ -118,18 +87,29 @@ def topic_configs(admin: AdminClient, names: Iterable[str]) -> dict[str, dict[st
 
 def set_topic_config(admin: AdminClient, topic: str, key: str, value: str) -> None:
     """Change one setting of one topic that the application owns."""
-    resource = ConfigResource(
-        ResourceType.TOPIC,
-        topic,
-        incremental_configs=[ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)],
-    )
+    set_topic_configs(admin, topic, {key: value})
+
+
+def set_topic_configs(admin: AdminClient, topic: str, config: Mapping[str, str]) -> None:
+    """Change some settings of one topic that the application owns, all or none.
+
+    Raises:
+        Unavailable: Kafka could not be asked.
+        KafkaRefused: this principal may not, or the brokers do not take such a value.
+    """
+    entries = [
+        ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
+        for key, value in config.items()
+    ]
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
     for future in admin.incremental_alter_configs(
         [resource], request_timeout=ADMIN_TIMEOUT_S
     ).values():
         try:
             answer(admin, future)
         except KafkaException as error:
-            raise unavailable(f"set {key} of topic {topic!r}", error, admin) from error
+            what = f"set {', '.join(config)} of topic {topic!r}"
+            raise unavailable(what, error, admin) from error
 
 
 def _create(
@@ -169,7 +149,8 @@ def _await(admin: AdminClient, plans: Sequence[TopicPlan]) -> None:
             return
 
 
-def _refuse(topic: str, key: str, seen: str, needed: str) -> None:
+def _refuse(topic: str, found: Problem) -> None:
+    key, seen, needed = found.key, found.seen, found.needed
     raise ChangelogUnsafe(
         f"topic {topic!r} has {key}={seen} but needs {needed}: correct it with kafka-configs (or "
         "delete the topic if its state is not wanted), then start again",

@@ -49,7 +49,12 @@ def read(
 
 
 def drain(
-    kafka: Kafka, consumer: Consumer, start: int, end: int, batch: int
+    kafka: Kafka,
+    consumer: Consumer,
+    start: int,
+    end: int,
+    batch: int,
+    stall_s: float = STALL_S,
 ) -> Iterator[list[Message]]:
     """As `read`, with a consumer of ``kafka`` that was assigned one partition at ``start``."""
     position, heard = start, time.monotonic()
@@ -78,9 +83,9 @@ def drain(
         if records:
             yield records
             heard = time.monotonic()  # what the caller did with them took time as well
-        elif time.monotonic() - heard > STALL_S:
+        elif time.monotonic() - heard > stall_s:
             raise Unavailable(
-                f"no record arrived for {STALL_S:.0f} s while reading up to offset {end} (now at "
+                f"no record arrived for {stall_s:.0f} s while reading up to offset {end} (now at "
                 f"{position}): look at the broker; it is retried",
                 position=position,
                 end=end,

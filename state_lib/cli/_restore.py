@@ -18,6 +18,7 @@ from state_lib.kafka import Kafka
 from state_lib.logs import configure_logging
 from state_lib.restore.plan import Candidate, RestorePlan
 from state_lib.specs import Topology
+from state_lib.words import size
 
 _STYLES = {"chosen": "green", "not valid": "red", "not needed": "dim"}
 
@@ -73,8 +74,8 @@ def plan_view(plan: RestorePlan) -> RenderableType:
         steps = (f"{s.store} [{s.start}, {s.end})" for s in plan.steps)
         lines.append(Text(f"  replays: {', '.join(steps)}"))
     if plan.needed_bytes:
-        free = f"{_size(plan.free_bytes)} free"
-        lines.append(Text(f"  disk: about {_size(plan.needed_bytes)} needed, {free}"))
+        free = f"{size(plan.free_bytes)} free"
+        lines.append(Text(f"  disk: about {size(plan.needed_bytes)} needed, {free}"))
     lines += [Text(f"  replaced: {what}", style="yellow") for what in plan.discards]
     return Group(*lines, Text())
 
@@ -92,15 +93,7 @@ def _row(one: Candidate) -> tuple[str, ...]:
         one.name,
         one.verdict,
         f"{one.records:,}",
-        _size(one.bytes),
+        size(one.bytes),
         f"{one.seconds:,.1f}",
         one.why,
     )
-
-
-def _size(count: float) -> str:
-    for unit in ("B", "kB", "MB"):
-        if count < 1000:  # noqa: PLR2004 - of units
-            return f"{count:,.0f} {unit}"
-        count /= 1000
-    return f"{count:,.1f} GB"

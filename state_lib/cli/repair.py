@@ -12,7 +12,9 @@ def register(app: typer.Typer) -> None:
     commands = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
     commands.command(name="changelog")(changelog)
     commands.command(name="topology")(topology)
-    app.add_typer(commands, name="repair", help="Write anew what Kafka lost, from hosts' copies.")
+    commands.command(name="config")(config)
+    text = "Put right what Kafka lost, from hosts' copies, and how its topics are set."
+    app.add_typer(commands, name="repair", help=text)
 
 
 def changelog(
@@ -79,5 +81,30 @@ def topology(
       holdfast repair topology flights --yes --json
     """
     from state_lib.cli._repair_topology import repair
+
+    repair(app, yes=yes, as_json=as_json)
+
+
+def config(
+    app: Annotated[str, typer.Argument(metavar="APP", help="Application.")],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON, one event a line; needs --yes to repair.")
+    ] = False,
+) -> None:
+    """Set topics of an application as they have to be: shows the difference, asks, checks again.
+
+    Only topics that the application owns are altered, never sources or outputs. Commits and queries
+    go on. What no setting can put right is for 'holdfast check'.
+
+    Exit code 0: the settings are as they have to be; 1: they are not.
+
+    [bold]Examples[/bold]
+
+      holdfast repair config flights
+
+      holdfast repair config flights --yes --json
+    """
+    from state_lib.cli._repair_config import repair
 
     repair(app, yes=yes, as_json=as_json)

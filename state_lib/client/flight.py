@@ -53,9 +53,9 @@ class FlightHostClient:
         """Where a task stands."""
         return Marker.from_json(self._act("marker", {"app": app, "partition": partition}, LOOK_S))
 
-    def holdings(self, app: str | None = None) -> dict[str, Any]:
+    def holdings(self, app: str | None = None, timeout_s: float = LOOK_S) -> dict[str, Any]:
         """What the host holds of an application, or of all: see `state_lib.host.holdings`."""
-        return self._act("holdings", {"app": app}, LOOK_S)
+        return self._act("holdings", {"app": app}, timeout_s)
 
     def forget(self, app: str, epoch: int) -> dict[str, Any]:
         """Let the host close the tasks of an application and remove its directory.

@@ -7,18 +7,20 @@ from typing import Any
 from state_lib.changelog.claims import newest_claim
 from state_lib.changelog.topics import topology_topic
 from state_lib.errors import InvalidRequest, Unavailable
+from state_lib.host.sizes import approximate_size
 from state_lib.host.tasks import TaskManager
 from state_lib.kafka import describe
 from state_lib.names import check_name
 from state_lib.restore.facts import size_of
+from state_lib.specs import StoreSpec
 from state_lib.task import StateTask
 
 
 def holdings(manager: TaskManager, app: str | None = None) -> dict[str, Any]:
-    """``{"host", "apps": {id: {epoch, partitions, declared, directory, bytes, tasks}}}``.
+    """``{"host", "disk", "apps": {id: {epoch, partitions, declared, directory, bytes, tasks}}}``.
 
     Of one application or of all. One that this host does not know is absent. ``declared`` is the
-    newest claim that it remembers, ``bytes`` are those of its directory.
+    newest claim that it remembers, ``bytes`` are those of its directory; ``disk`` as `DiskWatch`.
     """
     found = {}
     for name, topology in list(manager.apps.items()):
@@ -34,7 +36,8 @@ def holdings(manager: TaskManager, app: str | None = None) -> dict[str, Any]:
             "bytes": size_of([folder]),
             "tasks": [_task(manager, task) for task in tasks],
         }
-    return {"host": manager.context.host_id, "apps": found}
+    disk = manager.disk.to_json()
+    return {"host": manager.context.host_id, "disk": disk, "apps": found}
 
 
 def forget(manager: TaskManager, app: str, epoch: int) -> dict[str, Any]:
@@ -68,9 +71,28 @@ def forget(manager: TaskManager, app: str, epoch: int) -> dict[str, Any]:
 
 
 def _task(manager: TaskManager, task: StateTask) -> dict[str, Any]:
+    """``durable``: changelog topic → offset that its directory would go on from after a kill."""
+    flushed = task.flushed
+    about = {
+        "partition": task.partition,
+        "state": manager.state_of(task),
+        "bytes": size_of([task.path]),
+        "durable": {} if flushed is None else flushed.committed,
+        "stores": {spec.name: _store(task, spec) for spec in task.topology.stores},
+    }
     try:
         with task.view() as (marker, _):
-            return {"partition": task.partition, "waits": None, "marker": marker.to_json()}
+            return {**about, "waits": None, "marker": marker.to_json()}
     except Unavailable as error:
         waits = manager.openers.failures.get(task.name, error.message)
-        return {"partition": task.partition, "waits": waits, "marker": None}
+        return {**about, "waits": waits, "marker": None}
+
+
+def _store(task: StateTask, spec: StoreSpec) -> dict[str, int]:
+    entries, size = approximate_size(task, spec.name)
+    in_memory = spec.backend == "memory"
+    return {
+        "entries": entries,
+        "memory_bytes": size if in_memory else 0,
+        "max_bytes": spec.max_bytes if in_memory else 0,
+    }

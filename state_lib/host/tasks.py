@@ -14,6 +14,7 @@ from state_lib.addresses import HostAddress
 from state_lib.errors import HoldfastError, NotFound, Unavailable
 from state_lib.host import learning
 from state_lib.host.adoption import Applications
+from state_lib.host.disk import DiskWatch
 from state_lib.marker import Marker
 from state_lib.names import check_name
 from state_lib.restore.plan import RestorePlan
@@ -42,6 +43,7 @@ class TaskManager:
         applications: that this host knows; ``apps`` and ``tasks`` are theirs.
         openers: of its tasks.
         unlearned: what Kafka has not been asked yet, and why; see `state_lib.host.discovery`.
+        disk: that its directories are on.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class TaskManager:
         self.openers = self.applications.openers
         self.apps, self.tasks = self.applications.apps, self.applications.tasks
         self.unlearned: dict[str, str] = {}
+        self.disk = DiskWatch(context.state_dir)
         self._claimed: dict[str, threading.Lock] = {}  # by app
         self._stop = threading.Event()
         self._flusher = threading.Thread(target=self._flush_forever, name="flush", daemon=True)
@@ -218,6 +221,8 @@ class TaskManager:
 
     def _flush_forever(self) -> None:
         while not self._stop.wait(min(_LOOK_S, self._flush_interval_s)):
+            with contextlib.suppress(OSError):
+                self.disk.pass_by()
             for task in list(self.tasks.values()):
                 try:
                     self._keep(task)

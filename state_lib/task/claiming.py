@@ -7,17 +7,14 @@ again they begin anew, so an epoch counts only within the topic that its claim i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 
 from state_lib.changelog.claims import Claim, newest_claim
+from state_lib.changelog.lasts import last_records
 from state_lib.changelog.topics import commits_topic, topology_topic
 from state_lib.errors import Superseded, TopicRecreated
 from state_lib.kafka import Kafka, describe
 from state_lib.marker import Marker, Verdict
-from state_lib.task.opening import last_marker
-
-_AT_ONCE = 8
+from state_lib.task.opening import marker_of
 
 
 def judge_claim(task: str, marker: Marker, epoch: int, topic_id: str) -> Verdict:
@@ -122,8 +119,8 @@ def standing(kafka: Kafka, app: str) -> list[Marker]:
     there = describe(kafka.admin(), [topic]).get(topic)
     if there is None:
         return []
-    with ThreadPoolExecutor(min(_AT_ONCE, there.partitions)) as pool:
-        return list(pool.map(partial(last_marker, kafka, app), range(there.partitions)))
+    last = last_records(kafka, topic, range(there.partitions))
+    return [marker_of(record) for record in last]
 
 
 def _way_out(app: str) -> str:

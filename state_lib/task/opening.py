@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from confluent_kafka import Message
+
 from state_lib.changelog.limits import size_limits
 from state_lib.changelog.reader import read_last
 from state_lib.changelog.topics import (
@@ -184,7 +186,11 @@ def newest_marker(kafka: Kafka, topology: Topology, partition: int) -> Marker:
 
 def last_marker(kafka: Kafka, app: str, partition: int) -> Marker:
     """As `newest_marker`, of an application of which nothing else is known."""
-    last = read_last(kafka, commits_topic(app), partition)
+    return marker_of(read_last(kafka, commits_topic(app), partition))
+
+
+def marker_of(last: Message | None) -> Marker:
+    """From the last record of a task's partition of the commits topic, if there is one."""
     value = None if last is None else last.value()
     return Marker() if value is None else Marker.from_bytes(value)
 

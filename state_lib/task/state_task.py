@@ -263,6 +263,11 @@ class StateTask:
         """The marker of the last applied commit."""
         return self._held.marker
 
+    @property
+    def flushed(self) -> Marker | None:
+        """What its directory would hold after a kill, at least; None: not flushed since opened."""
+        return self._flushed
+
     def standing(self) -> Checkpoint | None:
         """Where its stores stand between two commits; None if it is closed."""
         return self._held.standing()

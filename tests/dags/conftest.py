@@ -75,12 +75,13 @@ def api(database: None) -> Iterator[None]:  # noqa: ARG001 - it must be there
 
 @pytest.fixture
 def connect(api: None) -> Connect:  # noqa: ARG001 - connections are asked for through it
-    """Sets the Spark connection, as somebody would in Admin, Connections."""
+    """Sets a connection, Spark's by itself, as somebody would in Admin, Connections."""
 
     def connect(host: str, conn_id: str = "spark_default", **fields: Any) -> None:
         with create_session() as session:
             session.execute(delete(Connection).where(Connection.conn_id == conn_id))
-            session.add(Connection(conn_id=conn_id, conn_type="spark", host=host, **fields))
+            fields = {"conn_type": "spark", **fields}
+            session.add(Connection(conn_id=conn_id, host=host, **fields))
 
     return connect
 

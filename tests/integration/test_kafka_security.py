@@ -19,6 +19,7 @@ from state_lib.changelog.claims import newest_claim
 from state_lib.changelog.reader import read
 from state_lib.changelog.topics import TopicPlan, dead_letters_topic, plan_topics
 from state_lib.changelog.writer import Records
+from state_lib.checks import Change
 from state_lib.config import Settings
 from state_lib.drivers.control import ask_to_stop
 from state_lib.drivers.identity import Identity
@@ -26,8 +27,11 @@ from state_lib.drivers.look import _Story
 from state_lib.drivers.members import living_drivers
 from state_lib.drivers.presence import Presence
 from state_lib.errors import KafkaRefused, Unavailable
+from state_lib.gathering.application import gather_settings
+from state_lib.gathering.repair import set_changes
 from state_lib.kafka import Kafka, ends, require, starts, unavailable
 from state_lib.loading import Record, publish
+from state_lib.marker import now_ms
 from state_lib.spark.claims import check_no_collision, check_same_application, write_claim
 from state_lib.spark.progress import ProgressLog
 from tests.support.apps import KV, NOON, WIN, App, app_of, batch, claimed, days, kv, win
@@ -182,6 +186,14 @@ def follow(by: Principal, app: App) -> None:
     ask_to_stop(by.kafka, app.name, why="a test")
 
 
+def check(by: Principal, app: App) -> None:
+    facts = gather_settings(by.settings, by.kafka, app.name)
+    owned = [plan.name for plan, _ in facts.existing() if plan.owned]
+    read_all(by.kafka, [topic for topic in owned if topic != dead_letters_topic(app.name)])
+    day = [Change(topic, "segment.ms", "", "86400000") for topic in owned]
+    set_changes(by.kafka, app.name, day)
+
+
 def delete(by: Principal, app: App) -> None:
     nowhere = Hosts((), None)
     carry_out(by.kafka, nowhere, plan(by.kafka, nowhere, "delete", app.name))
@@ -194,7 +206,7 @@ def read_all(kafka: Kafka, topics: Sequence[str]) -> None:
         list(read(kafka, *place, first[place], end[place]))
 
 
-SLOW = ("driver", "admin", "host", "operator")
+SLOW = ("driver", "admin", "host", "operator", "checker")
 """With a quarter of a minute and more of refusals."""
 USES: dict[Role, Use] = {
     "driver": drive,
@@ -202,6 +214,7 @@ USES: dict[Role, Use] = {
     "loader": load,
     "auditor": audit,
     "operator": follow,
+    "checker": check,
     "admin": delete,
 }
 
@@ -220,8 +233,11 @@ def test_each_role_needs_exactly_these_rights(
             create(app, owned=role != "driver")
         if role in ("auditor", "admin"):
             fill(app)
-        elif role == "operator":
-            app.opened().close()  # a marker
+        elif role in ("operator", "checker"):
+            task = app.opened()
+            puts = {"kv": kv(("a", "1")), "win": win(("w", now_ms(), "1"))}
+            task.commit(batch(claimed(task), puts, clock=now_ms()))
+            app.close()
             ProgressLog(app.kafka, app.name).append({"epoch": 0, "n": 1, **PROGRESS})
         wanted = rights(app.topology, role)
         secured.grant(role, wanted if leave_out is None else without(wanted, app, leave_out))

@@ -10,6 +10,7 @@ from confluent_kafka import TopicPartition
 
 from state_lib.changelog import writer as writers
 from state_lib.changelog.admin import set_topic_config
+from state_lib.changelog.lasts import last_records
 from state_lib.changelog.limits import USUAL, size_limits
 from state_lib.changelog.reader import read, read_last
 from state_lib.changelog.writer import OutcomeUnknown, Records, WriterOutdated
@@ -23,6 +24,20 @@ COMPACTS = {
     "cleanup.policy": "compact", "segment.ms": "200", "min.cleanable.dirty.ratio": "0",
     "delete.retention.ms": "0", "min.compaction.lag.ms": "0",
 }  # fmt: skip
+
+
+def test_the_last_records_of_many_are_those_of_each(log: Log) -> None:
+    """Also behind more aborted offsets than are looked at first."""
+    assert last_records(log.kafka, log.topic, [0]) == [None]
+    writer = log.writer()
+    log.put(writer, "a", "b")
+    for keys in (0, 40):
+        if keys:
+            log.abort(writer, keys)
+        one, (other,) = read_last(log.kafka, log.topic, 0), last_records(log.kafka, log.topic, [0])
+        assert one is not None
+        assert other is not None
+        assert (other.key(), other.offset()) == (one.key(), one.offset()) == (b"b", 1)
 
 
 def test_an_empty_log_is_read_at_once(log: Log) -> None:

@@ -12,6 +12,7 @@ from state_lib.host.http import models
 from state_lib.host.http.failures import answer
 from state_lib.host.http.lookup import Tasks, owned_partitions, topology_of
 from state_lib.host.http.shapes import position_of
+from state_lib.host.sizes import approximate_size
 from state_lib.host.tasks import TaskManager
 from state_lib.specs import StoreSpec, Topology
 from state_lib.task import StateTask
@@ -64,20 +65,6 @@ def _store(spec: StoreSpec, tasks: list[StateTask]) -> dict[str, Any]:
         "approximate_entries": sum(entries for entries, _ in sizes),
         "size_bytes": sum(size for _, size in sizes),
     }
-
-
-def approximate_size(task: StateTask, store: str) -> tuple[int, int]:
-    """Entries (an estimate) and bytes of a store in a task; zeros while it is not open."""
-    try:
-        with task.view() as (_, opened):
-            found = opened.stores.get(store)
-        if found is None:  # declared since this task was opened
-            return 0, 0
-        engine, families = opened.engine(store), found.families()
-        entries = sum(engine.approximate_num_entries(family) for family in families)
-        return entries, sum(engine.size_bytes(family) for family in families)
-    except Unavailable:
-        return 0, 0
 
 
 def _task(tasks: TaskManager, task: StateTask, waiting: str | None) -> dict[str, Any]:

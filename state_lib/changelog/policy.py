@@ -1,0 +1,64 @@
+"""Which settings of a topic lose what it is for: asked at start, and by the scheduled check."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from state_lib.changelog.topics import TopicPlan
+from state_lib.specs import StoreSpec
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One setting that cannot protect what the topic is for.
+
+    Attributes:
+        key: of the configuration; ``partitions`` for their count.
+        seen, needed: for people.
+        cure: the value that puts it right; None where no configuration does, or where the topic
+            is not the application's own.
+    """
+
+    key: str
+    seen: str
+    needed: str
+    cure: str | None = None
+
+
+def problems(plan: TopicPlan, partitions: int, config: Mapping[str, str]) -> Iterator[Problem]:
+    """What is wrong with a topic that exists, the worst first."""
+    if partitions != plan.partitions:
+        yield Problem("partitions", str(partitions), str(plan.partitions))
+    policies = {p.strip() for p in config["cleanup.policy"].split(",")}
+    if plan.owned and "delete" in policies and config["retention.bytes"] != "-1":
+        seen = config["retention.bytes"]
+        yield Problem("retention.bytes", seen, "-1 (no bound by size)", "-1")
+    if plan.store is not None:
+        yield from _of_changelog(plan, plan.store, policies, config)
+    elif plan.owned:
+        wanted = plan.config["cleanup.policy"]
+        if wanted == "compact" and policies != {"compact"}:
+            yield Problem("cleanup.policy", config["cleanup.policy"], wanted, wanted)
+    elif "delete" in policies and config["retention.ms"] != "-1":
+        needed = "-1 (records carry event time)"
+        yield Problem("retention.ms", config["retention.ms"], needed)
+
+
+def _of_changelog(
+    plan: TopicPlan, store: StoreSpec, policies: set[str], config: Mapping[str, str]
+) -> Iterator[Problem]:
+    stamps, policy = config["message.timestamp.type"], config["cleanup.policy"]
+    if stamps != "CreateTime":
+        yield Problem("message.timestamp.type", stamps, "CreateTime", "CreateTime")
+    wanted = plan.config["cleanup.policy"]
+    if "compact" not in policies:
+        yield Problem("cleanup.policy", policy, wanted, wanted)
+    elif "delete" in policies and not store.is_window:
+        yield Problem("cleanup.policy", policy, "compact", "compact")
+    if "delete" not in policies or not store.is_window:
+        return
+    retention = int(config["retention.ms"])
+    if retention != -1 and retention < store.retention_ms:
+        cure = plan.config["retention.ms"]
+        yield Problem("retention.ms", str(retention), f"at least {store.retention_ms}", cure)

@@ -1,0 +1,114 @@
+"""Does compaction really happen? Judged by what is in the log, not by settings.
+
+A cleaned part of a log holds each key once. So the first record whose key occurred before it
+bounds what was ever cleaned, and everything behind it is as it was written. Some of that is as it
+should be: the cleaner leaves the last segment alone, and dirt up to a share of the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from state_lib.changelog.topics import TopicPlan
+from state_lib.checks.facts import Facts, LogSample
+from state_lib.checks.verdict import Level, Verdict, worst
+from state_lib.words import size, some
+
+NAME = "compaction"
+PACKED = 3
+"""Records take less in a segment than read: hosts write them with lz4."""
+RECORD_BYTES = 12
+"""That Kafka adds to a record in a batch of many, about."""
+_MANY = 2
+"""Times what is allowed: from there on it is no burst."""
+
+
+@dataclass(frozen=True)
+class Dirt:
+    """Of one partition, in bytes before compression.
+
+    Attributes:
+        clean: before the first repeat.
+        uncleaned: behind it, at least.
+        allowed: what the settings leave uncleaned.
+        dead: share of records that a later one overwrites, of those that were read.
+        surplus: records beyond live entries and deletes, as bytes; 0 where live ones are not known.
+        spare: how much of a surplus the settings leave.
+    """
+
+    clean: float
+    uncleaned: float
+    allowed: float
+    dead: float
+    surplus: float = 0.0
+    spare: float = 0.0
+
+
+def dirt(sample: LogSample, config: Mapping[str, str], *, windowed: bool) -> Dirt:
+    """Measure one partition."""
+    if not sample.records:
+        return Dirt(0, 0, PACKED * int(config["segment.bytes"]), 0)
+    record = sample.record_bytes + RECORD_BYTES
+    dense = sample.records / sample.offsets
+    length = sample.end - sample.start
+    repeat = sample.end if sample.first_repeat < 0 else sample.first_repeat
+    clean = (repeat - sample.start) * dense * record
+    uncleaned = (sample.end - repeat) * dense * record
+    ratio = min(float(config["min.cleanable.dirty.ratio"]), 0.9)
+    segment, dirtier = PACKED * int(config["segment.bytes"]), ratio / (1 - ratio)
+    dead = sample.repeats / sample.records
+    allowed = segment + clean * dirtier
+    if sample.live < 0 or windowed:  # expired windows stay in the log for a while
+        return Dirt(clean, uncleaned, allowed, dead)
+    kept = sample.live + length * dense * sample.deletes / sample.records
+    surplus = max(0.0, length * dense - kept) * record
+    return Dirt(clean, uncleaned, allowed, dead, surplus, segment + kept * record * dirtier)
+
+
+def compaction(facts: Facts) -> Iterator[Verdict]:
+    """One verdict for each changelog of which partitions were read."""
+    for plan, seen in facts.changelogs():
+        samples = (facts.samples or {}).get(plan.name)
+        if samples is None or "compact" not in seen.config["cleanup.policy"]:
+            continue
+        judged = [_of(facts, plan, one, seen.config) for one in samples]
+        level = worst(found for found, _, _ in judged)
+        looked = f"{len(samples)} of {seen.partitions} partitions read"
+        needed = "each key once, but for the last segment and dirt of half the log"
+        if level == "ok":
+            records = sum(s.records for s in samples)
+            dead = sum(s.repeats for s in samples) / records if records else 0
+            text = f"{looked}, {records:,} records, {dead:.0%} of them dead"
+            yield Verdict(NAME, plan.name, "ok", text, needed)
+            continue
+        worse = [(p, text) for found, p, text in judged if found == level]
+        text = f"partitions {some([p for p, _ in worse])}; {worse[0][0]}: {worse[0][1]} ({looked})"
+        step = (
+            "look at the brokers: log.cleaner.enable, the metric uncleanable-partitions-count, "
+            "log-cleaner.log; a restart makes them try again"
+        )
+        yield Verdict(NAME, plan.name, level, text, needed, step)
+
+
+def _of(
+    facts: Facts, plan: TopicPlan, sample: LogSample, config: Mapping[str, str]
+) -> tuple[Level, int, str]:
+    if sample.error is not None:
+        return "fail", sample.partition, f"it cannot be read: {sample.error}"
+    windowed = plan.store is not None and plan.store.is_window
+    found = dirt(sample, config, windowed=windowed)
+    if found.uncleaned > found.allowed:
+        text = (
+            f"{size(found.uncleaned)} from offset {sample.first_repeat:,} on were never cleaned, "
+            f"{found.dead:.0%} of what was read is dead, {size(found.allowed)} are usual"
+        )
+        before = facts.earlier.get((plan.name, sample.partition))
+        if before is not None and before[2] >= 0 and sample.first_repeat > before[2]:
+            return "warn", sample.partition, f"{text}; the cleaner comes on, from {before[2]:,}"
+        much = found.uncleaned > _MANY * found.allowed
+        return ("fail" if much else "warn"), sample.partition, text
+    if found.surplus > _MANY * found.spare:
+        text = f"{size(found.surplus)} more than its live entries take"
+        return "warn", sample.partition, text
+    return "ok", sample.partition, ""

@@ -1,0 +1,82 @@
+"""How full hosts' disks are, when they will be full, and whether a restore fits on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import inf
+
+from state_lib.checks.facts import Facts, HostSeen
+from state_lib.checks.hosts import biggest
+from state_lib.checks.verdict import Level, Verdict
+from state_lib.drivers.trend import fit
+from state_lib.specs import DAY_MS
+from state_lib.words import size
+
+NAME = "disk"
+_NEAR, _FULL = 0.85, 0.95
+_SOON_DAYS, _NOW_DAYS = 7.0, 1.0
+_LEAST_POINTS, _LEAST_MS = 10, 1_800_000
+_ROOM = 1.3
+"""What a restore takes beside a directory of 1, as `state_lib.restore.candidates` estimates."""
+
+
+@dataclass(frozen=True)
+class Filling:
+    """When a disk will be full, in days from now: probably, and within two standard errors.
+
+    All infinite where it does not fill, or nothing can be said yet.
+    """
+
+    days: float = inf
+    earliest: float = inf
+    latest: float = inf
+
+    def __str__(self) -> str:
+        """For people."""
+        if self.days == inf:
+            return "not filling"
+        latest = "never" if self.latest == inf else f"{self.latest:.1f}"
+        return f"full in {self.days:.1f} d ({self.earliest:.1f} to {latest})"
+
+
+def filling(used: Sequence[tuple[int, int]], free: int) -> Filling:
+    """A straight line through ``(time in ms, bytes used)``; unknown where the points are few."""
+    if len(used) < _LEAST_POINTS or used[-1][0] - used[0][0] < _LEAST_MS:
+        return Filling()
+    last = used[-1][0]
+    line = fit([(t - last) / DAY_MS for t, _ in used], [float(b) for _, b in used])
+    if line.slope - 2 * line.error <= 0:  # it may as well stand still
+        return Filling()
+    low, high = line.slope - 2 * line.error, line.slope + 2 * line.error
+    return Filling(free / line.slope, free / high, free / low)
+
+
+def disk(facts: Facts) -> Iterator[Verdict]:
+    """One verdict for each host that tells."""
+    for host in facts.hosts:
+        if host.away is None and host.disk_total:
+            yield _of(facts, host)
+
+
+def _of(facts: Facts, host: HostSeen) -> Verdict:
+    used = 1 - host.disk_free / host.disk_total
+    ahead = filling(host.disk_used, host.disk_free)
+    text = f"{used:.0%} used, {size(host.disk_free)} free, {ahead}"
+    needed = f"less than {_NEAR:.0%}, a week until it is full, room for a restore"
+    task = biggest(facts, host.id)
+    level: Level = "ok"
+    if used >= _FULL or ahead.days < _NOW_DAYS:
+        level = "fail"
+    elif used >= _NEAR or ahead.earliest < _SOON_DAYS:
+        level = "warn"
+    elif task is not None and task.bytes * _ROOM > host.disk_free:
+        level = "warn"
+        text += f"; a restore of task {task.partition} takes {size(task.bytes * _ROOM)}"
+    step = (
+        ""
+        if level == "ok"
+        else "give the host a larger disk, or keep less: shorter windows, fewer keys. A host whose "
+        "disk is full refuses commits and loses nothing"
+    )
+    return Verdict(NAME, host.id, level, text, needed, step)

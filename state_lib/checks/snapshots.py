@@ -1,0 +1,51 @@
+"""Is there a snapshot of each task that a restore could use?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from state_lib.checks.facts import Facts, SnapshotsSeen
+from state_lib.checks.verdict import Verdict
+from state_lib.words import some, span
+
+NAME = "snapshots"
+
+
+def snapshots(facts: Facts) -> Iterator[Verdict]:
+    """Age and use of the newest, and what is in storage but not listed."""
+    seen = facts.snapshots
+    if seen is None:
+        return
+    step = f"'holdfast snapshot create {facts.app}', and see that it is done daily at least"
+    needed = f"one of each task, at most {span(facts.wanted.snapshot_age_ms)} old, usable"
+    if seen.away is not None:
+        look = "look at the storage, at HOLDFAST_SNAPSHOTS_URL and its credentials"
+        yield Verdict(NAME, seen.url, "fail", seen.away, needed, look)
+        return
+    yield _newest(facts, seen, needed, step)
+    if seen.broken:
+        first, why = next(iter(seen.broken.items()))
+        text = f"{len(seen.broken)} are not whole, and not listed: {first}: {why}"
+        look = f"'holdfast snapshot verify {facts.app}'; 'holdfast snapshot prune' removes them"
+        yield Verdict(NAME, seen.url, "warn", text, "only whole ones", look)
+
+
+def _newest(facts: Facts, seen: SnapshotsSeen, needed: str, step: str) -> Verdict:
+    app, partitions = facts.app, range(facts.topology.partitions)
+    missing = [p for p in partitions if p not in seen.newest]
+    if len(missing) == len(partitions):
+        text = f"none in {seen.url}: a restore reads whole changelogs"
+        return Verdict(NAME, app, "warn", text, needed, step)
+    if unusable := [p for p in partitions if p in seen.newest and seen.newest[p].why_not]:
+        first = unusable[0]
+        text = (
+            f"those of tasks {some(unusable)} cannot be used; {first}: {seen.newest[first].why_not}"
+        )
+        return Verdict(NAME, app, "fail", text, needed, step)
+    if missing:
+        return Verdict(NAME, app, "warn", f"none of tasks {some(missing)}", needed, step)
+    oldest = min(seen.newest.values(), key=lambda s: s.written_at)
+    age = facts.now - oldest.written_at
+    if age > facts.wanted.snapshot_age_ms and not oldest.current:
+        return Verdict(NAME, app, "warn", f"the oldest is {span(age)} old", needed, step)
+    return Verdict(NAME, app, "ok", f"one of each task, {span(age)} old at most", needed)

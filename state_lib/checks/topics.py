@@ -1,0 +1,119 @@
+"""Topics as they must be: there, with their partitions, their cleanup policy, their timestamps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from state_lib.changelog.policy import Problem, problems
+from state_lib.changelog.topics import TopicPlan, topology_topic
+from state_lib.checks.facts import Facts, TopicSeen
+from state_lib.checks.verdict import Change, Verdict
+
+_TIMES = ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms")
+
+
+def topics(facts: Facts) -> Iterator[Verdict]:
+    """Every topic exists, with as many partitions as the application has."""
+    for plan in facts.plans():
+        seen, needed = facts.topics.get(plan.name), f"{plan.partitions} partitions"
+        if seen is None:
+            yield Verdict("topics", plan.name, "fail", "it is missing", needed, _anew(facts, plan))
+        elif seen.partitions != plan.partitions:
+            step = (
+                "stop the job; keys of another partition count lie elsewhere: begin anew with "
+                f"'holdfast app reset {facts.app}', or restore the topic from a copy"
+            )
+            yield Verdict(
+                "topics", plan.name, "fail", f"{seen.partitions} partitions", needed, step
+            )
+        else:
+            yield Verdict("topics", plan.name, "ok", needed, needed)
+    for source in facts.topology.sources:
+        if source not in facts.topics:
+            step = "create it, or correct its name in the job"
+            yield Verdict("topics", source, "fail", "it is missing", "a source", step)
+
+
+def cleanup_policy(facts: Facts) -> Iterator[Verdict]:
+    """Changelogs of key-value stores only compact, those of windows also delete by age."""
+    for plan, seen in facts.existing():
+        if not plan.owned:
+            continue
+        policy, wanted = seen.config["cleanup.policy"], plan.config["cleanup.policy"]
+        found = of(plan, seen, "cleanup.policy")
+        if found is None:
+            yield Verdict("cleanup-policy", plan.name, "ok", policy, wanted)
+            continue
+        loses = "records are deleted by age" if "delete" in policy else "records are never removed"
+        yield Verdict(
+            "cleanup-policy",
+            plan.name,
+            "fail",
+            f"{policy}: {loses}",
+            found.needed,
+            by_repair(facts),
+            changes(plan, found),
+        )
+
+
+def timestamps(facts: Facts) -> Iterator[Verdict]:
+    """Records keep the time of their event, whatever it is."""
+    for plan, seen in facts.existing():
+        if not plan.owned:
+            continue
+        found = of(plan, seen, "message.timestamp.type")
+        bounds = [
+            Problem(key, seen.config[key], plan.config[key], plan.config[key])
+            for key in _TIMES
+            if int(seen.config[key]) < int(plan.config[key])
+        ]
+        if found is not None:
+            yield Verdict(
+                "timestamps",
+                plan.name,
+                "fail",
+                f"{found.key}={found.seen}: event times are lost, windows age by the wall clock",
+                found.needed,
+                by_repair(facts),
+                changes(plan, found),
+            )
+        elif bounds:
+            yield Verdict(
+                "timestamps",
+                plan.name,
+                "warn",
+                ", ".join(f"{b.key}={b.seen}" for b in bounds)
+                + ": a commit with an older or newer record is refused",
+                "no bound",
+                by_repair(facts),
+                changes(plan, *bounds),
+            )
+        else:
+            yield Verdict("timestamps", plan.name, "ok", "CreateTime, no bound", "CreateTime")
+
+
+def of(plan: TopicPlan, seen: TopicSeen, key: str) -> Problem | None:
+    """What the rules by which a start is refused say of one setting."""
+    found = problems(plan, plan.partitions, seen.config)
+    return next((p for p in found if p.key == key), None)
+
+
+def changes(plan: TopicPlan, *found: Problem) -> tuple[Change, ...]:
+    """What would be set; nothing of a topic that is not the application's own."""
+    cured = [p for p in found if p.cure is not None and plan.owned]
+    return tuple(Change(plan.name, p.key, p.seen, p.cure or "") for p in cured)
+
+
+def by_repair(facts: Facts) -> str:
+    """The next step where a setting is all that is wrong."""
+    return f"'holdfast repair config {facts.app}' shows what it would set, and asks"
+
+
+def _anew(facts: Facts, plan: TopicPlan) -> str:
+    if not plan.owned:
+        return "create it, or let the job's next start do so"
+    if plan.name == topology_topic(facts.app):
+        return f"'holdfast repair topology {facts.app}'"
+    if plan.store is not None or plan.config["cleanup.policy"] == "compact":
+        return f"'holdfast repair changelog {facts.app}' writes it anew from the hosts' copies"
+    return "the job's next start creates it: what it held is lost"

@@ -1,0 +1,1 @@
+"""Gathers from Kafka, hosts and storage what `state_lib.checks` judges."""

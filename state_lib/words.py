@@ -1,0 +1,31 @@
+"""Numbers as people read them."""
+
+from __future__ import annotations
+
+_KILO = 1000
+_UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s"))
+
+
+def size(count: float) -> str:
+    """Bytes in decimal units."""
+    for unit in ("B", "kB", "MB"):
+        if count < _KILO:
+            return f"{count:,.0f} {unit}"
+        count /= _KILO
+    return f"{count:,.1f} GB"
+
+
+def span(ms: float) -> str:
+    """A duration (ms) in its greatest fitting unit, ``for ever`` if it is -1."""
+    if ms == -1:
+        return "for ever"
+    for length, unit in _UNITS:
+        if abs(ms) >= length:
+            return f"{ms / length:,.1f} {unit}".replace(".0 ", " ")
+    return f"{ms:,.0f} ms"
+
+
+def some(numbers: list[int] | tuple[int, ...], most: int = 5) -> str:
+    """A few of many: ``0, 3, 8 and 12 more``."""
+    shown = ", ".join(map(str, numbers[:most]))
+    return shown if len(numbers) <= most else f"{shown} and {len(numbers) - most} more"
