@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 
 from state_lib.changelog.claims import Claim, newest_claim
@@ -52,10 +53,14 @@ def judge_claim(task: str, marker: Marker, epoch: int, topic_id: str) -> Verdict
 
 
 def would_take(app: str, markers: Sequence[Marker], epoch: int, topic_id: str) -> bool:
-    """Whether all tasks of an application, by partition, would be taken by a claim, or are."""
+    """Whether all tasks of an application, by partition, would be taken by a claim, or are.
+
+    A restore to the past has an epoch and no claim: the claim of before it stands.
+    """
     try:
         for partition, marker in enumerate(markers):
-            judge_claim(f"{app}/{partition}", marker, epoch, topic_id)
+            claimed = replace(marker, epoch=marker.claim)
+            judge_claim(f"{app}/{partition}", claimed, epoch, topic_id)
     except (Superseded, TopicRecreated):
         return False
     return True

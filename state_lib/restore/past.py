@@ -1,0 +1,226 @@
+"""Going back in time: whether a task can go back to a snapshot, and what that means for it.
+
+Nothing here depends on the changelogs' past: the snapshot is whole, and differences are written
+against the live store. So its age is no matter, and neither are tombstones that were cleaned away.
+What has to be there is what is read again: the sources, and the batches as they were recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from state_lib.changelog.progress import ProgressLog, Recorded, effective, repeats
+from state_lib.changelog.topics import progress_topic
+from state_lib.errors import HoldfastError, InvalidRequest, TopicRecreated
+from state_lib.evolution import contradictions
+from state_lib.kafka import Kafka, Partition, ends, require, starts
+from state_lib.marker import Marker, flat, nested
+from state_lib.snapshots.listing import find
+from state_lib.snapshots.manifest import Manifest
+from state_lib.specs import Topology
+from state_lib.stores.task_stores import layout_of
+
+
+@dataclass(frozen=True)
+class PastPlan:
+    """How one task would go back in time: a value that is printed, approved and sent.
+
+    Attributes:
+        task: ``<app>/<partition>``.
+        snapshot: id of the snapshot whose state it would have.
+        epoch, n: the commit that this is the state of; ``written_at`` is when it was made (wall
+            ms), ``positions`` and ``clock`` (ms) are where it stood.
+        from_epoch, from_n: the newest commit.
+        published: up to where outputs were written: so far the sources are read again.
+        batches, records: that are read again; offsets, at least the records.
+        codes: fingerprints of the jobs that these batches were recorded by.
+        bytes: of the snapshot; what this disk has already is not fetched.
+        republish: whether outputs up to ``published`` are written once more.
+        discards: what is not there any more afterwards.
+    """
+
+    task: str
+    snapshot: str
+    epoch: int
+    n: int
+    written_at: int
+    positions: Mapping[str, Mapping[str, int]]
+    clock: int
+    from_epoch: int
+    from_n: int
+    published: Mapping[str, Mapping[str, int]]
+    batches: int
+    records: int
+    bytes: int
+    republish: bool
+    codes: tuple[str, ...] = ()
+    discards: tuple[str, ...] = ()
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether it stands there."""
+        return (self.epoch, self.n) == (self.from_epoch, self.from_n)
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> PastPlan:
+        """From plain data."""
+        return cls(**{**data, **{name: tuple(data[name]) for name in ("codes", "discards")}})
+
+
+def plan_past(  # noqa: PLR0913 - a task, and what is asked of it
+    kafka: Kafka,
+    topology: Topology,
+    partition: int,
+    newest: Marker,
+    url: str,
+    snapshot: str,
+    *,
+    republish: bool = False,
+) -> PastPlan:
+    """See whether a task can go back to a snapshot. Changes nothing.
+
+    Args:
+        kafka: connection.
+        topology: of the application.
+        partition: of the task.
+        newest: its newest marker.
+        url: of all snapshots.
+        snapshot: id of one of this task.
+        republish: whether outputs are to be written again.
+
+    Raises:
+        NotFound, SnapshotInvalid: there is no such snapshot, or it cannot be used.
+        InvalidRequest: it does not fit the stores, or not all can be read again; says why.
+        TopicRecreated: a source is another topic by now.
+        Unavailable: Kafka or the storage is away.
+    """
+    manifest = find(url, topology.app, partition, snapshot)
+    then, task = manifest.marker, f"{topology.app}/{partition}"
+    _check_stores(topology, manifest)
+    begin, published = flat(then.positions), newest.published_to
+    if added := sorted(published.keys() - begin.keys()):
+        raise _refused(
+            manifest,
+            f"it knows nothing of the source partitions {added}, which were read later",
+            "take one that was made after their first batch",
+        )
+    target = {p: max(offset, published.get(p, 0)) for p, offset in begin.items()}
+    again = {p: offset for p, offset in begin.items() if offset < target[p]}
+    _check_sources(kafka, manifest, again, target)
+    batches = _batches(kafka, manifest, begin, target)
+    records = sum(target[p] - offset for p, offset in again.items())
+    plan = PastPlan(
+        task=task,
+        snapshot=manifest.id,
+        epoch=then.epoch,
+        n=then.n,
+        written_at=then.written_at,
+        positions=then.positions,
+        clock=then.clock,
+        from_epoch=newest.epoch,
+        from_n=newest.n,
+        published=nested(published),
+        batches=len(batches),
+        codes=tuple(sorted({b.code for b in batches if b.code is not None})),
+        records=records,
+        bytes=manifest.size_bytes,
+        republish=republish,
+    )
+    return plan if plan.is_nothing else replace(plan, discards=(_discarded(plan, topology),))
+
+
+def _check_stores(topology: Topology, manifest: Manifest) -> None:
+    held = {s.name: s for s in manifest.stores}
+    declared = [s.name for s in topology.stores]
+    if missing := [name for name in declared if name not in held]:
+        raise _refused(
+            manifest,
+            f"it does not hold the stores {missing}, which were added later",
+            "take one that was made after they were",
+        )
+    known = tuple(held[name] for name in declared)
+    wrong = contradictions(replace(topology, stores=known), topology)
+    for spec in topology.stores:  # backends may differ: it is the order of entries that counts
+        then, now = (layout_of(s).partition("/")[2] for s in (held[spec.name], spec))
+        if then != now:
+            wrong.append(f"its store {spec.name!r} is laid out as {then}, and now as {now}")
+    if wrong:
+        raise _refused(manifest, "; ".join(wrong), "declare the store as it was then, first")
+
+
+def _check_sources(
+    kafka: Kafka,
+    manifest: Manifest,
+    again: Mapping[Partition, int],
+    target: Mapping[Partition, int],
+) -> None:
+    admin = kafka.admin()
+    facts = require(admin, {topic for topic, _ in again})
+    for topic, known in manifest.marker.topic_ids.items():
+        if topic in facts and facts[topic].id != known:
+            raise TopicRecreated(
+                f"{manifest.task} cannot go back to snapshot {manifest.id}: its source {topic!r} "
+                f"was deleted and created again since (its id was {known}, is {facts[topic].id}), "
+                "and what it held cannot be read again. Take a later snapshot",
+                topic=topic,
+                expected_id=known,
+                actual_id=facts[topic].id,
+            )
+    first, end = starts(admin, again), ends(admin, again)
+    for place, offset in again.items():
+        if first[place] > offset or end[place] < target[place]:
+            name = f"{place[0]}/{place[1]}"
+            raise _refused(
+                manifest,
+                f"source {name} holds offsets [{first[place]}, {end[place]}), and "
+                f"[{offset}, {target[place]}) would have to be read again",
+                "take a later one ('holdfast snapshot list')",
+                source=name,
+                start=first[place],
+                needed=offset,
+            )
+
+
+def _batches(
+    kafka: Kafka, manifest: Manifest, begin: dict[Partition, int], target: dict[Partition, int]
+) -> list[Recorded]:
+    """Those that were recorded from there on; all of the range has to be among them."""
+    if begin == target:
+        return []
+    recorded = ProgressLog(kafka, manifest.app).read(manifest.marker.recorded)
+    found, reached = repeats(begin, target, effective(recorded))
+    if reached != target:
+        raise _refused(
+            manifest,
+            f"{progress_topic(manifest.app)} has no record of the batches from {nested(reached)} "
+            f"to {nested(target)}, and without them late records would be judged anew",
+            "take a later one ('holdfast snapshot list')",
+        )
+    return found
+
+
+def _refused(manifest: Manifest, why: str, step: str, **details: Any) -> HoldfastError:
+    return InvalidRequest(
+        f"{manifest.task} cannot go back to snapshot {manifest.id}: {why}; {step}",
+        task=manifest.task,
+        snapshot=manifest.id,
+        **details,
+    )
+
+
+def _discarded(plan: PastPlan, topology: Topology) -> str:
+    here, there = f"{plan.from_epoch}/{plan.from_n}", f"{plan.epoch}/{plan.n}"
+    outputs = ""
+    if topology.outputs:
+        written = "written once more" if plan.republish else "not written again"
+        outputs = f"; outputs up to there are {written}"
+    return (
+        f"the state of commit {here}, for that of commit {there}: {plan.records:,} offsets of the "
+        f"sources are read again, in {plan.batches:,} recorded batches{outputs}"
+    )
