@@ -47,11 +47,11 @@ def test_back_and_forth(make_app: MakeApp, stores: list) -> None:  # type: ignor
         one.commit(4, at=before)
     assert one.claim().positions == counted.positions
     assert one.commits(range(4, 12)) == now, "as if the stream had run once"
-    assert one.outputs() == list(range(12)), "and no output is repeated"
+    one.has_written(*range(12))
     assert one.task.marker.dropped == before.dropped
     assert one.task.marker.published == before.published
     later = one.commits([12])
-    assert one.outputs() == list(range(13))
+    one.has_written(*range(13))
     assert one.from_scratch() == later
 
 
@@ -63,7 +63,7 @@ def test_outputs_are_written_again_if_asked(make_app: MakeApp) -> None:
     one.task.go_back(one.request(taken.id, republish=True))
     one.claim()
     assert one.commits(range(2, 6)) != now
-    assert one.outputs() == [0, 1, 2, 3, 4, 2, 3, 4, 5]
+    one.has_written(0, 1, 2, 3, 4, 2, 3, 4, 5)
     assert "again" not in one.task.marker.published
 
 
@@ -78,4 +78,4 @@ def test_a_batch_across_what_was_published_is_refused(make_app: MakeApp) -> None
     with pytest.raises(Realign, match="recorded"):
         one.commit(2, wide=3)
     one.commits([2, 3, 4])
-    assert one.outputs() == [0, 1, 2, 3, 4]
+    one.has_written(0, 1, 2, 3, 4)

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from confluent_kafka import Message
 from confluent_kafka.admin import NewTopic
 
 from state_lib.changelog.admin import _await
@@ -110,12 +111,19 @@ class Traveller:
         topic_id = describe(self.app.kafka.admin(), [topic])[topic].id
         return Past(snapshot, republish, epoch, topic_id, "a test")
 
-    def outputs(self) -> list[int]:
-        """Numbers of the batches that wrote an output, in order."""
-        kafka, place = self.app.kafka, (self.output, 0)
-        end = ends(kafka.admin(), [place])[place]
-        found = read(kafka, self.output, 0, starts(kafka.admin(), [place])[place], end)
-        return [int(m.value() or b"") for messages in found for m in messages]
+    def has_written(self, *numbers: int) -> None:
+        """Batches of these numbers wrote an output, in this order, and none besides."""
+        until(lambda: len(self._read(self.output)) >= len(numbers))  # shown a moment later
+        assert [int(m.value() or b"") for m in self._read(self.output)] == list(numbers)
+
+    def log(self, store: str) -> list[Message]:
+        """Records of a changelog."""
+        return self._read(self.app.topic(store))
+
+    def _read(self, topic: str) -> list[Message]:
+        kafka, place = self.app.kafka, (topic, 0)
+        first, end = (look(kafka.admin(), [place])[place] for look in (starts, ends))
+        return [m for messages in read(kafka, topic, 0, first, end) for m in messages]
 
     def from_scratch(self) -> Digests:
         """What the changelogs give to whoever has nothing else; leaves the task open."""
