@@ -16,7 +16,7 @@ from state_lib.changelog.topics import progress_topic
 from state_lib.errors import HoldfastError, InvalidRequest, TopicRecreated
 from state_lib.evolution import contradictions
 from state_lib.kafka import Kafka, Partition, ends, require, starts
-from state_lib.marker import Marker, flat, nested
+from state_lib.marker import RUNNING, Marker, flat, nested
 from state_lib.snapshots.listing import find
 from state_lib.snapshots.manifest import Manifest
 from state_lib.specs import Topology
@@ -38,6 +38,7 @@ class PastPlan:
         codes: fingerprints of the jobs that these batches were recorded by.
         bytes: of the snapshot; what this disk has already is not fetched.
         republish: whether outputs up to ``published`` are written once more.
+        is_back: it went there already, and no driver has claimed it since.
         discards: what is not there any more afterwards.
     """
 
@@ -55,13 +56,14 @@ class PastPlan:
     records: int
     bytes: int
     republish: bool
+    is_back: bool = False
     codes: tuple[str, ...] = ()
     discards: tuple[str, ...] = ()
 
     @property
     def is_nothing(self) -> bool:
         """Whether it stands there."""
-        return (self.epoch, self.n) == (self.from_epoch, self.from_n)
+        return self.is_back or (self.epoch, self.n) == (self.from_epoch, self.from_n)
 
     def to_json(self) -> dict[str, Any]:
         """As plain data."""
@@ -102,12 +104,20 @@ def plan_past(  # noqa: PLR0913 - a task, and what is asked of it
     """
     manifest = find(url, topology.app, partition, snapshot)
     then, task = manifest.marker, f"{topology.app}/{partition}"
-    _check_stores(topology, manifest)
-    begin, published = flat(then.positions), newest.published_to
-    if added := sorted(published.keys() - begin.keys()):
+    if added := [
+        s.name for s in topology.stores if s.name not in {h.name for h in manifest.stores}
+    ]:
         raise _refused(
             manifest,
-            f"it knows nothing of the source partitions {added}, which were read later",
+            f"it does not hold the stores {added}, which were added later",
+            "take one that was made after they were",
+        )
+    check_stores(topology, manifest)
+    begin, published = flat(then.positions), newest.published_to
+    if unknown := sorted(published.keys() - begin.keys()):
+        raise _refused(
+            manifest,
+            f"it knows nothing of the source partitions {unknown}, which were read later",
             "take one that was made after their first batch",
         )
     target = {p: max(offset, published.get(p, 0)) for p, offset in begin.items()}
@@ -131,23 +141,24 @@ def plan_past(  # noqa: PLR0913 - a task, and what is asked of it
         records=records,
         bytes=manifest.size_bytes,
         republish=republish,
+        is_back=newest.state == RUNNING
+        and newest.claim != newest.epoch
+        and (newest.back["snapshot"], newest.back["republish"]) == (manifest.id, republish),
     )
     return plan if plan.is_nothing else replace(plan, discards=(_discarded(plan, topology),))
 
 
-def _check_stores(topology: Topology, manifest: Manifest) -> None:
+def check_stores(topology: Topology, manifest: Manifest) -> None:
+    """Refuse stores that are not what they were; those that were added count as empty then.
+
+    Raises:
+        InvalidRequest: naming what differs.
+    """
     held = {s.name: s for s in manifest.stores}
-    declared = [s.name for s in topology.stores]
-    if missing := [name for name in declared if name not in held]:
-        raise _refused(
-            manifest,
-            f"it does not hold the stores {missing}, which were added later",
-            "take one that was made after they were",
-        )
-    known = tuple(held[name] for name in declared)
+    known = tuple(held[s.name] for s in topology.stores if s.name in held)
     wrong = contradictions(replace(topology, stores=known), topology)
     for spec in topology.stores:  # backends may differ: it is the order of entries that counts
-        then, now = (layout_of(s).partition("/")[2] for s in (held[spec.name], spec))
+        then, now = (layout_of(s).partition("/")[2] for s in (held.get(spec.name, spec), spec))
         if then != now:
             wrong.append(f"its store {spec.name!r} is laid out as {then}, and now as {now}")
     if wrong:

@@ -26,6 +26,7 @@ from state_lib.restore.differences import Difference, differences, forgotten
 from state_lib.restore.facts import log_ranges
 from state_lib.restore.listener import RestoreListener
 from state_lib.restore.local import asides
+from state_lib.restore.past import check_stores
 from state_lib.restore.source import LogRange
 from state_lib.snapshots.fetch import fetch
 from state_lib.snapshots.listing import find
@@ -116,11 +117,13 @@ class Rewriting:
 
         Raises:
             StateCorrupt: the stores do not hold what was written. Nothing of it counts.
+            InvalidRequest: stores are declared otherwise by now.
             Others: as `bring`, and as the writer.
         """
         manifest = self.bring(marker.back["snapshot"])
+        check_stores(self.topology, manifest)  # a driver may have declared others since
         held = {s.name: s for s in manifest.stores}
-        specs = tuple(held[s.name] for s in self.topology.stores)
+        specs = tuple(held.get(s.name, s) for s in self.topology.stores)
         past = TaskStores(
             replace(self.topology, stores=specs), self.folder, _OPTIONS, read_only=True
         )

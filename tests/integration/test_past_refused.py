@@ -256,6 +256,32 @@ def test_storage_that_goes_once_it_was_begun(
     assert one.from_scratch() == then
 
 
+def test_a_store_that_is_added_on_the_way(
+    make_app: MakeApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A driver of newer code claims while the task is closed: what is new was empty then."""
+    one = traveller(make_app, [KV, WIN])
+    then = one.commits(range(3))
+    taken = one.snapshot()
+    one.commits(range(3, 5))
+    with monkeypatch.context() as armed:
+        armed.setenv("HOLDFAST_FAILPOINTS", "past.after_begin=raise")
+        with pytest.raises(RuntimeError):
+            one.task.go_back(one.request(taken.id))
+    longer = replace(WIN, retention_ms=2 * WIN.retention_ms)
+    one.app.topology = replace(one.app.topology, stores=(KV, longer))
+    assert one.task.declare(one.app.topology)
+    with pytest.raises(InvalidRequest, match="declare the store as it was"):
+        one.task.open()
+    one.app.topology = replace(one.app.topology, stores=(KV, WIN, TS))
+    one.app.create()
+    assert one.task.declare(one.app.topology)
+    one.task.open()
+    now = digests(one.task)
+    assert now.pop("ts").entries == 0
+    assert now == then
+
+
 def test_another_snapshot_than_was_begun_with(
     make_app: MakeApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
