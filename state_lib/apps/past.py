@@ -29,7 +29,7 @@ from state_lib.failpoints import failpoint
 from state_lib.host.placement import owner_of
 from state_lib.kafka import Kafka, require
 from state_lib.marker import flat, now_ms
-from state_lib.restore.past import PastPlan
+from state_lib.restore.past import PastPlan, reaching
 from state_lib.task.past import Past
 
 _AT_ONCE, _TRIES, _ENDING_S, _LOOK_S = 16, 3, 30.0, 0.25
@@ -83,13 +83,7 @@ def plan(
     topology = topology_of(kafka, app)
     where = moment(settings.snapshots_url, topology, to, tasks, now_ms())
 
-    def ask(partition: int, snapshot: str) -> PastPlan:
-        with _host(settings, app, partition) as client:
-            told = client.past_plan(app, partition, snapshot, republish=republish)
-            return PastPlan.from_json(told)
-
-    with ThreadPoolExecutor(min(_AT_ONCE, len(where))) as pool:
-        plans = tuple(pool.map(ask, where, where.values()))
+    plans = _plans(settings, kafka, app, where, republish=republish)
     claim = newest_claim(kafka, app)
     _check_code(plans, None if claim is None else claim.by.get("code"), topology.partitions)
     return Journey(app, plans, living_drivers(kafka, app))
@@ -116,12 +110,16 @@ def carry_out(
     """
     kafka, app = Kafka.of(settings), journey.app
     left = {_partition(p): p for p in journey.plans if not p.is_nothing}
+    if not left:
+        return
     _each(settings, app, left, _fetched(app, left), watch)
     by = f"{user_name()}@{socket.gethostname()}"
     for number in range(1, _TRIES + 1):
         if ended := _end_drivers(kafka, settings, app):
             told(f"ended at a batch's edge: {', '.join(ended)}")
         failpoint("past.stopped")
+        where, again = {p: one.snapshot for p, one in left.items()}, journey.plans[0].republish
+        _plans(settings, kafka, app, where, republish=again)  # what was committed meanwhile, too
         epoch, topic_id = _new_epoch(kafka, app, by)
         failpoint("past.claimed")
         pasts = {
@@ -140,6 +138,20 @@ def carry_out(
                 tasks=sorted(left),
             )
         told(f"a driver has claimed tasks {sorted(left)} meanwhile: once more")
+
+
+def _plans(
+    settings: Settings, kafka: Kafka, app: str, where: Mapping[int, str], *, republish: bool
+) -> tuple[PastPlan, ...]:
+    """Of each partition to its snapshot; all can be read again that has to be."""
+
+    def ask(partition: int, snapshot: str) -> PastPlan:
+        with _host(settings, app, partition) as client:
+            told = client.past_plan(app, partition, snapshot, republish=republish)
+            return reaching(kafka, PastPlan.from_json(told))
+
+    with ThreadPoolExecutor(min(_AT_ONCE, len(where))) as pool:
+        return tuple(pool.map(ask, where, where.values()))
 
 
 def _check_code(plans: Sequence[PastPlan], code: str | None, partitions: int) -> None:
@@ -226,8 +238,6 @@ def _each(
             return error
         return None
 
-    if not plans:
-        return {}
     with ThreadPoolExecutor(min(_AT_ONCE, len(plans))) as pool:
         results = dict(zip(plans, pool.map(one, plans), strict=True))
     failures = {p: error for p, error in results.items() if error is not None}

@@ -1,8 +1,8 @@
 """The first half of a restore to the past: the marker from which on there is no way but forward.
 
 Before it nothing has changed; after it whoever opens the task ends what was begun
-(`state_lib.task.rewriting`). So all that could fail for good is looked at first: the sources, the
-recorded batches, the snapshot, which is fetched and checked.
+(`state_lib.task.rewriting`). So all that could fail for good is looked at first: the stores, the
+snapshot, which is fetched and checked, and, by whoever asks, what has to be read again.
 """
 
 from __future__ import annotations
@@ -69,7 +69,6 @@ class Past:
 def plan(opening: Opening, snapshot: str, *, republish: bool, newest: Marker) -> PastPlan:
     """See `plan_past`. Raises InvalidRequest also where the host has no storage."""
     return plan_past(
-        opening.context.kafka,
         opening.topology,
         opening.partition,
         newest,

@@ -20,7 +20,7 @@ def test_back_and_forth(make_app: MakeApp, stores: list) -> None:  # type: ignor
     assert now != then
     before = one.task.marker
 
-    plan = one.task.plan_past(taken.id)
+    plan = one.plan(taken.id)
     assert (plan.records, plan.batches) == (80, 8)
     assert (plan.epoch, plan.n) == (counted.epoch, counted.n)
     assert not plan.is_nothing

@@ -65,7 +65,7 @@ class World:
             at.id: stack.enter_context(served(app, at, TOKEN, hosts, restore=options))
             for at in hosts
         }
-        self.code = "code"
+        self.code, self.recorded = "code", dict[int, int]()
         self.claim()
         self.commits([-1])
 
@@ -100,12 +100,15 @@ class World:
     def _commit(self, number: int, tasks: Any) -> None:
         from_: Any = {} if number < 0 else self._at(number)
         clock = NOON + number * HOUR
+        again = number in self.recorded
+        first = self.recorded.get(number, -1)
         record = {
             "epoch": self.epoch, "n": number + 2, "from": from_, "to": self._at(number + 1),
             "clock": clock, "now": now_ms(), "max_future_ms": 1, "code": self.code, "limits": {},
-            "tasks": None, "recorded": -1,
+            "tasks": list(tasks) if again else None, "recorded": first,
         }  # fmt: skip
         offset = ProgressLog(self.app.kafka, self.app.name).append(record)
+        offset = self.recorded[number] = first if again else offset
         for p in tasks:
             task = self.manager(p).task(self.app.name, p)
             puts = {

@@ -52,7 +52,7 @@ def test_forth_again(make_app: MakeApp) -> None:
     latest = one.snapshot()
     one.task.go_back(one.request(taken.id))
     assert digests(one.task) == then
-    assert one.task.plan_past(latest.id).records == 0
+    assert one.plan(latest.id).records == 0
     marker = one.task.go_back(one.request(latest.id))
     assert digests(one.task) == now
     assert one.from_scratch() == now
@@ -85,7 +85,7 @@ def test_to_where_it_stands(make_app: MakeApp) -> None:
     one = traveller(make_app)
     now = one.commits(range(2))
     taken = one.snapshot()
-    plan = one.task.plan_past(taken.id)
+    plan = one.plan(taken.id)
     assert (plan.is_nothing, plan.discards, plan.records) == (True, (), 0)
     one.task.go_back(one.request(taken.id))
     assert digests(one.task) == now

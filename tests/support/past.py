@@ -19,6 +19,7 @@ from state_lib.changelog.writer import Records
 from state_lib.kafka import describe, ends, starts
 from state_lib.marker import ByPartition, Marker, flat, nested, now_ms
 from state_lib.restore.options import RestoreOptions
+from state_lib.restore.past import PastPlan, reaching
 from state_lib.snapshots.manifest import Manifest
 from state_lib.snapshots.write import SnapshotRequest, write_snapshot
 from state_lib.specs import StoreSpec
@@ -43,7 +44,7 @@ class Traveller:
     app: App
     source: str
     task: StateTask
-    puts: list[Mapping[str, Puts]] = field(default_factory=list)
+    recorded: dict[int, int] = field(default_factory=dict)
 
     @property
     def url(self) -> str:
@@ -64,16 +65,22 @@ class Traveller:
         return self.task.marker
 
     def commit(self, number: int, *, at: Marker | None = None, wide: int = 1) -> Marker:
-        """Batch ``number``, always the same; recorded before, and with an output."""
+        """Batch ``number``, always the same; recorded before, and with an output.
+
+        One that was published before is recorded as a driver that aligns does.
+        """
         marker = at or self.task.marker
+        again = number * ROWS < self.task.marker.published_to[self.source, 0]
+        first = self.recorded.get(number, -1) if again else -1
         to = {(self.source, 0): (number + wide) * ROWS}
         clock = NOON + number * HOUR
         record = {
             "epoch": marker.epoch, "n": marker.n + 1, "from": self._at(number),
             "to": nested(to), "clock": clock, "now": now_ms(), "max_future_ms": 1,
-            "code": "code", "limits": {}, "tasks": None, "recorded": -1,
+            "code": "code", "limits": {}, "tasks": [0] if again else None, "recorded": first,
         }  # fmt: skip
         offset = ProgressLog(self.app.kafka, self.app.name).append(record)
+        offset = self.recorded[number] = first if first >= 0 else offset
         one = batch(marker, puts_of(number, self.app), clock=clock, outputs=self._outputs(number))
         header = replace(
             one.header,
@@ -103,6 +110,10 @@ class Traveller:
             return write_snapshot(request).manifest
         finally:
             shutil.rmtree(folder)
+
+    def plan(self, snapshot: str) -> PastPlan:
+        """As the command looks at it."""
+        return reaching(self.app.kafka, self.task.plan_past(snapshot))
 
     def request(self, snapshot: str, *, republish: bool = False) -> Past:
         """With an epoch of its own."""
@@ -147,7 +158,7 @@ def traveller(make_app: MakeApp, stores: Sequence[StoreSpec] = (KV,)) -> Travell
     for future in admin.create_topics([NewTopic(source, 1, 1)]).values():
         future.result()
     _await(admin, [TopicPlan(source, 1)])
-    fill(app, source, 200)
+    fill(app, source, 1000)
     made = Traveller(app, source, app.opened())
     made.task._context = replace(made.task._context, restore=made.options)
     made.claim()
