@@ -46,12 +46,13 @@ def test_a_supervised_stream_goes_back(cluster: Cluster, events: Events, app: st
         _equals_its_changelogs(settings, app)
 
         for point in OF_HOSTS:
+            supervisor.until_caught_up()
             cluster.arm(f"{point}=kill")
             _go_back(settings, app, to)
             assert (cluster.fired / point).exists(), point
-        supervisor.until("restart")
-        supervisor.until("committing")
-        check(settings, app, events.topic)
+            supervisor.until("restart")
+            supervisor.until("committing")
+            check(settings, app, events.topic)
         _equals_its_changelogs(settings, app)
         assert "superseded" not in supervisor.names()
         assert "gave_up" not in supervisor.names()
