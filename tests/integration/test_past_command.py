@@ -367,6 +367,33 @@ def test_a_host_is_restarted_on_the_way(world: World, monkeypatch: pytest.Monkey
     assert world.commits(range(2, 8)) == now
 
 
+def test_what_a_task_is_on_its_way_to_is_not_pruned(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app, wanted = world.app.name, []
+    for number in range(3):
+        world.commits([number])
+        wanted.append(world.snapshot(1))
+    prune = ["snapshot", "prune", app, "--keep", "1", "--dry-run", "--json"]
+
+    def kept() -> list[str]:
+        tasks = orjson.loads(CliRunner().invoke(command, prune).stdout)["tasks"]
+        return [s for task in tasks for s in task["kept"]]
+
+    assert kept() == wanted[2:]
+    with monkeypatch.context() as patched:
+
+        def fails(name: str) -> None:
+            if name == "past.before_marker":
+                raise Unavailable("on its knees")
+
+        patched.setattr("state_lib.task.rewriting.failpoint", fails)
+        run("run", app, "--to", wanted[0], "--task", "1", "--yes", code=1)
+        assert sorted(kept()) == [wanted[0], wanted[2]]
+    until(lambda: not world.manager(1).not_ready, 60)
+    assert kept() == wanted[2:]
+
+
 def test_a_lost_topology_topic_is_not_suspected(world: World) -> None:
     """Tasks stand at an epoch that no driver has claimed; `holdfast repair topology` knows why."""
     world.commits(range(2))
