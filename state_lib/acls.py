@@ -31,7 +31,7 @@ MEANING: dict[Role, str] = {
     "host": "keeps the stores: every state host",
     "loader": "publishes to the source topics: holdfast load",
     "auditor": "reads everything that was committed: holdfast audit",
-    "operator": "follows drivers and asks them to stop: Airflow's supervision",
+    "operator": "follows drivers, stops them, goes back in time: Airflow, restore --to",
     "checker": "judges and repairs settings: holdfast check, repair config, what-if",
     "admin": "resets and deletes: holdfast app",
 }

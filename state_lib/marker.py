@@ -22,6 +22,8 @@ from state_lib.errors import Moved, Realign, Superseded
 ByPartition = Mapping[str, Mapping[str, int]]
 IN_DOUBT = "in doubt"
 """In `Marker.logs`, the id of a changelog that is lost until a repair of it has ended."""
+RUNNING, RESTORING = "running", "restoring"
+"""`Marker.state`: a task that is restoring has no state of its own until that has ended."""
 NO_CLOCK = -1
 """The clock before anything was seen (ms since the epoch otherwise)."""
 
@@ -39,7 +41,8 @@ class Marker:
             again is noticed.
         maxima: greatest event time (ms) that this task saw, per source topic and partition.
         clock: application-wide stream time (ms) by which the last batch was judged.
-        published: ``{"positions", "clock"}`` up to which outputs were written.
+        published: ``{"positions", "clock"}`` up to which outputs were written. After a restore to
+            the past that is beyond ``positions``; ``again`` is set if they are to be written again.
         cut: changelog topic → ``[end offset, records]`` of the last commit.
         ends: changelog topic → end offset of the last commit that wrote to it; none of older
             versions, see `Marker.committed`.
@@ -56,6 +59,9 @@ class Marker:
             loss and no beginning.
         claimed_in: Kafka's id of the topology topic that held the claim of ``epoch``; none of older
             versions. In another one the same epoch is another driver's.
+        rewound: epoch of the last restore to the past; -1 without one. Directories and snapshots of
+            before have let windows expire that are live again: see `state_lib.restore.validity`.
+        back: what that restore is, or was: see `state_lib.restore.past`.
     """
 
     epoch: int = -1
@@ -69,13 +75,27 @@ class Marker:
     cut: Mapping[str, list[int]] = field(default_factory=dict)
     dropped: Mapping[str, int] = field(default_factory=dict)
     written_at: int = 0
-    state: str = "running"
+    state: str = RUNNING
     settled: bool = False
     logs: Mapping[str, str] = field(default_factory=dict)
     starts: Mapping[str, int] = field(default_factory=dict)
     recorded: int = -1
     ends: Mapping[str, int] = field(default_factory=dict)
     claimed_in: str = ""
+    rewound: int = -1
+    back: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def claim(self) -> int:
+        """Epoch of the last driver that has claimed the task: a restore to the past is none."""
+        alone = self.state == RESTORING or 0 <= self.epoch == self.rewound
+        return int(self.back["before"]) if alone and self.back else self.epoch
+
+    @property
+    def published_to(self) -> dict[tuple[str, int], int]:
+        """Positions up to which outputs were written: never behind ``positions``."""
+        here, there = flat(self.positions), flat(self.published.get("positions", {}))
+        return {p: max(here.get(p, 0), there.get(p, 0)) for p in here.keys() | there.keys()}
 
     @property
     def committed(self) -> dict[str, int]:
@@ -228,7 +248,7 @@ def advance(
         topic_ids={**marker.topic_ids, **header.topic_ids},
         maxima=merge_max(marker.maxima, header.maxima),
         clock=max(marker.clock, header.clock),
-        published={"positions": header.to, "clock": header.clock},
+        published=_published(marker, header),
         cut=cut,
         dropped=dropped,
         written_at=now_ms(),
@@ -238,7 +258,37 @@ def advance(
         recorded=marker.recorded if header.recorded < 0 else header.recorded,
         ends={**marker.committed, **{topic: end for topic, (end, _count) in cut.items()}},
         claimed_in=marker.claimed_in,
+        rewound=marker.rewound,
+        back=marker.back,
     )
+
+
+def is_muted(marker: Marker, header: CommitHeader) -> bool:
+    """Whether the outputs of a commit were written before a restore to the past.
+
+    Raises:
+        Realign: those of some of its records were, and of others not.
+    """
+    there, here = flat(marker.published.get("positions", {})), flat(header.from_)
+    moved = {p: to for p, to in flat(header.to).items() if to > here.get(p, 0)}
+    behind = any(here.get(p, 0) < there.get(p, 0) for p in moved)
+    if behind and any(to > there.get(p, 0) for p, to in moved.items()):
+        raise Realign(
+            f"commit {header.n} reads from {dict(header.from_)} to {dict(header.to)}, across "
+            f"{nested(there)}, up to where outputs were written before this task was restored to "
+            "the past: the batches that were recorded are repeated first. Start this driver again; "
+            "one of an older Holdfast has to be upgraded",
+            published=nested(there),
+        )
+    return behind and not marker.published.get("again")
+
+
+def _published(marker: Marker, header: CommitHeader) -> Mapping[str, Any]:
+    """It stays where it is while a task that was restored to the past comes up to it."""
+    there, to = flat(marker.published.get("positions", {})), flat(header.to)
+    if any(to.get(p, 0) < offset for p, offset in there.items()):
+        return marker.published
+    return {"positions": header.to, "clock": header.clock}
 
 
 def same_positions(a: ByPartition, b: ByPartition) -> bool:

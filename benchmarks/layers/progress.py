@@ -9,10 +9,10 @@ from confluent_kafka.admin import NewTopic
 
 from benchmarks.layers.timing import Timing, timed
 from benchmarks.world import TASKS, World
+from state_lib.changelog.progress import ProgressLog, effective
 from state_lib.changelog.topics import progress_topic
 from state_lib.marker import now_ms
 from state_lib.spark.plan import BatchPlan
-from state_lib.spark.progress import ProgressLog, effective
 
 
 def run(records: int, world: World) -> Iterator[Timing]:

@@ -48,6 +48,9 @@ STREAMING = b":streaming"
 """A driver has aligned all tasks and streams; says where its Spark page is."""
 ENDED = b":ended"
 """Begins the key of how a driver ended, in its own words: see `state_lib.drivers.last_words`."""
+RESTORE = b":restore"
+"""A restore to the past: its offset is the epoch under which tasks go back. It is no claim: what
+the last driver declared stays declared, and no supervisor takes it for a rival."""
 PASSED = b":passed"
 """Fills offsets that are epochs of a topology topic that was deleted: claims come behind them."""
 

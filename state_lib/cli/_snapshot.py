@@ -16,7 +16,9 @@ from rich.table import Table
 from rich.text import Text
 
 from state_lib.config import Settings
+from state_lib.kafka import Kafka
 from state_lib.logs import configure_logging
+from state_lib.marker import RESTORING
 from state_lib.snapshots.listing import (
     find,
     list_snapshots,
@@ -29,6 +31,7 @@ from state_lib.snapshots.listing import (
 from state_lib.snapshots.manifest import Manifest
 from state_lib.snapshots.prune import Pruned
 from state_lib.snapshots.savepoints import Savepoint, list_savepoints
+from state_lib.task.claiming import standing
 from state_lib.times import iso
 
 Json = dict[str, Any]
@@ -44,6 +47,16 @@ def settings() -> Settings:
 def tasks(url: str, app: str, task: int | None) -> list[int]:
     """The task asked for, or all that storage knows."""
     return stored_tasks(url, app) if task is None else [task]
+
+
+def on_their_way(app: str) -> set[str]:
+    """Snapshots that tasks are being restored to: they are needed until that has ended.
+
+    Raises:
+        Unavailable: Kafka cannot be asked.
+    """
+    markers = standing(Kafka.of(Settings.load()), app)
+    return {m.back["snapshot"] for m in markers if m.state == RESTORING}
 
 
 @contextlib.contextmanager

@@ -29,12 +29,29 @@ Source = Annotated[
         "cheapest valid source.",
     ),
 ]
+To = Annotated[
+    str | None,
+    typer.Option(
+        "--to",
+        metavar="SNAPSHOT|TIME",
+        help="Go back in time: to a savepoint, to one task's snapshot, or to the newest snapshots "
+        "at or before a time (ISO 8601, UTC unless it says so).",
+    ),
+]
+Republish = Annotated[
+    bool,
+    typer.Option(
+        "--republish", help="With --to: write outputs again that were written since that time."
+    ),
+]
 
 
 def plan(
     app: App,
     task: Task = None,
     source: Source = None,
+    to: To = None,
+    republish: Republish = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON: a list of plans.")] = False,
 ) -> None:
     """Show how each task would be restored: from where, how much, how long, and what is lost.
@@ -43,9 +60,14 @@ def plan(
     before the chosen one are not valid, and it says why; those after it are not needed. Sizes and
     seconds are estimates. Nothing is changed.
 
+    With --to it shows what going back in time would mean: which snapshot each task would have the
+    state of, what is read again, whether the sources still hold it, and which driver would end.
+
     [bold]Examples[/bold]
 
       holdfast restore plan flights
+
+      holdfast restore plan flights --to 2026-01-31T12:00:00Z
 
       holdfast restore plan flights --task 2 --from changelog
 
@@ -56,7 +78,12 @@ def plan(
     from rich.console import Console
 
     from state_lib.cli._restore import ask_plans, plan_view
+    from state_lib.cli._restore_past import ask_past, check_options, show_past
 
+    check_options(to, source, republish=republish)
+    if to is not None:
+        show_past(ask_past(app, task, to, republish=republish), as_json=as_json)
+        return
     plans = ask_plans(app, task, source)
     if as_json:
         typer.echo(json.dumps([p.to_json() for p in plans], indent=2))
@@ -65,10 +92,12 @@ def plan(
         Console().print(plan_view(one))
 
 
-def run(
+def run(  # noqa: PLR0913, PLR0917 - a command has options
     app: App,
     task: Task = None,
     source: Source = None,
+    to: To = None,
+    republish: Republish = False,
     yes: Annotated[
         bool, typer.Option("--yes", "-y", help="Do not ask, even if something is discarded.")
     ] = False,
@@ -79,17 +108,29 @@ def run(
     Tasks that stand where they should are left alone. Without --yes it asks before a directory is
     replaced. The hosts go on if this command is stopped. Other tasks commit and answer meanwhile.
 
+    With --to the application, or the tasks named, go back in time: the driver ends at a batch's
+    edge, stores get the state of a snapshot, and the driver that its supervisor starts next reads
+    the sources again from there. Outputs that were written already are not written again unless
+    --republish asks for it. May be stopped at any moment and run again.
+
     [bold]Examples[/bold]
 
       holdfast restore run flights
 
       holdfast restore run flights --task 2 --from changelog --yes
+
+      holdfast restore run flights --to 20260131T120000000Z-1a2b3c4d
     """
     from rich.console import Console
 
     from state_lib.cli._restore import ask_plans, plan_view
+    from state_lib.cli._restore_past import check_options, go_back
     from state_lib.cli._restore_run import run_plans
 
+    check_options(to, source, republish=republish)
+    if to is not None:
+        go_back(app, task, to, republish=republish, yes=yes, as_json=as_json)
+        return
     plans = ask_plans(app, task, source)
     work = [p for p in plans if not p.is_nothing]
     if not as_json:

@@ -110,7 +110,8 @@ def prune(
 ) -> None:
     """Remove old snapshots, and files that no snapshot of the last day needs.
 
-    Safe beside snapshots and other prunings. Savepoints stay unless --savepoints says how many.
+    Safe beside snapshots and other prunings. Savepoints stay unless --savepoints says how many, and
+    so do snapshots that tasks are on their way back to.
 
     [bold]Examples[/bold]
 
@@ -125,7 +126,7 @@ def prune(
 
     url = shown.settings().snapshots_url
     gone = [] if savepoints is None else saved.prune_savepoints(url, app, savepoints, dry=dry_run)
-    spare = saved.spared(url, app, without=gone)
+    spare = saved.spared(url, app, without=gone) | shown.on_their_way(app)
     retention = Retention(keep, daily)
     done = [
         run(url, app, p, retention, spare=spare, dry=dry_run) for p in shown.tasks(url, app, None)

@@ -94,6 +94,40 @@ class FlightHostClient:
         """
         return self._events("restore-run", {"app": app, "partition": partition, "plan": plan})
 
+    def past_plan(
+        self, app: str, partition: int, snapshot: str, *, republish: bool
+    ) -> dict[str, Any]:
+        """What going back would mean, as `state_lib.restore.past.PastPlan` in JSON.
+
+        Raises:
+            NotFound, SnapshotInvalid, InvalidRequest, TopicRecreated: it cannot; says why.
+            Unavailable: the host, Kafka or the storage is away.
+        """
+        body = {"app": app, "partition": partition, "snapshot": snapshot, "republish": republish}
+        return self._act("past-plan", body, PLAN_S)
+
+    def past_fetch(self, app: str, partition: int, snapshot: str) -> Iterator[dict[str, Any]]:
+        """Bring a snapshot to a task's host; yields events until ``done``. Raises as `past_run`."""
+        body = {"app": app, "partition": partition, "snapshot": snapshot}
+        return self._events("past-fetch", body)
+
+    def past_run(self, app: str, partition: int, past: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """Go back in time; yields events until ``done``, however long that takes.
+
+        A caller that leaves does not end it.
+
+        Args:
+            app: application.
+            partition: of the task.
+            past: `state_lib.task.past.Past` in JSON.
+
+        Raises:
+            Superseded: a driver has claimed the task since the epoch was taken.
+            Busy: a restore of this task is running already.
+            Others: as `past_plan`.
+        """
+        return self._events("past-run", {"app": app, "partition": partition, "past": past})
+
     def loss(self, app: str, partition: int) -> dict[str, Any]:
         """What a task's topics lost, as `state_lib.task.loss.Loss` in JSON.
 

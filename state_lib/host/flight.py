@@ -18,12 +18,20 @@ from state_lib.errors import HoldfastError, InvalidRequest, Moved, Superseded, U
 from state_lib.host.digests import digests
 from state_lib.host.holdings import forget, holdings
 from state_lib.host.letters import dead_letters
-from state_lib.host.restores import find_loss, plan_restore, run_repair, run_restore
+from state_lib.host.restores import (
+    fetch_past,
+    find_loss,
+    plan_restore,
+    run_past,
+    run_repair,
+    run_restore,
+)
 from state_lib.host.snapshots import At, SnapshotJobs
 from state_lib.host.tasks import TaskManager
 from state_lib.marker import CommitHeader, Marker
 from state_lib.restore.plan import AUTO, RestorePlan
 from state_lib.task import Batch, Puts, StateTask
+from state_lib.task.past import Past
 from state_lib.wire import DOWN, MARKER_KEY, SCAN, TOKEN_HEADER, pack, to_flight, unpack
 
 log = structlog.get_logger(__name__)
@@ -126,6 +134,12 @@ def _plan(manager: TaskManager, body: Body) -> Body:
     return plan_restore(manager, *where, body.get("wanted") or AUTO).to_json()
 
 
+def _plan_past(manager: TaskManager, body: Body) -> Body:
+    """What it would mean for a task to go back to a snapshot."""
+    task = manager.owned(body["app"], int(body["partition"]))
+    return task.plan_past(body["snapshot"], republish=bool(body["republish"])).to_json()
+
+
 def _snapshot(snapshots: SnapshotJobs, body: Body) -> Body:
     """Begin a snapshot of a task, or join the one under way."""
     at = At.from_json(body.get("savepoint"))
@@ -136,6 +150,16 @@ def _restore(manager: TaskManager, body: Body) -> Iterator[Body]:
     """Run a restore; what happens."""
     plan = RestorePlan.from_json(body["plan"])
     return run_restore(manager, body["app"], int(body["partition"]), plan)
+
+
+def _fetch_past(manager: TaskManager, body: Body) -> Iterator[Body]:
+    """Bring a snapshot to go back to; what happens."""
+    return fetch_past(manager, body["app"], int(body["partition"]), body["snapshot"])
+
+
+def _past(manager: TaskManager, body: Body) -> Iterator[Body]:
+    """Restore a task to the past; what happens."""
+    return run_past(manager, body["app"], int(body["partition"]), Past.from_json(body["past"]))
 
 
 def _repair(manager: TaskManager, body: Body) -> Iterator[Body]:
@@ -153,11 +177,14 @@ _ACTIONS: dict[str, Callable[[TaskManager, Body], Body]] = {
     "marker": _marker,
     "holdings": lambda manager, body: holdings(manager, body.get("app")),
     "restore-plan": _plan,
+    "past-plan": _plan_past,
     "loss": lambda manager, body: find_loss(manager, body["app"], int(body["partition"])),
     "forget": lambda manager, body: forget(manager, body["app"], int(body["epoch"])),
 }
 _STORIES: dict[str, Callable[[TaskManager, Body], Iterator[Body]]] = {
     "digest": _digest,
+    "past-fetch": _fetch_past,
+    "past-run": _past,
     "repair-run": _repair,
     "restore-run": _restore,
 }

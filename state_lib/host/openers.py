@@ -88,7 +88,11 @@ class Openers:
         if known is not None:
             raise from_wire(known.to_wire())
         why = self.failures.get(task.name, "it is opening or restoring")
-        raise Unavailable(f"task {task.name} is not ready: {why}; try again", task=task.name)
+        details = {"task": task.name}
+        if task.past is not None:
+            why = f"it is being restored to the past, to snapshot {task.past}; {why}"
+            details["past"] = task.past  # who waits for it may wait as long as that takes
+        raise Unavailable(f"task {task.name} is not ready: {why}; try again", **details)
 
     @contextmanager
     def kept_away(self, task: StateTask) -> Iterator[None]:

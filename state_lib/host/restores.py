@@ -11,6 +11,7 @@ from state_lib.host.tasks import TaskManager
 from state_lib.restore.plan import AUTO, RestorePlan
 from state_lib.restore.progress import Event
 from state_lib.task import StateTask
+from state_lib.task.past import Past
 from state_lib.task.repairing import loss_of
 
 _LOOK_S = 0.5
@@ -43,6 +44,37 @@ def run_restore(
         return {"marker": manager.restore(task, plan).to_json(), "source": plan.choice}
 
     return _told(task, restore)
+
+
+def run_past(manager: TaskManager, app: str, partition: int, past: Past) -> Iterator[Event]:
+    """Restore a task to the past, and tell how it goes; the last event is ``done`` with the marker.
+
+    A caller that leaves does not end it.
+
+    Raises:
+        Busy, Superseded, InvalidRequest, Unavailable: see `StateTask.go_back`.
+    """
+    task = manager.owned(app, partition)
+
+    def go_back() -> dict[str, Any]:
+        return {"marker": manager.go_back(task, past).to_json(), "source": past.snapshot}
+
+    return _told(task, go_back)
+
+
+def fetch_past(manager: TaskManager, app: str, partition: int, snapshot: str) -> Iterator[Event]:
+    """Bring a snapshot to its host for `run_past`; the task goes on meanwhile.
+
+    Raises:
+        Busy, InvalidRequest, Unavailable: see `StateTask.fetch_past`.
+    """
+    task = manager.owned(app, partition)
+
+    def fetch() -> dict[str, Any]:
+        task.fetch_past(snapshot)
+        return {"source": snapshot}
+
+    return _told(task, fetch)
 
 
 def find_loss(manager: TaskManager, app: str, partition: int) -> dict[str, Any]:

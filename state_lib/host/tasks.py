@@ -20,6 +20,7 @@ from state_lib.names import check_name
 from state_lib.restore.plan import RestorePlan
 from state_lib.specs import Topology
 from state_lib.task import StateTask, TaskContext
+from state_lib.task.past import Past
 from state_lib.task.repairing import repair_task
 
 log = structlog.get_logger(__name__)
@@ -100,7 +101,7 @@ class TaskManager:
             return "open"
         if task.name in self.openers.quarantined:
             return "quarantined"
-        return "restoring" if task.progress.stores() else "opening"
+        return "restoring" if task.past or task.progress.stores() else "opening"
 
     # ------------------------------------------------------------------ questions
 
@@ -158,6 +159,13 @@ class TaskManager:
         """Run a plan for a task of this host; see `StateTask.restore`."""
         with self.openers.kept_away(task):  # it opens itself
             marker = task.restore(plan)
+        self.openers.forget(task)
+        return marker
+
+    def go_back(self, task: StateTask, past: Past) -> Marker:
+        """Restore a task of this host to the past; see `StateTask.go_back`."""
+        with self.openers.kept_away(task):
+            marker = task.go_back(past)
         self.openers.forget(task)
         return marker
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from state_lib.changelog.topics import changelog_topic
-from state_lib.marker import Marker, same_positions
+from state_lib.marker import RESTORING, Marker, same_positions
 from state_lib.restore.source import LogRange
 from state_lib.specs import Topology
 from state_lib.stores.task_stores import Checkpoint, layout_of
@@ -46,6 +46,9 @@ def judge(
     deleted meanwhile would come back to life. (Offsets alone do not tell whether anything is left:
     after a commit the log ends with the transaction's control record.)
 
+    Windows of a state of before a restore to the past are not kept: it may have dropped some that
+    are live again.
+
     Args:
         topology: of the application.
         checkpoint: of the directory or the snapshot; None if it has none.
@@ -60,6 +63,8 @@ def judge(
     for store in topology.stores:
         topic = changelog_topic(topology.app, store.name)
         same_layout = checkpoint.layouts.get(store.name) == layout_of(store)
+        if store.is_window and _is_before(at, newest.rewound):
+            continue
         if same_layout and store.backend != "memory" and topic in checkpoint.offsets:
             kept[topic] = logs[topic]
     for topic, log in kept.items():
@@ -75,6 +80,11 @@ def judge(
         if why is not None:
             return Validity(why, kept, current)
     return Validity(None, kept, current)
+
+
+def _is_before(marker: Marker, rewound: int) -> bool:
+    """Whether it is of before the restore to the past of an epoch has ended."""
+    return marker.epoch < rewound or (marker.epoch == rewound and marker.state == RESTORING)
 
 
 def is_current(checkpoint: Checkpoint, newest: Marker) -> bool:

@@ -9,11 +9,11 @@ import structlog
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import DataFrame
 
+from state_lib.changelog.progress import Recorded, effective
 from state_lib.errors import ConfigurationError, TopicRecreated
 from state_lib.kafka import Partition, TopicFacts, starts
 from state_lib.marker import Marker, flat, nested
 from state_lib.spark.batches import Batches, Positions
-from state_lib.spark.progress import Recorded, effective
 from state_lib.spark.versions import Chain, behind
 
 log = structlog.get_logger(__name__)
@@ -66,6 +66,9 @@ def align(
 ) -> bool:
     """Repeat recorded batches for tasks that are behind, until all stand at the foremost.
 
+    That is also up to where outputs were written: after a restore to the past all tasks may be
+    behind it. What all of them have to repeat, the present code may: no row is lost or doubled.
+
     Returns:
         Whether they do; False if ``stopped`` said so between two batches.
 
@@ -75,13 +78,14 @@ def align(
     """
     standing = batches.standing
     at = [flat(m.positions) for m in standing.markers]
-    target = {p: max(x[p] for x in at) for p in at[0]}
+    published = [m.published_to for m in standing.markers]
+    target = {p: max(x.get(p, 0) for x in (*at, *published)) for p in at[0]}
     since = min(m.recorded for m in standing.markers)
     chain = Chain(lambda: effective(records(since)))
     while True:
         if stopped():
             return False
-        found = behind(at, chain)
+        found = behind(at, chain, published)
         if found is None:
             break
         least, group, recorded = found.positions, found.tasks, found.batch
@@ -92,7 +96,8 @@ def align(
                 "application id, or bring the topic back",
                 tasks=group,
             )
-        batches.check_code(recorded, group)
+        if len(group) < len(at):
+            batches.check_code(recorded, group)
         to = {p: max(least[p], min(recorded.to.get(p, o), o)) for p, o in target.items()}
         log.info("aligning", tasks=group, rows=sum(to.values()) - sum(least.values()))
         frame = read(_offsets(least), _offsets(to))

@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame
 
 from state_lib.application import Application
 from state_lib.changelog.limits import size_limits
+from state_lib.changelog.progress import ProgressLog, Recorded
 from state_lib.changelog.topics import changelog_topic
 from state_lib.client.flight import FlightHostClient
 from state_lib.config import Settings
@@ -29,7 +30,6 @@ from state_lib.spark.clock import next_clock
 from state_lib.spark.exchange import RESULT_DDL, exchange, exchange_partition
 from state_lib.spark.frames import Combiner
 from state_lib.spark.plan import BatchPlan, ExchangePlan
-from state_lib.spark.progress import ProgressLog, Recorded
 from state_lib.spark.versions import check_code
 
 log = structlog.get_logger(__name__)

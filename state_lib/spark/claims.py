@@ -145,6 +145,8 @@ def claim_tasks(
 ) -> list[Marker]:
     """Take every task, waiting for those that are opening; returns their markers by partition.
 
+    One that is restored to the past is waited for as long as its host says so.
+
     Raises:
         Superseded: a newer driver exists.
         Unavailable: a host stayed away for ``timeout_s``; names it.
@@ -159,7 +161,8 @@ def claim_tasks(
                 try:
                     return client.claim(topology.app, partition, epoch.number, epoch.topic_id)
                 except Unavailable as error:
-                    if time.monotonic() > deadline or stopped():
+                    going_back = error.details.get("past") is not None
+                    if stopped() or (time.monotonic() > deadline and not going_back):
                         raise
                     if not told and wait > 1:
                         log.info("waiting for a task", partition=partition, why=error.message)

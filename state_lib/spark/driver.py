@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 from state_lib.application import Application
 from state_lib.changelog.admin import ensure_topics, topic_configs
 from state_lib.changelog.claims import speaker
+from state_lib.changelog.progress import ProgressLog
 from state_lib.changelog.topics import plan_topics
 from state_lib.config import Settings
 from state_lib.drivers.sight import How
@@ -46,7 +47,6 @@ from state_lib.spark.declared import check_declared, first_plan
 from state_lib.spark.epochs import Epoch, claim_all, topology_id
 from state_lib.spark.frames import Combiner
 from state_lib.spark.jvm import Starting
-from state_lib.spark.progress import ProgressLog
 from state_lib.spark.session import kafka_options, open_session, read_range
 from state_lib.spark.streaming import POLL_S, Streaming
 from state_lib.spark.versions import make_way

@@ -15,13 +15,13 @@ from dataclasses import dataclass
 import structlog
 
 from state_lib.changelog.claims import newest_claim
+from state_lib.changelog.progress import ProgressLog, Recorded, effective
 from state_lib.config import Settings
 from state_lib.drivers.members import living_drivers
 from state_lib.drivers.watched import Watched
 from state_lib.errors import CodeChanged, Unavailable
 from state_lib.kafka import Kafka, Partition
 from state_lib.marker import flat
-from state_lib.spark.progress import ProgressLog, Recorded, effective
 from state_lib.specs import Topology
 from state_lib.task.opening import newest_marker
 
@@ -99,8 +99,8 @@ def make_way(
     markers = [newest_marker(kafka, topology, p) for p in range(topology.partitions)]
     since = min(m.recorded for m in markers)
     chain = Chain(lambda: effective(ProgressLog(kafka, topology.app).read(since)))
-    found = behind([flat(m.positions) for m in markers], chain)
-    if found is not None and found.batch is not None:
+    found = behind([flat(m.positions) for m in markers], chain, [m.published_to for m in markers])
+    if found is not None and found.batch is not None and len(found.tasks) < len(markers):
         check_code(topology.app, found.batch, code, settings.accept_new_code, found.tasks)
 
 
@@ -146,7 +146,11 @@ class Chain:
         return None
 
 
-def behind(at: Sequence[Mapping[Partition, int]], chain: Chain) -> Behind | None:
+def behind(
+    at: Sequence[Mapping[Partition, int]],
+    chain: Chain,
+    published: Sequence[Mapping[Partition, int]] = (),
+) -> Behind | None:
     """Which tasks are not at the foremost positions; None if all are.
 
     Only partitions count that all tasks know: initial positions may be half committed.
@@ -154,10 +158,11 @@ def behind(at: Sequence[Mapping[Partition, int]], chain: Chain) -> Behind | None
     Args:
         at: positions by task.
         chain: of the batches that they may have next.
+        published: up to where outputs were written, by task: see `Marker.published_to`.
     """
     common = set.intersection(*(set(x) for x in at))
     shared = [{p: x[p] for p in common} for x in at]
-    target = {p: max(x[p] for x in shared) for p in common}
+    target = {p: max(x.get(p, 0) for x in (*shared, *published)) for p in common}
     late = [x for x in shared if x != target]
     if not late:
         return None

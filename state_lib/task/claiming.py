@@ -7,6 +7,7 @@ again they begin anew, so an epoch counts only within the topic that its claim i
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from state_lib.changelog.claims import Claim, newest_claim
 from state_lib.changelog.lasts import last_records
@@ -49,10 +50,14 @@ def judge_claim(task: str, marker: Marker, epoch: int, topic_id: str) -> Verdict
 
 
 def would_take(app: str, markers: Sequence[Marker], epoch: int, topic_id: str) -> bool:
-    """Whether all tasks of an application, by partition, would be taken by a claim, or are."""
+    """Whether all tasks of an application, by partition, would be taken by a claim, or are.
+
+    A restore to the past has an epoch and no claim: the claim of before it stands.
+    """
     try:
         for partition, marker in enumerate(markers):
-            judge_claim(f"{app}/{partition}", marker, epoch, topic_id)
+            claimed = replace(marker, epoch=marker.claim)
+            judge_claim(f"{app}/{partition}", claimed, epoch, topic_id)
     except (Superseded, TopicRecreated):
         return False
     return True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from confluent_kafka import Message
@@ -19,7 +20,7 @@ from state_lib.changelog.topics import (
 from state_lib.changelog.writer import OutcomeUnknown, TransactionalWriter
 from state_lib.errors import Quarantined, Unavailable
 from state_lib.kafka import Kafka, require
-from state_lib.marker import Marker
+from state_lib.marker import RESTORING, Marker
 from state_lib.restore.facts import log_ranges
 from state_lib.restore.listener import RestoreListener
 from state_lib.restore.local import Local, look
@@ -30,6 +31,7 @@ from state_lib.restore.source import check_logs, lost_logs, met
 from state_lib.specs import Topology
 from state_lib.stores.task_stores import TaskStores
 from state_lib.task.context import TaskContext
+from state_lib.task.rewriting import Rewriting
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ class Opening:
     """One task that is to be opened.
 
     ``wanted``: `AUTO`, or the source of its state that somebody chose. ``cancelled``: whether it
-    is not wanted any more.
+    is not wanted any more. ``on_past``: told of the snapshot that it goes back to, None at the end.
     """
 
     context: TaskContext
@@ -57,6 +59,7 @@ class Opening:
     listener: RestoreListener
     wanted: str = AUTO
     cancelled: Callable[[], bool] = lambda: False
+    on_past: Callable[[str | None], None] = lambda _snapshot: None
 
     @property
     def name(self) -> str:
@@ -72,7 +75,7 @@ class Opening:
             local.close()
 
     def run(self) -> OpenTask:
-        """Fence, name the owner, restore.
+        """Fence, name the owner, restore; and end a restore to the past that was begun.
 
         Raises:
             Quarantined: the local state is lost, and a person or an orchestrator decides.
@@ -94,6 +97,10 @@ class Opening:
             marker = replace(newest.owned_by(context.host_id, ids), starts=starts)
             write_marker(writer, self.topology, self.partition, marker)
             stores = restore_task(self.request(marker), local)
+            if marker.state == RESTORING:
+                marker = self._gone_back(writer, marker, stores)
+            else:
+                self.rewriting().forget()  # fetched for one that was never begun
         except OutcomeUnknown as error:
             writer.close()
             raise Unavailable(error.message, task=self.name) from error
@@ -103,6 +110,30 @@ class Opening:
         finally:
             local.close()
         return OpenTask(writer, stores, marker, self.topology)
+
+    def rewriting(self) -> Rewriting:
+        """Of a restore to the past."""
+        context = self.context
+        return Rewriting(
+            kafka=context.kafka,
+            topology=self.topology,
+            partition=self.partition,
+            path=self.path,
+            listener=self.listener,
+            url=context.restore.snapshots_url or "",
+            check=self.check_cancelled,
+        )
+
+    def _gone_back(self, writer: TransactionalWriter, marker: Marker, stores: TaskStores) -> Marker:
+        self.on_past(marker.back["snapshot"])
+        write = partial(write_marker, writer, self.topology, self.partition)
+        try:
+            final = self.rewriting().finish(writer, marker, stores, write)
+        except BaseException:
+            stores.close()  # its lock would keep the next attempt out
+            raise
+        self.on_past(None)
+        return final
 
     def writer(self) -> TransactionalWriter:
         """Of this task, as large as its topics take records; it fences nobody before it opens.

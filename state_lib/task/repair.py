@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from state_lib.changelog.admin import set_topic_config, topic_configs
 from state_lib.changelog.reader import read
 from state_lib.changelog.topics import changelog_topic
 from state_lib.changelog.writer import OutcomeUnknown, Records, TransactionalWriter
@@ -34,6 +33,7 @@ from state_lib.stores.values import split_timestamp
 from state_lib.task.copies import best_copy, brought
 from state_lib.task.loss import Found, Loss, find, lost_stores
 from state_lib.task.opening import Opening, write_marker
+from state_lib.task.retention import lift_retention
 
 log = structlog.get_logger(__name__)
 CHUNK_RECORDS, CHUNK_BYTES = 50_000, 8 << 20
@@ -161,7 +161,7 @@ class Repair:
         """Returns the offset behind what was written."""
         o, topic, done, end = self.opening, self._topic(spec), 0, there.end
         if spec.is_window:
-            _lift_retention(o, topic)
+            lift_retention(o.context.kafka.admin(), topic)
         o.listener.on_restore_start(o.name, spec.name, 0, _entries(stores, spec))
         for keys, values, times in self._chunks(stores, spec, there, at.clock):
             o.check_cancelled()
@@ -298,12 +298,3 @@ def _entries(stores: TaskStores, spec: StoreSpec) -> int:
     """About so many."""
     engine = stores.engine(spec.name)
     return sum(engine.approximate_num_entries(f) for f in stores.stores[spec.name].families())
-
-
-def _lift_retention(opening: Opening, topic: str) -> None:
-    """Before old windows are written: brokers remove them by their own time."""
-    admin = opening.context.kafka.admin()
-    settings: Mapping[str, str] = topic_configs(admin, [topic])[topic]
-    if settings["retention.ms"] != "-1":
-        set_topic_config(admin, topic, "retention.ms", "-1")
-        log.info("lifted retention for old events", topic=topic, was=settings["retention.ms"])

@@ -65,3 +65,15 @@ class RetentionGuard:
             set_topic_config(self._admin, topic, "retention.ms", "-1")
             known[store] = -1
             log.info("lifted retention for old events", topic=topic, was=retention, age_ms=age)
+
+
+def lift_retention(admin: AdminClient, topic: str) -> None:
+    """Before old windows are written: brokers remove them by their own time.
+
+    Raises:
+        Unavailable: Kafka could not be asked.
+    """
+    settings = topic_configs(admin, [topic])[topic]
+    if settings["retention.ms"] != "-1":
+        set_topic_config(admin, topic, "retention.ms", "-1")
+        log.info("lifted retention for old events", topic=topic, was=settings["retention.ms"])

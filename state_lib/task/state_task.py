@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import structlog
@@ -12,14 +13,16 @@ import structlog
 from state_lib.changelog.topics import changelog_topic, commits_topic, dead_letters_topic
 from state_lib.errors import LogLost, Unavailable
 from state_lib.failpoints import failpoint
-from state_lib.marker import Marker, Verdict, advance, judge
+from state_lib.marker import RESTORING, Marker, Verdict, advance, is_muted, judge
 from state_lib.restore.facts import LocalFacts, size_of
 from state_lib.restore.listener import Several
 from state_lib.restore.local import Local
+from state_lib.restore.past import PastPlan
 from state_lib.restore.plan import AUTO, RestorePlan
 from state_lib.restore.progress import RestoreProgress
 from state_lib.specs import Topology
 from state_lib.stores.task_stores import Checkpoint, StoreChanges, TaskStores
+from state_lib.task import past as time_travel
 from state_lib.task.barrier import Barrier
 from state_lib.task.batch import Batch
 from state_lib.task.context import TaskContext
@@ -28,6 +31,7 @@ from state_lib.task.doubt import check_cut, closing_in_doubt, remember_loss
 from state_lib.task.exclusive import PATIENCE_S, Exclusive
 from state_lib.task.held import Held
 from state_lib.task.opening import Opening, OpenTask, newest_marker, write_marker
+from state_lib.task.past import Past
 from state_lib.task.reads import bytes_store_of, live_values
 from state_lib.task.retention import RetentionGuard
 from state_lib.task.room import check_disk
@@ -55,6 +59,8 @@ class StateTask:
         self.flushed_at = time.monotonic()
         self._flushed: Marker | None = None
         self.commits = 0
+        self.past: str | None = None
+        """The snapshot that it is on its way back to."""
         self._barrier = Barrier()
 
     # ------------------------------------------------------------------ opening and closing
@@ -118,6 +124,32 @@ class StateTask:
             self.close()
             return self._run(plan.choice)
 
+    def plan_past(self, snapshot: str, *, republish: bool = False) -> PastPlan:
+        """What going back to a snapshot would mean; raises as `plan_past`."""
+        opening = self.opening()
+        newest = self.marker if self.is_open else opening.newest_marker()
+        return time_travel.plan(opening, snapshot, republish=republish, newest=newest)
+
+    def fetch_past(self, snapshot: str) -> None:
+        """Bring a snapshot here while commits go on. Raises as `go_back`."""
+        with self.alone():
+            self.plan_past(snapshot)
+            self.opening().rewriting().bring(snapshot)
+
+    def go_back(self, past: Past) -> Marker:
+        """Go back in time. Interrupted after it was begun, whoever opens the task ends it.
+
+        Raises:
+            Busy: a restore of this task is running already.
+            Others: as `state_lib.task.past.begin`.
+        """
+        with self.alone():
+            if not self.is_open and self.opening().newest_marker().state != RESTORING:
+                self._run(AUTO)  # a task that cannot be opened must not be begun with
+            if time_travel.begin(self.opening(), past, self.close):
+                return self._run(AUTO)
+            return self.marker
+
     def opening(self, wanted: str = AUTO) -> Opening:
         """One attempt to open it; ``wanted`` as in `open`."""
         topology = self.topology
@@ -134,6 +166,7 @@ class StateTask:
             listener=Several(self._context.listener, self.progress),
             wanted=wanted,
             cancelled=cancelled,
+            on_past=self._on_past,
         )
 
     def alone(self, patience_s: float = PATIENCE_S) -> contextlib.AbstractContextManager[None]:
@@ -213,7 +246,7 @@ class StateTask:
             The marker; of an earlier identical commit if this one was done already.
 
         Raises:
-            Realign, Superseded: see `state_lib.marker.judge`.
+            Realign, Superseded: see `state_lib.marker.judge` and `is_muted`.
             Unavailable: nothing stands, or the task must be opened again to tell; try again.
             StoreFull: a memory store cannot take it; nothing was written.
             TooLarge: a record is larger than its topic takes; nothing was written.
@@ -226,6 +259,8 @@ class StateTask:
                 return self.marker
             started = time.monotonic()
             batch.check(self.topology, dead_letters_topic(self.topology.app))
+            if is_muted(self.marker, batch.header):
+                batch = replace(batch, outputs=())
             changes = batch.changes(self.topology)
             with self._held.state_lock:
                 stores.check_room(changes, self.marker.clock)
@@ -311,6 +346,9 @@ class StateTask:
         return closing_in_doubt(self._held, self.path, self._is_still_ours)
 
     # ------------------------------------------------------------------ inside
+
+    def _on_past(self, snapshot: str | None) -> None:
+        self.past = snapshot
 
     def _run(self, wanted: str) -> Marker:
         try:

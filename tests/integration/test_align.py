@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka.admin import NewTopic
+from state_lib.spark.progress import ProgressLog
 
 from state_lib import Application, Text
 from state_lib.addresses import HostAddress
@@ -23,7 +24,6 @@ from state_lib.spark.align import align
 from state_lib.spark.batches import Batches, Standing
 from state_lib.spark.exchange import exchange
 from state_lib.spark.plan import BatchPlan, ExchangePlan
-from state_lib.spark.progress import ProgressLog
 from tests.support.apps import App
 from tests.support.hosts import address, claim, publish, served
 from tests.support.lost import made_again

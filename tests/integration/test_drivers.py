@@ -17,6 +17,7 @@ from confluent_kafka.admin import NewTopic
 from typer.testing import CliRunner
 
 from state_lib.changelog.claims import ENDED, newest_claim, tell
+from state_lib.changelog.progress import ProgressLog
 from state_lib.changelog.reader import read
 from state_lib.changelog.topics import topology_topic
 from state_lib.cli import app as cli
@@ -36,7 +37,6 @@ from state_lib.errors import NotFound, Superseded
 from state_lib.kafka import Kafka, ends
 from state_lib.marker import now_ms
 from state_lib.spark.claims import write_claim
-from state_lib.spark.progress import ProgressLog
 from state_lib.stack.broker import LocalBroker
 from tests.integration.conftest import MakeApp
 from tests.support.apps import KV, SOURCE, App, app_of, at, batch, claimed

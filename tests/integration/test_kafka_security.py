@@ -16,6 +16,7 @@ from state_lib.apps.hosts import Hosts
 from state_lib.apps.removal import carry_out, plan
 from state_lib.changelog.admin import ensure_topics, topic_configs
 from state_lib.changelog.claims import newest_claim
+from state_lib.changelog.progress import ProgressLog
 from state_lib.changelog.reader import read
 from state_lib.changelog.topics import TopicPlan, dead_letters_topic, plan_topics
 from state_lib.changelog.writer import Records
@@ -33,7 +34,6 @@ from state_lib.kafka import Kafka, ends, require, starts, unavailable
 from state_lib.loading import Record, publish
 from state_lib.marker import now_ms
 from state_lib.spark.claims import check_no_collision, check_same_application, write_claim
-from state_lib.spark.progress import ProgressLog
 from tests.support.apps import KV, NOON, WIN, App, app_of, batch, claimed, days, kv, win
 from tests.support.secured import MECHANISM, Secured, certificates, secured_broker
 from tests.support.waiting import deadline_in, until

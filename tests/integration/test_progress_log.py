@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from state_lib.spark.progress import ProgressLog
 
 from state_lib.changelog.reader import read
 from state_lib.kafka import Kafka
 from state_lib.spark import progress
 from state_lib.spark.plan import BatchPlan
-from state_lib.spark.progress import ProgressLog
 from tests.integration.conftest import MakeApp
 
 

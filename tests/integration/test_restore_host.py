@@ -15,6 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from state_lib.addresses import HostAddress
+from state_lib.changelog.progress import ProgressLog
 from state_lib.changelog.topics import progress_topic
 from state_lib.cli import app as command
 from state_lib.client.flight import FlightHostClient
@@ -28,7 +29,6 @@ from state_lib.host.snapshots import SnapshotJobs
 from state_lib.host.tasks import TaskManager
 from state_lib.restore.listener import Several
 from state_lib.restore.options import RestoreOptions
-from state_lib.spark.progress import ProgressLog
 from tests.integration.conftest import MakeApp
 from tests.support.apps import KV, App, batch, digests, kv
 from tests.support.fold import committed

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from state_lib.addresses import HostAddress
 from state_lib.client.flight import FlightHostClient
@@ -25,10 +26,14 @@ def address(host: str = "host-1") -> HostAddress:
 
 @contextmanager
 def managed(
-    app: App, at: HostAddress, hosts: list[HostAddress] | None = None, flush_s: float = 60.0
+    app: App,
+    at: HostAddress,
+    hosts: list[HostAddress] | None = None,
+    flush_s: float = 60.0,
+    **more: Any,
 ) -> Iterator[TaskManager]:
-    """A started manager."""
-    manager = TaskManager(app.context(at.id), hosts or [at], flush_s)
+    """A started manager; ``more`` for its context."""
+    manager = TaskManager(app.context(at.id, **more), hosts or [at], flush_s)
     manager.start()
     try:
         yield manager
@@ -38,10 +43,14 @@ def managed(
 
 @contextmanager
 def served(
-    app: App, at: HostAddress, token: str | None = None, hosts: list[HostAddress] | None = None
+    app: App,
+    at: HostAddress,
+    token: str | None = None,
+    hosts: list[HostAddress] | None = None,
+    **more: Any,
 ) -> Iterator[TaskManager]:
-    """A started manager behind a Flight server."""
-    with managed(app, at, hosts) as manager:
+    """A started manager behind a Flight server; ``more`` for its context."""
+    with managed(app, at, hosts, **more) as manager:
         jobs = SnapshotJobs(manager, (app.root / "snapshots").as_uri())
         server = FlightHost(manager, at.flight_url, token, jobs)
         try:

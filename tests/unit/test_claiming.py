@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from state_lib.errors import Superseded, TopicRecreated
-from state_lib.marker import Marker, Verdict
+from state_lib.marker import RESTORING, Marker, Verdict
 from state_lib.task.claiming import judge_claim, would_take
 
 MARKER = Marker(epoch=7, n=3, claimed_in="old")
@@ -59,3 +59,13 @@ def test_a_claim_counts_if_all_tasks_would_take_it() -> None:
     assert not would_take("a", markers, 6, "old")
     assert not would_take("a", markers, 7, "new")
     assert would_take("a", [], -1, "")
+
+
+def test_after_a_restore_to_the_past_the_claim_of_before_stands() -> None:
+    """It has an epoch and no claim: nobody must think that the topology topic was lost."""
+    begun = Marker(epoch=9, claimed_in="old", state=RESTORING, back={"before": 7})
+    ended = Marker(epoch=9, n=1, claimed_in="old", rewound=9, back={"before": 7})
+    assert would_take("a", [begun, ended, MARKER], 7, "old")
+    assert not would_take("a", [ended], 6, "old")
+    with pytest.raises(Superseded):
+        judge_claim("a/0", ended, 7, "old")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import orjson
 import pytest
 from hypothesis import given
@@ -9,11 +12,13 @@ from hypothesis import strategies as st
 
 from state_lib.errors import Realign, Superseded
 from state_lib.marker import (
+    RESTORING,
     CommitHeader,
     Marker,
     Verdict,
     advance,
     flat,
+    is_muted,
     judge,
     merge_max,
     nested,
@@ -139,3 +144,54 @@ def test_fields_of_newer_versions_are_ignored() -> None:
     assert Marker.from_bytes(orjson.dumps(raw)) == MARKER
     said = orjson.loads(orjson.dumps(header(read_at=(7, 3)).to_json())) | {"invented_later": 1}
     assert CommitHeader.from_json(said) == header(read_at=(7, 3))
+
+
+BACK = replace(MARKER, published={"positions": {"s": {"0": 30, "1": 9}}, "clock": 5000})
+
+
+@pytest.mark.parametrize(
+    ("from_", "to", "muted"),
+    [
+        (HERE, {"s": {"0": 20, "1": 5}}, True),
+        (HERE, {"s": {"0": 30, "1": 9}}, True),
+        (HERE, HERE, False),
+        ({"s": {"0": 30, "1": 9}}, {"s": {"0": 31, "1": 9}}, False),
+        ({"s": {"0": 30, "1": 5}}, {"s": {"0": 30, "1": 9}}, True),
+        ({"s": {"0": 30, "1": 5}}, {"s": {"0": 30, "1": 10}}, None),
+        (HERE, {"s": {"0": 31, "1": 5}}, None),
+        (HERE, {"s": {"0": 20, "1": 10}}, None),
+        (HERE | {"t": {"0": 7}}, {"s": {"0": 20, "1": 5}, "t": {"0": 7}}, True),
+        ({}, HERE, True),
+    ],
+)
+def test_outputs_up_to_what_was_published_are_muted(from_: Any, to: Any, muted: Any) -> None:
+    commit = header(from_=from_, to=to)
+    again = replace(BACK, published={**BACK.published, "again": True})
+    if muted is None:
+        for marker in (BACK, again):
+            with pytest.raises(Realign, match="recorded"):
+                is_muted(marker, commit)
+        return
+    assert is_muted(BACK, commit) is muted
+    assert is_muted(again, commit) is False
+    assert is_muted(MARKER, commit) is False, "one that was never restored"
+
+
+def test_what_was_published_stays_until_it_is_reached() -> None:
+    reached = BACK
+    for to in ({"s": {"0": 20, "1": 5}}, {"s": {"0": 30, "1": 5}}):
+        reached = advance(reached, header(from_=reached.positions, to=to), "host-1", {})
+        assert reached.published == BACK.published
+        assert reached.published_to == flat(BACK.published["positions"])
+    last = header(from_=reached.positions, to={"s": {"0": 30, "1": 9}})
+    assert advance(reached, last, "host-1", {}).published["clock"] == 2000
+
+
+def test_a_restore_to_the_past_is_no_claim() -> None:
+    assert MARKER.claim == 7
+    begun = replace(MARKER, epoch=9, state=RESTORING, back={"before": 7})
+    assert begun.claim == 7
+    ended = replace(begun, state="running", rewound=9)
+    assert ended.claim == 7
+    assert ended.claimed_by(12, "host-1").claim == 12
+    assert Marker().claim == -1

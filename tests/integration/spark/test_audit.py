@@ -17,6 +17,7 @@ from jobs import flights_audit, flights_load, word_count_load
 from jobs.flights import app
 from state_lib.audit import AuditReport, audit
 from state_lib.changelog.admin import ensure_topics
+from state_lib.changelog.progress import ProgressLog
 from state_lib.changelog.reader import read
 from state_lib.changelog.topics import TopicPlan
 from state_lib.config import Settings
@@ -32,7 +33,6 @@ from state_lib.kafka import Kafka, describe, ends
 from state_lib.loading import Record, publish
 from state_lib.marker import flat
 from state_lib.spark.driver import Driver
-from state_lib.spark.progress import ProgressLog
 from state_lib.spark.session import open_session
 from state_lib.stack.ports import free_port
 from tests.support.brokers import running_broker

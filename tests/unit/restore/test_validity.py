@@ -12,7 +12,7 @@ from state_lib.restore.source import LogRange
 from state_lib.restore.validity import AGE_MARGIN_MS, judge
 from state_lib.specs import StoreSpec, Topology
 from state_lib.stores.task_stores import Checkpoint, layout_of
-from tests.support.apps import HOUR, KV
+from tests.support.apps import HOUR, KV, WIN
 
 LOG = "app-kv-changelog"
 APP = Topology("app", 1, (KV,))
@@ -68,3 +68,21 @@ def test_a_store_of_another_layout_is_not_kept(becomes: StoreSpec) -> None:
     logs = {LOG: LogRange("other", 90, 100)}
     found = judge(replace(APP, stores=(becomes,)), directory(OLD), logs, NEWEST, now_ms())
     assert (found.why_not, found.kept) == (None, {})
+
+
+@pytest.mark.parametrize(
+    ("epoch", "state", "kept"),
+    [(1, "running", False), (3, "restoring", False), (3, "running", True), (4, "running", True)],
+)
+def test_windows_of_before_a_restore_to_the_past_are_not_kept(
+    epoch: int, state: str, kept: bool
+) -> None:
+    """They may have been dropped as expired, and live again. Other stores are."""
+    both = replace(APP, stores=(KV, WIN))
+    logs = {LOG: LogRange("id", 0, 100), "app-win-changelog": LogRange("id2", 0, 100)}
+    at = Marker(epoch=epoch, n=1, state=state, written_at=now_ms())
+    layouts = {s.name: layout_of(s) for s in both.stores}
+    checkpoint = Checkpoint(at, {t: [g.topic_id, 50] for t, g in logs.items()}, layouts)
+    found = judge(both, checkpoint, logs, Marker(epoch=4, n=2, rewound=3), now_ms())
+    assert found.why_not is None
+    assert set(found.kept) == ({LOG, "app-win-changelog"} if kept else {LOG})

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from state_lib.changelog.progress import Recorded
 from state_lib.errors import CodeChanged, ConfigurationError
-from state_lib.spark.progress import Recorded
 from state_lib.spark.versions import Behind, Chain, behind, check_code
 
 P, Q = ("t", 0), ("t", 1)
@@ -51,3 +51,12 @@ def test_who_is_behind_and_which_batch_they_have_next() -> None:
     assert behind([there, least, least], both) == Behind(least, [1, 2], batch)
     assert behind([there, {P: 4, Q: 5}, least], later) == Behind(least, [2], None)
     assert behind([there, {P: 4, Q: 5}], both) == Behind({P: 4, Q: 5}, [1], after)
+
+
+def test_all_are_behind_what_was_published_after_a_restore_to_the_past() -> None:
+    here, there = {P: 2, Q: 0}, {P: 4, Q: 5}
+    batch = Recorded(3, 7, here, there, 0, 0)
+    assert behind([here, here], Chain(lambda: [batch]), [there, here]) == Behind(
+        here, [0, 1], batch
+    )
+    assert behind([there, there], Chain(lambda: [batch]), [there, here]) is None

@@ -113,6 +113,29 @@ class ProgressLog:
         return out
 
 
+def repeats(
+    at: Mapping[Partition, int], target: Mapping[Partition, int], chain: Iterable[Recorded]
+) -> tuple[list[Recorded], dict[Partition, int]]:
+    """The batches that lead from some positions to others, and where they end.
+
+    Args:
+        at: where a task stands.
+        target: where it is to stand.
+        chain: the `effective` batches.
+
+    Returns:
+        The batches, and the positions that they lead to: ``target`` if they cover all of it.
+    """
+    here, found, batches = dict(at), list[Recorded](), list(chain)
+    while here != target:
+        batch = next((b for b in batches if b.covers(here)), None)
+        if batch is None:
+            break
+        here = {p: max(here.get(p, 0), min(batch.to.get(p, o), o)) for p, o in target.items()}
+        found.append(batch)
+    return found, here
+
+
 def effective(records: Iterable[Recorded]) -> list[Recorded]:
     """The batches that stand, in order: later epochs override earlier ones from where they start.
 

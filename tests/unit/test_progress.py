@@ -9,9 +9,9 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
+from state_lib.changelog.progress import Recorded, effective, repeats
 from state_lib.kafka import Partition
 from state_lib.spark.plan import BatchPlan
-from state_lib.spark.progress import Recorded, effective
 
 P = ("t", 0)
 Q = ("t", 1)
@@ -137,3 +137,13 @@ def test_covers_asks_for_the_batch_that_comes_next() -> None:
     assert record.covers({P: 10, Q: 10})
     assert not record.covers({P: 20, Q: 20})
     assert not record.covers({P: 0, Q: 0})
+
+
+def test_the_batches_that_lead_from_here_to_there() -> None:
+    chain = [batch(1, n + 1, n * 10, n * 10 + 10) for n in range(4)]
+    there = {P: 30, Q: 30}
+    assert repeats({P: 10, Q: 10}, there, chain) == (chain[1:3], there)
+    assert repeats(there, there, []) == ([], there)
+    assert repeats({P: 0, Q: 0}, {P: 25, Q: 25}, chain)[1] == {P: 25, Q: 25}
+    gap = [chain[0], chain[2]]
+    assert repeats({P: 0, Q: 0}, there, gap) == (chain[:1], {P: 10, Q: 10}), "and no further"

@@ -1,0 +1,150 @@
+"""The first half of a restore to the past: the marker from which on there is no way but forward.
+
+Before it nothing has changed; after it whoever opens the task ends what was begun
+(`state_lib.task.rewriting`). So all that could fail for good is looked at first: the stores, the
+snapshot, which is fetched and checked, and, by whoever asks, what has to be read again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import structlog
+
+from state_lib.changelog.writer import OutcomeUnknown
+from state_lib.errors import InvalidRequest, Unavailable
+from state_lib.failpoints import failpoint
+from state_lib.marker import RESTORING, Marker, Verdict, nested, now_ms
+from state_lib.restore.past import PastPlan, plan_past
+from state_lib.task.claiming import judge_claim
+from state_lib.task.opening import Opening, write_marker
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class Past:
+    """What somebody asked for.
+
+    Attributes:
+        snapshot: id of a snapshot of the task.
+        republish: whether outputs are written again that were written already.
+        epoch: under which; greater than that of any driver before, and of no later one.
+        topic_id: of the topology topic that has it.
+        by: who asks, for people.
+    """
+
+    snapshot: str
+    republish: bool
+    epoch: int
+    topic_id: str
+    by: str = ""
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Past:
+        """From plain data. Raises InvalidRequest if it makes no sense."""
+        try:
+            return cls(
+                snapshot=str(data["snapshot"]),
+                republish=bool(data["republish"]),
+                epoch=int(data["epoch"]),
+                topic_id=str(data["topic_id"]),
+                by=str(data.get("by", "")),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise InvalidRequest(f"not a request to go back in time: {data!r}") from error
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data."""
+        return asdict(self)
+
+    def is_begun(self, marker: Marker) -> bool:
+        """Whether a task is on its way there already, by this request or by one of before."""
+        asked = (marker.back.get("snapshot"), marker.back.get("republish"))
+        return marker.state == RESTORING and asked == (self.snapshot, self.republish)
+
+
+def plan(opening: Opening, snapshot: str, *, republish: bool, newest: Marker) -> PastPlan:
+    """See `plan_past`. Raises InvalidRequest also where the host has no storage."""
+    return plan_past(
+        opening.topology,
+        opening.partition,
+        newest,
+        storage_of(opening),
+        snapshot,
+        republish=republish,
+    )
+
+
+def begin(opening: Opening, past: Past, close: Callable[[], None]) -> bool:
+    """Look, fetch, close the task, and write the marker that says where it is to go back to.
+
+    Args:
+        opening: of the task; nobody else opens it meanwhile.
+        past: where to.
+        close: closes it: from then on neither queries nor drivers reach it.
+
+    Returns:
+        Whether it has to be opened to get there; not if this very request was done already.
+
+    Raises:
+        Superseded: a driver has claimed the task since the epoch was taken.
+        TopicRecreated, InvalidRequest, NotFound, SnapshotInvalid: nothing was changed.
+        Unavailable: Kafka, the storage or the disk is away; whether it is begun, opening tells.
+    """
+    newest = opening.newest_marker()
+    if past.is_begun(newest):
+        return True
+    verdict = judge_claim(opening.name, newest, past.epoch, past.topic_id)
+    if verdict is Verdict.ALREADY_DONE and newest.rewound == past.epoch:
+        return False
+    wanted = plan(opening, past.snapshot, republish=past.republish, newest=newest)
+    log.info("going back in time", task=opening.name, snapshot=past.snapshot, by=past.by)
+    opening.rewriting().bring(past.snapshot)
+    close()
+    writer = opening.writer()
+    try:
+        writer.open()
+        fenced = opening.newest_marker()
+        judge_claim(opening.name, fenced, past.epoch, past.topic_id)
+        if fenced.published_to != newest.published_to:  # what was committed meanwhile is read again
+            wanted = plan(opening, past.snapshot, republish=past.republish, newest=fenced)
+        failpoint("past.before_begin")
+        marker = _begun(fenced, past, wanted, opening.context.host_id)
+        write_marker(writer, opening.topology, opening.partition, marker)
+        failpoint("past.after_begin")
+    except OutcomeUnknown as error:
+        raise Unavailable(error.message, task=opening.name) from error
+    finally:
+        writer.close()
+    return True
+
+
+def storage_of(opening: Opening) -> str:
+    """Where snapshots are. Raises InvalidRequest if this host has none."""
+    url = opening.context.restore.snapshots_url
+    if url is None:
+        raise InvalidRequest(
+            f"host {opening.context.host_id!r} knows no storage of snapshots: set "
+            "HOLDFAST_SNAPSHOTS_URL for it, then ask again",
+            task=opening.name,
+        )
+    return url
+
+
+def _begun(newest: Marker, past: Past, wanted: PastPlan, host: str) -> Marker:
+    back = {
+        "snapshot": past.snapshot,
+        "republish": past.republish,
+        "by": past.by,
+        "at": now_ms(),
+        "before": newest.claim,
+        "from": [wanted.from_epoch, wanted.from_n],
+    }
+    published = {"positions": nested(newest.published_to), "clock": newest.clock}
+    if past.republish:
+        published["again"] = True
+    begun = newest.claimed_by(past.epoch, host, past.topic_id)
+    return replace(begun, state=RESTORING, back=back, published=published)

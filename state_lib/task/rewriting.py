@@ -1,0 +1,274 @@
+"""The second half of a restore to the past: differences, then the marker that counts.
+
+What it was begun with stands in the marker (`state_lib.task.past`), so whoever opens the task ends
+it. Differences are written in transactions of their own; interrupted, they are worked out anew
+against what the changelogs hold by then. Until the marker nobody reads: the task is not open.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import chain
+from pathlib import Path
+
+import structlog
+
+from state_lib.changelog.reader import read
+from state_lib.changelog.topics import changelog_topic
+from state_lib.changelog.writer import Records, TransactionalWriter
+from state_lib.errors import StateCorrupt
+from state_lib.failpoints import failpoint
+from state_lib.kafka import Kafka
+from state_lib.marker import RUNNING, Marker, now_ms
+from state_lib.restore.differences import Difference, differences, forgotten
+from state_lib.restore.facts import log_ranges
+from state_lib.restore.listener import RestoreListener
+from state_lib.restore.local import asides
+from state_lib.restore.past import check_stores
+from state_lib.restore.source import LogRange
+from state_lib.snapshots.fetch import fetch
+from state_lib.snapshots.listing import find
+from state_lib.snapshots.manifest import Manifest
+from state_lib.specs import StoreSpec, Topology
+from state_lib.stores.digest import store_digest
+from state_lib.stores.interfaces import BytesStore
+from state_lib.stores.rocksdb.options import RocksDBOptions
+from state_lib.stores.task_stores import Checkpoint, TaskStores
+from state_lib.stores.values import split_timestamp
+from state_lib.task.retention import lift_retention
+
+log = structlog.get_logger(__name__)
+CHUNK_RECORDS, CHUNK_BYTES = 50_000, 8 << 20
+"""Of one transaction, and so of memory."""
+_OPTIONS = RocksDBOptions(block_cache_bytes=32 << 20, write_budget_bytes=1 << 20)
+Chunk = tuple[list[bytes], list[bytes | None]]
+
+
+@dataclass(frozen=True)
+class Rewriting:
+    """Of one task that is being opened.
+
+    Attributes:
+        kafka, topology, partition, path, listener: of the task.
+        url: of all snapshots.
+        check: called now and then; what it raises ends it, for the next opening to go on.
+    """
+
+    kafka: Kafka
+    topology: Topology
+    partition: int
+    path: Path
+    listener: RestoreListener
+    url: str
+    check: Callable[[], None]
+
+    @property
+    def name(self) -> str:
+        """``<app>/<partition>``."""
+        return f"{self.topology.app}/{self.partition}"
+
+    @property
+    def folder(self) -> Path:
+        """Where the snapshot lies meanwhile."""
+        return self.path.with_name(f"{self.path.name}.past")
+
+    def bring(self, snapshot: str) -> Manifest:
+        """Fetch the snapshot, memory stores too; what is there already is used.
+
+        Raises:
+            NotFound, SnapshotInvalid: there is none, or it is damaged.
+            StorageUnavailable: naming the URL.
+            Unavailable: not enough disk.
+        """
+        manifest = find(self.url, self.topology.app, self.partition, snapshot)
+
+        def report(_phase: str, done: int, total: int) -> None:
+            self.listener.on_snapshot_fetched(self.name, done, total)
+            self.check()
+
+        have = [p for p in (self.path, *asides(self.path)) if p.exists()]
+        fetch(manifest, self.folder, have, report, memory=True)
+        failpoint("past.after_fetch")
+        return manifest
+
+    def forget(self) -> None:
+        """Remove the snapshot from here."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def finish(
+        self,
+        writer: TransactionalWriter,
+        marker: Marker,
+        stores: TaskStores,
+        write_marker: Callable[[Marker], None],
+    ) -> Marker:
+        """Bring changelogs and stores to the snapshot that a marker names.
+
+        Args:
+            writer: of the task; it has fenced all others.
+            marker: the newest, of state restoring.
+            stores: that hold what the changelogs give.
+            write_marker: writes the marker that counts.
+
+        Returns:
+            The marker, at which the stores stand.
+
+        Raises:
+            StateCorrupt: the stores do not hold what was written. Nothing of it counts.
+            InvalidRequest: stores are declared otherwise by now.
+            Others: as `bring`, and as the writer.
+        """
+        manifest = self.bring(marker.back["snapshot"])
+        check_stores(self.topology, manifest)  # a driver may have declared others since
+        held = {s.name: s for s in manifest.stores}
+        specs = tuple(held.get(s.name, s) for s in self.topology.stores)
+        past = TaskStores(
+            replace(self.topology, stores=specs), self.folder, _OPTIONS, read_only=True
+        )
+        try:
+            logs = log_ranges(self.kafka, self.topology, self.partition)
+            ends = {}
+            for spec in self.topology.stores:
+                end = self._rewrite(writer, stores, past.stores[spec.name], logs, marker, manifest)
+                if end is not None:
+                    ends[self._topic(spec)] = end
+            final = _at(manifest.marker, marker, ends)
+            failpoint("past.before_marker")
+            write_marker(final)
+            failpoint("past.after_marker")
+            self._remember(stores, past, final, ends)
+        finally:
+            past.close()
+        failpoint("past.after_checkpoint")
+        self.forget()
+        log.info("restored to the past", task=self.name, snapshot=manifest.id, epoch=final.epoch)
+        return final
+
+    # ------------------------------------------------------------------ inside
+
+    def _topic(self, spec: StoreSpec) -> str:
+        return changelog_topic(self.topology.app, spec.name)
+
+    def _rewrite(
+        self,
+        writer: TransactionalWriter,
+        stores: TaskStores,
+        past: BytesStore,
+        logs: dict[str, LogRange],
+        marker: Marker,
+        manifest: Manifest,
+    ) -> int | None:
+        """Write what differs; returns the offset behind it, or None if nothing does."""
+        live = stores.stores[past.spec.name]
+        spec, now, then = live.spec, marker.clock, manifest.marker.clock
+        topic, told = self._topic(spec), f"{spec.name}, back in time"
+        found = differences(live, past, now, then)
+        if spec.is_window:
+            lift_retention(self.kafka.admin(), topic)
+            if then < now:
+                found = chain(found, self._only_in_log(live, past, logs[topic], now, then))
+        self.listener.on_restore_start(self.name, told, 0, _entries(stores, spec))
+        done, end = 0, None
+        for keys, values in _chunks(found):
+            self.check()
+            end = writer.write_part(_records(topic, spec, keys, values))
+            if spec.backend != "memory":  # those are filled at the end
+                stores.write({spec.name: (keys, values)}, None)
+            done += len(keys)
+            self.listener.on_batch_restored(self.name, told, len(keys), done)
+            failpoint("past.after_chunk")
+        self.listener.on_restore_end(self.name, told, done)
+        if spec.backend != "memory":
+            self._verify(live, past, then)
+        return end
+
+    def _only_in_log(
+        self, live: BytesStore, past: BytesStore, there: LogRange, now: int, then: int
+    ) -> Iterator[Difference]:
+        """Deletes of windows that only the log knows, and that would be live again."""
+        wanted = forgotten(live, now, then)
+        topic = self._topic(live.spec)
+        for messages in read(self.kafka, topic, self.partition, there.start, there.end):
+            keys = sorted({key for m in messages if wanted(key := m.key() or b"")})
+            for key, held in zip(keys, past.get_many(keys), strict=True):
+                if held is None:
+                    yield key, None
+
+    def _verify(self, live: BytesStore, past: BytesStore, clock: int) -> None:
+        seen, expected = store_digest(live, clock), store_digest(past, clock)
+        if seen != expected:
+            raise StateCorrupt(
+                f"store {live.spec.name!r} of {self.name} has digest {seen} after it was written "
+                f"back, and the snapshot {expected}: nothing counts of it. It is tried again; if "
+                "it stays so, restore the task from its changelog: 'holdfast restore run "
+                f"{self.topology.app} --task {self.partition} --from changelog'",
+                path=str(self.path),
+            )
+
+    def _remember(
+        self, stores: TaskStores, past: TaskStores, marker: Marker, ends: dict[str, int]
+    ) -> None:
+        """The directory stands at the new marker; durably, for its windows are of no use else."""
+        before = stores.checkpoint()
+        known = {} if before is None else before.offsets
+        offsets = {t: [topic_id, ends.get(t, end)] for t, (topic_id, end) in known.items()}
+        stores.write({}, Checkpoint(marker, offsets, stores.layouts))
+        stores.rocks.flush()
+        for spec in self.topology.stores:
+            if spec.backend == "memory":
+                stores.clear(spec.name)
+                held = past.stores[spec.name]
+                with held.scan() as entries:
+                    live = ((k, v) for k, v in entries if held.live(k, marker.clock))
+                    for keys, values in _chunks(live):
+                        stores.write({spec.name: (keys, values)}, None)
+
+
+def _at(then: Marker, begun: Marker, ends: dict[str, int]) -> Marker:
+    """Where the snapshot stood, under the epoch of the restore; what was published stays so."""
+    return replace(
+        begun,
+        n=1,  # the directory of before is not taken for this commit
+        positions=then.positions,
+        topic_ids=then.topic_ids,
+        maxima=then.maxima,
+        clock=then.clock,
+        dropped=then.dropped,
+        recorded=then.recorded,
+        cut={},
+        ends={**begun.committed, **ends},
+        written_at=now_ms(),
+        state=RUNNING,
+        rewound=begun.epoch,
+    )
+
+
+def _chunks(found: Iterator[Difference] | Iterator[tuple[bytes, bytes]]) -> Iterator[Chunk]:
+    keys: list[bytes] = []
+    values: list[bytes | None] = []
+    size = 0
+    for key, value in found:
+        keys.append(key)
+        values.append(value)
+        size += len(key) + len(value or b"")
+        if len(keys) >= CHUNK_RECORDS or size >= CHUNK_BYTES:
+            yield keys, values
+            keys, values, size = [], [], 0
+    if keys:
+        yield keys, values
+
+
+def _records(topic: str, spec: StoreSpec, keys: list[bytes], stored: list[bytes | None]) -> Records:
+    if not spec.is_timestamped:
+        return Records(topic, keys, stored)
+    nothing = (None, now_ms())
+    pairs = [nothing if one is None else split_timestamp(one) for one in stored]
+    return Records(topic, keys, [value for value, _ in pairs], [time for _, time in pairs])
+
+
+def _entries(stores: TaskStores, spec: StoreSpec) -> int:
+    """About so many."""
+    engine = stores.engine(spec.name)
+    return sum(engine.approximate_num_entries(f) for f in stores.stores[spec.name].families())

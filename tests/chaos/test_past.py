@@ -1,0 +1,83 @@
+"""Back in time with a supervised driver: hosts and drivers killed on the way, audited."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from state_lib.apps.past import carry_out, plan
+from state_lib.changelog.claims import topology_of
+from state_lib.client.snapshots import SnapshotClient
+from state_lib.config import Settings
+from state_lib.digests.compare import compare
+from state_lib.errors import StorageUnavailable, Unavailable
+from state_lib.kafka import Kafka
+from tests.chaos.check import check
+from tests.chaos.cluster import Cluster
+from tests.chaos.conftest import Events
+from tests.chaos.supervisor import Supervisor
+from tests.support.waiting import deadline_in
+
+pytestmark = [pytest.mark.full, pytest.mark.timeout(900)]
+OF_HOSTS = ["past.before_begin", "past.after_begin", "past.after_chunk", "past.after_marker"]
+
+
+def test_a_supervised_stream_goes_back(cluster: Cluster, events: Events, app: str) -> None:
+    settings = cluster.settings
+    events.more(3000)
+    supervisor = Supervisor(cluster, app, events.topic)
+    try:
+        supervisor.until("committing")
+        check(settings, app, events.topic)
+        to = SnapshotClient(settings, app).savepoint().id
+        events.more(5000)
+        supervisor.until_caught_up()
+        check(settings, app, events.topic)
+
+        carry_out(settings, plan(settings, app, to))
+        assert supervisor.until("restart").details["failures"] == 0, "a handover is no failure"
+        cluster.arm("exchange.after_commit=kill-jvm")
+        events.more(1000)
+        cluster.wait_fired("exchange.after_commit")
+        supervisor.until("crashed")
+        supervisor.until("committing")
+        check(settings, app, events.topic)
+        _equals_its_changelogs(settings, app)
+
+        for point in OF_HOSTS:
+            supervisor.until_caught_up()
+            cluster.arm(f"{point}=kill")
+            _go_back(settings, app, to)
+            assert (cluster.fired / point).exists(), point
+            supervisor.until("restart")
+            supervisor.until("committing")
+            check(settings, app, events.topic)
+        _equals_its_changelogs(settings, app)
+        assert "superseded" not in supervisor.names()
+        assert "gave_up" not in supervisor.names()
+    finally:
+        supervisor.close()
+
+
+def _go_back(settings: Settings, app: str, to: str) -> None:
+    """The command, again and again while hosts die."""
+    deadline = deadline_in(120)
+    while True:
+        try:
+            carry_out(settings, plan(settings, app, to))
+        except StorageUnavailable:
+            raise
+        except Unavailable:
+            assert time.monotonic() < deadline
+            time.sleep(0.5)
+        else:
+            return
+
+
+def _equals_its_changelogs(settings: Settings, app: str) -> None:
+    kafka = Kafka.of(settings)
+    hosts, token = settings.host_addresses, settings.read_token()
+    found = compare(kafka, topology_of(kafka, app), hosts, token)
+    assert not found.failed, [t.error for t in found.failed]
+    assert not found.alarms, [t.different for t in found.alarms]

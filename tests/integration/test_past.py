@@ -1,0 +1,81 @@
+"""Going back in time: one task on a real broker, in-process."""
+
+from __future__ import annotations
+
+import pytest
+
+from state_lib.errors import Realign, Superseded
+from state_lib.marker import RUNNING
+from tests.integration.conftest import MakeApp
+from tests.support.apps import KV, TS, WIN, digests
+from tests.support.past import MEM, positions, traveller
+
+
+@pytest.mark.parametrize("stores", [[KV], [KV, TS, WIN, MEM]], ids=["one", "four"])
+def test_back_and_forth(make_app: MakeApp, stores: list) -> None:  # type: ignore[type-arg]
+    one = traveller(make_app, stores)
+    then = one.commits(range(4))
+    taken, counted = one.snapshot(), one.task.marker
+    now = one.commits(range(4, 12))
+    assert now != then
+    before = one.task.marker
+
+    plan = one.plan(taken.id)
+    assert (plan.records, plan.batches) == (80, 8)
+    assert (plan.epoch, plan.n) == (counted.epoch, counted.n)
+    assert not plan.is_nothing
+    assert digests(one.task) == now, "nothing has changed"
+
+    past = one.request(taken.id)
+    marker = one.task.go_back(past)
+    assert digests(one.task) == then
+    assert (marker.epoch, marker.n, marker.state) == (past.epoch, 1, RUNNING)
+    assert (marker.positions, marker.clock) == (counted.positions, counted.clock)
+    assert (marker.maxima, marker.dropped) == (counted.maxima, counted.dropped)
+    assert marker.recorded == counted.recorded
+    assert marker.published["positions"] == before.positions
+    assert marker.rewound == past.epoch
+    assert [p.name for p in one.task.path.parent.iterdir()] == ["0"], "nothing lies about"
+
+    one.task.close()
+    one.task.open()
+    assert digests(one.task) == then, "local"
+    assert one.from_scratch() == then, "a full replay of the changelogs"
+    assert positions(one.task.marker) == [40]
+
+    with pytest.raises(Superseded):
+        one.commit(4, at=before)
+    assert one.claim().positions == counted.positions
+    assert one.commits(range(4, 12)) == now, "as if the stream had run once"
+    one.has_written(*range(12))
+    assert one.task.marker.dropped == before.dropped
+    assert one.task.marker.published == before.published
+    later = one.commits([12])
+    one.has_written(*range(13))
+    assert one.from_scratch() == later
+
+
+def test_outputs_are_written_again_if_asked(make_app: MakeApp) -> None:
+    one = traveller(make_app)
+    one.commits(range(2))
+    taken = one.snapshot()
+    now = one.commits(range(2, 5))
+    one.task.go_back(one.request(taken.id, republish=True))
+    one.claim()
+    assert one.commits(range(2, 6)) != now
+    one.has_written(0, 1, 2, 3, 4, 2, 3, 4, 5)
+    assert "again" not in one.task.marker.published
+
+
+def test_a_batch_across_what_was_published_is_refused(make_app: MakeApp) -> None:
+    """Half of its outputs would be missing, or written twice: so must no driver of before."""
+    one = traveller(make_app)
+    one.commits(range(2))
+    taken = one.snapshot()
+    one.commits(range(2, 4))
+    one.task.go_back(one.request(taken.id))
+    one.claim()
+    with pytest.raises(Realign, match="recorded"):
+        one.commit(2, wide=3)
+    one.commits([2, 3, 4])
+    one.has_written(0, 1, 2, 3, 4)
