@@ -35,7 +35,7 @@ from tests.support.waiting import until
 
 pytestmark = pytest.mark.full
 NAME = "counted"
-BEFORE, AFTER = 10, 10
+BEFORE, AFTER = 5, 5
 """Commits, around the kill."""
 
 
