@@ -51,7 +51,7 @@ def test_a_directory_that_another_process_holds_is_left_alone(app: App) -> None:
 
 
 def test_a_directory_that_is_broken_is_not_waited_for(app: App) -> None:
-    """The word in the path says nothing of a lock: it is set aside, and the task restored."""
+    """The word in its path says nothing of a lock: the task is restored from its changelog."""
     task = app.opened()
     task.commit(batch(claimed(task), {"kv": kv(("a", "1"))}))
     task.close()
@@ -60,5 +60,3 @@ def test_a_directory_that_is_broken_is_not_waited_for(app: App) -> None:
     manifest.write_bytes(b"\0" * 100)
     task.open()
     assert task.get_many("kv", [b"a"])[1] == [b"1"]
-    asides = list(path.parent.glob("0.aside-*"))
-    assert len(asides) == 1

@@ -9,7 +9,6 @@ import pytest
 from state_lib.spark.progress import ProgressLog
 
 from state_lib.changelog.reader import read
-from state_lib.kafka import Kafka
 from state_lib.spark import progress
 from state_lib.spark.plan import BatchPlan
 from tests.integration.conftest import MakeApp
@@ -27,14 +26,14 @@ def test_reading_begins_where_it_is_asked_to(
 
     monkeypatch.setattr(progress, "read", counted)
     app = make_app()
-    offsets = [append(app.kafka, app.name, n) for n in range(40)]
     log = ProgressLog(app.kafka, app.name)
+    offsets = [append(log, n) for n in range(40)]
     assert [r.n for r in log.read(offsets[37])] == [37, 38, 39]
     assert touched == offsets[37:], "a stream of a year has millions"
     assert [r.n for r in log.read()] == list(range(40))
     assert log.read(offsets[39] + 1) == log.read(), "an offset of a topic that was before this one"
 
 
-def append(kafka: Kafka, app: str, n: int) -> int:
+def append(log: ProgressLog, n: int) -> int:
     at, to = {"t": {"0": n}}, {"t": {"0": n + 1}}
-    return ProgressLog(kafka, app).append(BatchPlan(1, n, at, to, 0, 0, 0, {}).record())
+    return log.append(BatchPlan(1, n, at, to, 0, 0, 0, {}).record())

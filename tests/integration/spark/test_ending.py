@@ -19,8 +19,13 @@ from state_lib.spark import ending, streaming
 from state_lib.spark.streaming import Streaming
 from tests.support.waiting import SLOWNESS, until
 
-SOON_S = 8.0 * SLOWNESS
-pytestmark = pytest.mark.timeout(90)
+PATIENCE_S, SOON_S = 1.0, 5.0 * SLOWNESS
+pytestmark = pytest.mark.timeout(150)
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streaming, "ENDING_S", PATIENCE_S)
 
 
 @pytest.fixture
@@ -78,7 +83,7 @@ def test_a_change_of_size_waits_until_a_stop_comes(
 
     waiting = threading.Thread(target=end, daemon=True)
     waiting.start()
-    waiting.join(ending.ENDING_S + 2)
+    waiting.join(PATIENCE_S + 1.5)
     assert waiting.is_alive()
     stopping.set()
     until(lambda: ended, SOON_S, "given up")

@@ -55,6 +55,7 @@ def settings(broker: LocalBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     return made
 
 
+@pytest.mark.full  # Spark starts for it
 def test_it_is_given_up_at_once_and_told(
     name: str, kafka: Kafka, settings: Settings, tmp_path: Path
 ) -> None:
