@@ -50,20 +50,30 @@ def dirt(sample: LogSample, config: Mapping[str, str], *, windowed: bool) -> Dir
     if not sample.records:
         return Dirt(0, 0, PACKED * int(config["segment.bytes"]), 0)
     record = sample.record_bytes + RECORD_BYTES
-    dense = sample.records / sample.offsets
-    length = sample.end - sample.start
-    repeat = sample.end if sample.first_repeat < 0 else sample.first_repeat
-    clean = (repeat - sample.start) * dense * record
-    uncleaned = (sample.end - repeat) * dense * record
+    before, behind = _records(sample)
+    clean, uncleaned = before * record, behind * record
     ratio = min(float(config["min.cleanable.dirty.ratio"]), 0.9)
     segment, dirtier = PACKED * int(config["segment.bytes"]), ratio / (1 - ratio)
     dead = sample.repeats / sample.records
     allowed = segment + clean * dirtier
     if sample.live < 0 or windowed:  # expired windows stay in the log for a while
         return Dirt(clean, uncleaned, allowed, dead)
-    kept = sample.live + length * dense * sample.deletes / sample.records
-    surplus = max(0.0, length * dense - kept) * record
+    kept = sample.live + (before + behind) * sample.deletes / sample.records
+    surplus = max(0.0, before + behind - kept) * record
     return Dirt(clean, uncleaned, allowed, dead, surplus, segment + kept * record * dirtier)
+
+
+def _records(sample: LogSample) -> tuple[float, float]:
+    """How many there are before the first repeat and behind it, estimated."""
+    dense = sample.records / sample.offsets
+    if sample.first_repeat < 0:
+        return (sample.end - sample.start) * dense, 0.0
+    before = behind = dense
+    if sample.before_offsets:
+        before = sample.before_records / sample.before_offsets
+        behind = (sample.records - sample.before_records) / (sample.offsets - sample.before_offsets)
+    at = sample.first_repeat
+    return (at - sample.start) * before, (sample.end - at) * behind
 
 
 def compaction(facts: Facts) -> Iterator[Verdict]:

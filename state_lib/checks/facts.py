@@ -131,6 +131,8 @@ class LogSample:
         deletes: records without a value.
         first_repeat: offset of the first record whose key had occurred before: what lies beyond
             was never cleaned. -1: there is none.
+        before_offsets, before_records: of ``offsets`` and ``records``, those before it: a cleaned
+            part has far fewer records in as many offsets.
         record_bytes: mean of key and value, not compressed.
         live: entries in the task's store, as its host estimates; -1 where that is not known.
         error: why it could not be read to the end.
@@ -144,6 +146,8 @@ class LogSample:
     repeats: int = 0
     deletes: int = 0
     first_repeat: int = -1
+    before_offsets: int = 0
+    before_records: int = 0
     record_bytes: float = 0.0
     live: int = -1
     error: str | None = None

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from state_lib.apps.catalogue import find
-from state_lib.apps.hosts import Hosts
 from state_lib.changelog.claims import topology_of
 from state_lib.checks.facts import Facts, TopicSeen, Wanted
 from state_lib.gathering.history import note, recall
@@ -54,7 +53,7 @@ def gather(
     """
     facts = gather_settings(settings, kafka, app)
     topology, topics, now = facts.topology, facts.topics, facts.now
-    hosts = hosts_seen(Hosts(settings.host_addresses, settings.read_token()), app, timeout_s)
+    hosts = hosts_seen(settings.host_addresses, settings.read_token(), app, timeout_s)
     earlier = recall(settings.home, app)
     read = samples(kafka, topology, topics, hosts, now) if read_logs else None
     if read is not None:

@@ -2,21 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from state_lib.addresses import HostAddress
 from state_lib.apps.hosts import Held, Hosts
 from state_lib.checks.facts import HostSeen, StoreSeen, TaskSeen
-from state_lib.errors import Unauthorized
+from state_lib.errors import HoldfastError
+
+_AT_ONCE = 64
 
 
-def hosts_seen(hosts: Hosts, app: str, timeout_s: float) -> tuple[HostSeen, ...]:
-    """One for each configured host; one that is slower than ``timeout_s`` is away."""
-    try:
-        held = hosts.held(app, timeout_s)
-    except Unauthorized as error:
-        return tuple(HostSeen(at.id, error.message) for at in hosts.addresses)
-    return tuple(_host(one, app) for one in held)
+def hosts_seen(
+    addresses: Sequence[HostAddress], token: str | None, app: str, timeout_s: float
+) -> tuple[HostSeen, ...]:
+    """One for each configured host; one that is slower than ``timeout_s`` or fails is away.
+
+    Args:
+        addresses: of all hosts.
+        token: that they want.
+        app: whose tasks; one that a host does not know has none there.
+        timeout_s: for all of them at the same time.
+    """
+
+    def one(address: HostAddress) -> HostSeen:
+        try:
+            (held,) = Hosts([address], token).held(app, timeout_s)
+        except HoldfastError as error:  # it refuses the token, or is no state host
+            return HostSeen(address.id, error.message)
+        return _host(held, app)
+
+    with ThreadPoolExecutor(max(1, min(_AT_ONCE, len(addresses)))) as pool:
+        return tuple(pool.map(one, addresses))
 
 
 def _host(held: Held, app: str) -> HostSeen:

@@ -84,7 +84,7 @@ def sample_log(
     consumer = kafka.reader(**{"auto.offset.reset": "earliest"})  # windows may go meanwhile
     try:
         for first, last in places(start, end, records):
-            counted.place(last - first)
+            counted.place(first, last)
             for messages in _read(kafka, consumer, (topic, partition), first, last):
                 counted.count(messages)
     except HoldfastError as error:
@@ -107,11 +107,13 @@ class _Count:
     def __init__(self, empty: LogSample) -> None:
         self._empty, self._seen = empty, set[int]()
         self._offsets = self._records = self._deletes = self._bytes = 0
-        self._first_repeat = -1
+        self._first_repeat, self._before = -1, (0, 0)
+        self._behind = 0
 
-    def place(self, offsets: int) -> None:
+    def place(self, first: int, last: int) -> None:
         """Another one begins."""
-        self._offsets += offsets
+        self._behind = self._offsets - first  # added to an offset: how many came before it
+        self._offsets += last - first
 
     def count(self, messages: Sequence[Message]) -> None:
         """In the order of the log."""
@@ -122,7 +124,8 @@ class _Count:
             self._bytes += len(key) + len(value or b"")
             hashed = xxhash.xxh3_64_intdigest(key)
             if hashed in self._seen and self._first_repeat < 0:
-                self._first_repeat = message.offset() or 0
+                at = self._first_repeat = message.offset() or 0
+                self._before = at + self._behind, self._records - 1
             self._seen.add(hashed)
 
     @property
@@ -135,5 +138,7 @@ class _Count:
             repeats=self._records - len(self._seen),
             deletes=self._deletes,
             first_repeat=self._first_repeat,
+            before_offsets=self._before[0],
+            before_records=self._before[1],
             record_bytes=self._bytes / max(1, self._records),
         )

@@ -133,6 +133,7 @@ def test_samples_of_a_long_log_see_repeats_over_its_whole_length(
     assert whole.records == 4 * MIB // (KEYS * VALUE) * KEYS
     assert whole.records - whole.repeats == KEYS
     assert whole.first_repeat == KEYS + 1, "behind the first transaction and its marker"
+    assert (whole.before_offsets, whole.before_records) == (KEYS + 1, KEYS)
     assert whole.record_bytes == pytest.approx(VALUE + 2, abs=1)
     places = sample_log(kafka, *at, first, end, 400)
     assert places.offsets == 400

@@ -70,21 +70,21 @@ class HoldfastHook(BaseHook):
 
     def test_connection(self) -> tuple[bool, str]:
         """The test button: are Kafka and every host there, and do they let us in?"""
-        from state_lib.apps.hosts import Hosts
         from state_lib.changelog.claims import candidates
+        from state_lib.gathering.hosts import hosts_seen
         from state_lib.kafka import Kafka
 
         try:
             settings = self.settings
             apps = candidates(Kafka.of(settings))
-            hosts = Hosts(settings.host_addresses, settings.read_token())
-            held = hosts.held(timeout_s=ANSWER_TIMEOUT_S)
+            addresses, token = settings.host_addresses, settings.read_token()
+            seen = hosts_seen(addresses, token, "", ANSWER_TIMEOUT_S)
         except HoldfastError as error:
             return False, error.message
-        if away := [f"{h.host}: {h.away}" for h in held if h.away is not None]:
+        if away := [f"{h.id}: {h.away}" for h in seen if h.away is not None]:
             return False, f"Kafka answers; {'; '.join(away)}"
         known = ", ".join(apps) or "none"
-        return True, f"Kafka and {len(held)} hosts answer. Applications: {known}"
+        return True, f"Kafka and {len(seen)} hosts answer. Applications: {known}"
 
     def _said(self) -> list[tuple[str, str]]:
         """Settings that the connection has a value for."""

@@ -82,6 +82,18 @@ def test_holes_of_a_cleaned_log_are_no_records() -> None:
     assert sparse.uncleaned == pytest.approx(dense.uncleaned / 10)
 
 
+def test_the_part_that_was_cleaned_is_not_taken_for_as_dense_as_the_other() -> None:
+    """Seven places in a part of a hundred thousand holes, one in a tail where nothing was."""
+    config = well().topics[KV_LOG].config
+    seen = sample(
+        end=200_000, offsets=8000, records=1700, first_repeat=100_000, before_offsets=7000,
+        before_records=700,
+    )  # fmt: skip
+    found = dirt(seen, config, windowed=False)
+    assert found.clean == pytest.approx(10_000 * RECORD)
+    assert found.uncleaned == pytest.approx(100_000 * RECORD)
+
+
 def test_nothing_is_said_of_logs_that_nobody_read() -> None:
     assert the_all(well(samples=None)) == []
     facts = altered(well(), KV_LOG, cleanup_policy="delete")
