@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka.admin import NewTopic
-from state_lib.spark.progress import ProgressLog
+from state_lib.changelog.progress import ProgressLog
 
 from state_lib import Application, Text
 from state_lib.addresses import HostAddress

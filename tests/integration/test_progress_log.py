@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from state_lib.spark.progress import ProgressLog
+from state_lib.changelog.progress import ProgressLog
 
 from state_lib.changelog.reader import read
 from state_lib.spark import progress

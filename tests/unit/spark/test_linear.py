@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
-from state_lib.spark.progress import Recorded, effective
+from state_lib.changelog.progress import Recorded, effective
 
 from state_lib.kafka import Partition
 from state_lib.spark import progress
