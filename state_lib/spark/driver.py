@@ -119,8 +119,8 @@ class Driver:
         spark = open_session(self._app.id, settings)
         try:
             log.info("spark is up", seconds=round(time.monotonic() - started, 2))
-            warm_up(spark)
             combiner = check_declared(spark, self._app, expected)
+            warm_up(spark)
             plans = plan_topics(topology, retention)
             ensure_topics(admin, plans, settings.replication_factor, settings.min_insync_replicas)
             make_way(self._watched, self._kafka, topology, code, settings)

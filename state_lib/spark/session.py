@@ -18,6 +18,8 @@ FAST_READS = {
     "kafka.max.poll.records": "50000",
     "kafka.max.partition.fetch.bytes": str(8 << 20),
     "kafka.fetch.max.bytes": str(64 << 20),
+    # at the end of a log the brokers let a task wait for more, by default half a second [tried]
+    "kafka.fetch.max.wait.ms": "50",
 }
 
 

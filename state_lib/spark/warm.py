@@ -1,12 +1,12 @@
-"""What a driver's start does for the first time, done beside what keeps one thread busy.
+"""The first Python workers, started beside the claim, which waits for hosts and for Kafka.
 
-Nothing depends on any of it: what fails here is met again where it is needed, and told there.
+Their daemon takes half a second to import what tasks need. Nothing depends on it: what fails here
+is met again by the first batch, and told there.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 
 import structlog
 from pyspark.sql import SparkSession
@@ -18,22 +18,15 @@ _WORKERS = 2
 
 
 def warm_up(spark: SparkSession) -> threading.Thread:
-    """Beside the check of what the job declares, the first workers in Python."""
+    """Begin; returns the thread, for which nobody need wait."""
 
-    def run() -> None:
-        frame = spark.range(0, _WORKERS, 1, _WORKERS)
-        frame.mapInArrow(leave_partition, RESULT_DDL).collect()
-
-    return _beside("warm-up", run)
-
-
-def _beside(name: str, what: Callable[[], None]) -> threading.Thread:
     def run() -> None:
         try:
-            what()
+            frame = spark.range(0, _WORKERS, 1, _WORKERS)
+            frame.mapInArrow(leave_partition, RESULT_DDL).collect()
         except Exception as error:  # noqa: BLE001 - see above
-            log.debug("not done ahead", what=name, why=str(error).partition("\n")[0])
+            log.debug("workers were not started ahead", why=str(error).partition("\n")[0])
 
-    thread = threading.Thread(target=run, name=name, daemon=True)
+    thread = threading.Thread(target=run, name="warm-up", daemon=True)
     thread.start()
     return thread

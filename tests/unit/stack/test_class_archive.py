@@ -11,7 +11,7 @@ import pytest
 
 from state_lib.config import Settings
 from state_lib.stack import class_archive, jars, java
-from state_lib.submit import DAEMON, submit_conf
+from state_lib.submit import DAEMON, JVM_START, submit_conf
 
 MAIN = "org.apache.kafka.common.protocol.Protocol"
 """A program in the connector's jars that prints and ends."""
@@ -85,12 +85,15 @@ def test_no_archive_where_a_jvm_could_not_be_told_of_it(
 def test_drivers_here_get_it_and_others_what_they_had(folder: Path) -> None:
     settings = Settings.load(driver_java_options="-Dx=y")
     spark = jars.fetch("spark", directory=settings.jars_dir)
-    assert submit_conf(settings, "local[2,4]")["spark.driver.extraJavaOptions"] == "-Dx=y"
+    plain = f"{' '.join(JVM_START)} -Dx=y"
+    assert submit_conf(settings, "local[2,4]")["spark.driver.extraJavaOptions"] == plain
     made = folder / "making"
     made.write_bytes(b"archive")
     path = class_archive.keep(made, java.java_home(), spark)
     here = submit_conf(settings, "local[2,4]")
-    assert here["spark.driver.extraJavaOptions"].startswith(f"-Dx=y -XX:SharedArchiveFile={path} ")
+    assert here["spark.driver.extraJavaOptions"].startswith(
+        f"{plain} -XX:SharedArchiveFile={path} "
+    )
     assert here["spark.driver.extraClassPath"].split(os.pathsep) == [str(jar) for jar in spark]
     assert here["spark.python.daemon.module"] == DAEMON
     for master in ("spark://h:7077", "yarn", "local-cluster[2,1,1024]"):
