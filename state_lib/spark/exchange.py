@@ -44,6 +44,7 @@ def exchange_partition(
         return
     marker, refusal = None, None
     try:
+        check_placed(task, table)
         marker = exchange(plan, task, table, _client(plan, task)).to_bytes()
     except Unavailable:
         raise  # passing: Spark may try again
