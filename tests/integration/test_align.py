@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 from confluent_kafka.admin import NewTopic
-from state_lib.changelog.progress import ProgressLog
 
 from state_lib import Application, Text
 from state_lib.addresses import HostAddress
+from state_lib.changelog.progress import ProgressLog
 from state_lib.changelog.topics import progress_topic
 from state_lib.client.flight import FlightHostClient
 from state_lib.config import Settings

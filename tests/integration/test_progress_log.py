@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from state_lib.changelog.progress import ProgressLog
 
+from state_lib.changelog import progress
+from state_lib.changelog.progress import ProgressLog
 from state_lib.changelog.reader import read
-from state_lib.spark import progress
 from state_lib.spark.plan import BatchPlan
 from tests.integration.conftest import MakeApp
 

@@ -17,7 +17,8 @@ from state_lib.errors import ConfigurationError, Misplaced
 from state_lib.kafka import Kafka
 from state_lib.keys import partition_for
 from state_lib.spark.batches import Batches, Standing
-from state_lib.spark.properties import REQUIRED, open_session
+from state_lib.spark.properties import REQUIRED
+from state_lib.spark.session import open_session
 from tests.support.apps import App
 from tests.support.hosts import address, claim, publish, served
 from tests.support.rows import Row, source

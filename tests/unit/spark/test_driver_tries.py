@@ -43,7 +43,7 @@ def pauses() -> Iterator[Pauses]:
 def run(pauses: Pauses) -> tuple[str, str, bool]:
     settings = Settings.load(bootstrap_servers="127.0.0.1:1", max_restarts=MOST)
     watched = Watched.of(app.id, settings)
-    return driver._run(app, settings, Watched(watched.presence, watched.control, pauses))
+    return driver._run(app, settings, Watched(watched.presence, watched.control, pauses), None)
 
 
 def test_pauses_grow_up_to_a_bound(pauses: Pauses, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
-from state_lib.changelog.progress import Recorded, effective
 
+from state_lib.changelog import progress
+from state_lib.changelog.progress import Recorded, effective
 from state_lib.kafka import Partition
-from state_lib.spark import progress
 from state_lib.spark.versions import Chain, behind
 
 P = ("t", 0)
