@@ -35,7 +35,7 @@ from state_lib.kafka import describe
 from state_lib.marker import Marker, nested, now_ms
 from state_lib.restore.options import RestoreOptions
 from state_lib.spark.claims import claim_tasks, write_claim
-from state_lib.spark.epochs import new_epoch
+from state_lib.spark.epochs import new_epoch, topology_id
 from state_lib.stores.digest import StoreDigest
 from state_lib.task import StateTask
 from tests.integration.conftest import MakeApp
@@ -84,6 +84,7 @@ class World:
             self.app.kafka,
             self.app.name,
             lambda: write_claim(self.app.kafka, self.app.topology, identity, self.code, hosts),
+            topology_id(self.app.kafka, self.app.name),
         )
         self.epoch = epoch.number
         return claim_tasks(self.app.topology, epoch, hosts, TOKEN, timeout_s, lambda: False)

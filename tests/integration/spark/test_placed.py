@@ -17,6 +17,7 @@ from state_lib.errors import ConfigurationError, Misplaced
 from state_lib.kafka import Kafka
 from state_lib.keys import partition_for
 from state_lib.spark.batches import Batches, Standing
+from state_lib.spark.frames import Combiner
 from state_lib.spark.properties import REQUIRED
 from state_lib.spark.session import open_session
 from tests.support.apps import App
@@ -54,8 +55,9 @@ def test_rows_in_another_partition_than_their_task_s_reach_no_store(
     )
     epoch = publish(app)
     with served(app, at) as host:
+        combiner = Combiner(spark, job.aggregations, len(TASKS))
         standing = Standing(epoch, [claim(host, app, epoch, p) for p in TASKS], {})
-        with closing(Batches(job, settings, kafka, spark, standing, None)) as batches:
+        with closing(Batches(job, settings, kafka, combiner, standing, None)) as batches:
             batches.initial([{(topic, 0): 0} for _ in TASKS])
             standing.positions = {(topic, 0): 0}
             with pytest.raises(Misplaced, match=SETTING):
