@@ -96,7 +96,7 @@ def _jvm(settings: Settings, master: str | None) -> dict[str, str]:
     options = settings.driver_java_options
     if not _is_one_jvm(settings, master):
         return {"spark.jars": ",".join(map(str, jars)), "spark.driver.extraJavaOptions": options}
-    archived = class_archive.flags(java_home(), jars)
+    archived = () if class_archive.chosen(options) else class_archive.flags(java_home(), jars)
     return {
         CLASS_PATH: os.pathsep.join(map(str, jars)),
         "spark.driver.extraJavaOptions": " ".join((*JVM_START, options, *archived)),

@@ -10,6 +10,7 @@ from airflow.sdk import DAG, Param
 
 from holdfast_airflow.operators.load import LoadOperator
 from holdfast_airflow.operators.stream import SuperviseStreamOperator
+from holdfast_airflow.operators.verify import VerifyChangelogsOperator
 
 STREAM_DOC = """
 ### Stream `{app}`
@@ -31,6 +32,15 @@ LOAD_DOC = """
 Publishes the data of `{app}` to its source topic, each record once, however often it runs: a
 loader that was killed goes on where it stopped. `limit` loads only the first records, `rate` is
 the most per second.
+"""
+
+VERIFY_DOC = """
+### Verify `{app}`
+
+Looks at everything that the state of `{app}` depends on, and changes nothing: topics and their
+settings, whether changelogs are really compacted, tasks and their hosts, disks, snapshots. It fails
+if a verdict does; the task's log has what was seen, the next step, and the page of the runbook.
+`holdfast check {app}` does the same.
 """
 
 
@@ -122,4 +132,34 @@ def load_dag(name: str, *, tags: Sequence[str] = (), doc_md: str = "", **operato
             **operator,
         }
         LoadOperator(task_id="load", name=name, **given)
+    return dag
+
+
+def verify_dag(
+    app: str,
+    *,
+    schedule: timedelta | str | None = timedelta(minutes=15),
+    tags: Sequence[str] = (),
+    **operator: Any,
+) -> DAG:
+    """The DAG ``<app>_verify``: one task, `verify`, every quarter of an hour.
+
+    Args:
+        app: The application's id.
+        schedule: When it runs; None: only when it is triggered.
+        tags: Besides ``holdfast`` and ``verify``.
+        operator: More arguments of `VerifyChangelogsOperator`.
+    """
+    with DAG(
+        f"{app}_verify",
+        description=f"Verifies that the state of {app} is safe",
+        doc_md=VERIFY_DOC.format(app=app),
+        schedule=schedule,
+        catchup=False,
+        max_active_runs=1,
+        tags=["holdfast", "verify", *tags],
+    ) as dag:
+        # Kafka may be away for a while. What a verdict fails is not tried again.
+        given: dict[str, Any] = {"retries": 3, "retry_delay": timedelta(seconds=30), **operator}
+        VerifyChangelogsOperator(task_id="verify", app=app, **given)
     return dag

@@ -51,6 +51,11 @@ def making(path: Path) -> tuple[str, ...]:
     return (f"-XX:ArchiveClassesAtExit={path}", *_QUIET)
 
 
+def chosen(options: str) -> bool:
+    """Whether these JVM options name an archive themselves: to use it, or to make it."""
+    return "-XX:SharedArchiveFile" in options or "-XX:ArchiveClassesAtExit" in options
+
+
 def find(java: Path, jars: Sequence[Path]) -> Path | None:
     """The archive for this Java and these jars; None if there is none, or none that is whole."""
     with contextlib.suppress(OSError):

@@ -14,7 +14,13 @@ from airflow.sdk.exceptions import ParamValidationError
 
 from tests.support.airflow_home import ROOT
 
-IDS = ("flights_load", "flights_stream", "word_count_stream")
+IDS = (
+    "flights_load",
+    "flights_stream",
+    "flights_verify",
+    "word_count_stream",
+    "word_count_verify",
+)
 HEAVY = ("pyspark", "confluent_kafka", "rocksdict", "pandas", "pyarrow", "fastapi", "requests")
 PARSE = """
 import runpy, sys, time

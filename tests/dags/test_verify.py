@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from airflow.dag_processing.dagbag import BundleDagBag
 from airflow.providers_manager import ProvidersManager
 from airflow.sdk import DAG, DagRunState
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
@@ -20,6 +21,7 @@ from state_lib.spark.claims import write_claim
 from state_lib.specs import StoreSpec, Topology
 from state_lib.stack.ports import free_port
 from tests.dags.conftest import Connect
+from tests.support import airflow_home
 from tests.support.waiting import until
 
 APP, CONN = "verified", "holdfast_default"
@@ -80,7 +82,7 @@ def test_the_test_button(
     assert APP in said
     nobody = f"host-1=127.0.0.1:{free_port()}/{free_port()}"
     wrong: list[tuple[dict[str, Any], str]] = [
-        ({"password": "a-guess"}, "refused the token"),
+        ({"password": "a-guess"}, "a bearer token is required"),
         ({"extra": {"hosts": nobody}}, "Kafka answers; host-1: "),
         ({"extra": {"hosts": "nonsense"}}, "hosts"),
         ({"host": f"127.0.0.1:{free_port()}"}, "list topics"),
@@ -91,13 +93,6 @@ def test_the_test_button(
         assert (there, why in said) == (False, True), said
 
 
-def verify(**given: Any) -> Any:
-    """One run of a DAG of one task."""
-    with DAG("verify_alone", schedule=None) as dag:
-        VerifyChangelogsOperator(task_id="verify", app=APP, read_logs=False, **given)
-    return dag.test()
-
-
 def attempt(app: str, **env: str) -> None:
     with DAG("alone", schedule=None):
         operator = VerifyChangelogsOperator(task_id="verify", app=app, env=env)
@@ -105,12 +100,21 @@ def attempt(app: str, **env: str) -> None:
 
 
 def test_a_changelog_that_deletes_fails_the_task(
-    app: Kafka, connection: Callable[..., None], capsys: pytest.CaptureFixture[str]
+    app: Kafka,
+    connection: Callable[..., None],
+    bag: BundleDagBag,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    del bag  # its bundles are where `dag.test` looks
     connection()
     topic = changelog_topic(APP, "kv")
     set_topic_configs(app.admin(), topic, {"cleanup.policy": "delete", "retention.ms": "-1"})
-    run = verify()
+    folder = airflow_home.SCRIPTED
+    scripted = BundleDagBag(dag_folder=folder, bundle_path=folder, bundle_name="scripted")
+    try:
+        run = scripted.dags[f"{APP}_verify"].test()
+    finally:
+        set_topic_configs(app.admin(), topic, {"cleanup.policy": "compact"})
     assert run.state == DagRunState.FAILED
     said = capsys.readouterr().out
     assert f"fail cleanup-policy {topic}" in said

@@ -6,7 +6,7 @@ from typing import Any
 
 from airflow.sdk import DAG
 
-from holdfast_airflow.dags import stream_dag
+from holdfast_airflow.dags import stream_dag, verify_dag
 from holdfast_airflow.operators.stop import StopStreamOperator
 
 APPS = (
@@ -44,3 +44,4 @@ for name in (*APPS, *REFUSED):
 for name, arguments in STOPS.items():
     with DAG(f"stop_{name}", schedule=None):
         StopStreamOperator(task_id="stop", app=name, **arguments)
+verify_dag("verified", schedule=None, retries=0, read_logs=False)
