@@ -65,6 +65,7 @@ class World:
             at.id: stack.enter_context(served(app, at, TOKEN, hosts, restore=options))
             for at in hosts
         }
+        self.log = ProgressLog(app.kafka, app.name)
         self.code, self.recorded = "code", dict[int, int]()
         self.claim()
         self.commits([-1])
@@ -108,7 +109,7 @@ class World:
             "clock": clock, "now": now_ms(), "max_future_ms": 1, "code": self.code, "limits": {},
             "tasks": list(tasks) if again else None, "recorded": first,
         }  # fmt: skip
-        offset = ProgressLog(self.app.kafka, self.app.name).append(record)
+        offset = self.log.append(record)
         offset = self.recorded[number] = first if again else offset
         for p in tasks:
             task = self.manager(p).task(self.app.name, p)

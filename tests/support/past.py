@@ -6,6 +6,7 @@ import random
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from confluent_kafka import Message
 from confluent_kafka.admin import NewTopic
@@ -46,6 +47,10 @@ class Traveller:
     task: StateTask
     recorded: dict[int, int] = field(default_factory=dict)
 
+    @cached_property
+    def progress(self) -> ProgressLog:
+        return ProgressLog(self.app.kafka, self.app.name)
+
     @property
     def url(self) -> str:
         return (self.app.root / "snapshots").as_uri()
@@ -79,7 +84,7 @@ class Traveller:
             "to": nested(to), "clock": clock, "now": now_ms(), "max_future_ms": 1,
             "code": "code", "limits": {}, "tasks": [0] if again else None, "recorded": first,
         }  # fmt: skip
-        offset = ProgressLog(self.app.kafka, self.app.name).append(record)
+        offset = self.progress.append(record)
         offset = self.recorded[number] = first if first >= 0 else offset
         one = batch(marker, puts_of(number, self.app), clock=clock, outputs=self._outputs(number))
         header = replace(
