@@ -160,8 +160,13 @@ class Settings(LoginSettings, BaseSettings):
     spark_ui_port: Port = Field(24040, description="Port of Spark's own page; the next free one.")
     exchange_timeout_s: Seconds = Field(
         300.0,
-        description="How long a batch's exchange with a host may take, in s: also how long it "
-        "waits for one that restarts, hangs, or has a full disk.",
+        description="How long a batch's exchange with a host may take, in s: also how long a "
+        "driver waits while no task can be reached.",
+    )
+    park_after_s: Seconds = Field(
+        10.0,
+        description="How long all tasks wait for one whose host is away or restores it, in s; then "
+        "the stream goes on without it, and it catches up when it is back.",
     )
     stop_timeout_s: Seconds = Field(
         60.0,

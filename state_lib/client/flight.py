@@ -49,9 +49,10 @@ class FlightHostClient:
         body = {"app": app, "partition": partition, "epoch": epoch, "topic_id": topic_id}
         return Marker.from_json(self._act("claim", body, LOOK_S))
 
-    def marker(self, app: str, partition: int) -> Marker:
+    def marker(self, app: str, partition: int, timeout_s: float = LOOK_S) -> Marker:
         """Where a task stands."""
-        return Marker.from_json(self._act("marker", {"app": app, "partition": partition}, LOOK_S))
+        body = {"app": app, "partition": partition}
+        return Marker.from_json(self._act("marker", body, timeout_s))
 
     def holdings(self, app: str | None = None, timeout_s: float = LOOK_S) -> dict[str, Any]:
         """What the host holds of an application, or of all: see `state_lib.host.holdings`."""

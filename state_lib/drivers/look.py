@@ -98,6 +98,7 @@ class _Story:
         self._ui: dict[str, str | None] = {}
         self._ended = LastWords()
         self._begun: dict[str, Any] = {}
+        self._parked: tuple[int, tuple[int, ...]] = -1, ()
         self._markers: dict[int, Marker] = {}
 
     def look(self) -> Sight:
@@ -140,6 +141,8 @@ class _Story:
             return
         if message.topic() == self._progress[0]:
             said = orjson.loads(value)
+            if "parked" in said:
+                self._parked = said["epoch"], tuple(int(p) for p in said["parked"])
             if "kind" not in said:  # those that have one are no batches: restores, for example
                 self._begun = said
         elif message.topic() != self._topology[0]:
@@ -168,7 +171,9 @@ class _Story:
                 handover_asked=self._handover,
             )
         epoch, who = claim.epoch, _facts(claim, self._ui)
-        every = [self._markers.get(p) for p in range(claim.topology.partitions)]
+        parked = self._parked[1] if self._parked[0] == epoch else ()
+        present = [p for p in range(claim.topology.partitions) if p not in parked]
+        every = [self._markers.get(p) for p in present]
         markers = [m for m in every if m is not None]
         complete = len(markers) == len(every)
         ours = complete and all(m.epoch == epoch for m in markers)
@@ -187,6 +192,7 @@ class _Story:
             done=sum(min(x.get(p, 0) for x in at) for p in there),
             total=sum(end[p] for p in there),
             batch=self._running(epoch, n),
+            parked=parked,
             ended=self._ended.ends(),
             stop_asked=self._stop,
             handover_asked=self._handover,

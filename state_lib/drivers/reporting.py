@@ -68,4 +68,6 @@ def _words(app: str, sight: Sight, rate: float) -> str:
     parts.append(f"batch {sight.n}")
     if sight.clock >= 0:
         parts.append(f"clock {datetime.fromtimestamp(sight.clock / 1000, UTC):%Y-%m-%d %H:%M:%S}Z")
+    if sight.parked:
+        parts.append(f"without tasks {', '.join(map(str, sight.parked))}, whose hosts are away")
     return ", ".join(parts)

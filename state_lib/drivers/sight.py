@@ -88,6 +88,8 @@ class Sight:
         stop_asked: the newest request to stop the stream; None before any.
         handover_asked: the newest handover: a request that is meant for a driver and not for its
             stream, so that whoever supervises next starts a new one; None before any.
+        parked: tasks that the driver has left out, because their hosts are away or restore them;
+            ``n``, ``clock`` and ``done`` are those of the others.
         hosts: what is wrong with state hosts; asked only while there is work and no commit.
         away: why Kafka cannot be asked; the rest is then that of the look before.
     """
@@ -107,6 +109,7 @@ class Sight:
     ended: tuple[Ended, ...] = ()
     stop_asked: Stop | None = None
     handover_asked: Stop | None = None
+    parked: tuple[int, ...] = ()
     hosts: tuple[str, ...] = ()
     away: str | None = None
 

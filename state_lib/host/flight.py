@@ -73,7 +73,7 @@ class FlightHost(flight.FlightServerBase):  # type: ignore[misc]
             request = unpack(descriptor.command)
             app, partition = request["app"], int(request["partition"])
             task = self._manager.task(app, partition, learn=True)
-            marker = _check_epoch(task, request)
+            marker = _check_epoch(self._manager, task, request)
             writer.begin(DOWN)
             if marker.epoch == request["epoch"] and request["n"] <= marker.n:
                 writer.write_metadata(pack({"op": "already", "marker": marker.to_json()}))
@@ -248,13 +248,18 @@ class _Exchange:
         self._writer.write_metadata(pack({"op": "committed", "marker": marker.to_json()}))
 
 
-def _check_epoch(task: StateTask, request: dict[str, Any]) -> Marker:
-    marker = task.marker
-    if int(request["epoch"]) < marker.epoch:
+def _check_epoch(manager: TaskManager, task: StateTask, request: dict[str, Any]) -> Marker:
+    """The task's marker; Superseded if a newer driver has it, or may have it any moment.
+
+    A task that was parked is claimed later than others: what is known of the claim counts.
+    """
+    marker, epoch = task.marker, int(request["epoch"])
+    said = manager.app(request["app"]).extra
+    same = said.get("topic_id") == marker.claimed_in
+    newest = max(marker.epoch, said.get("epoch", -1) if same else -1)
+    if epoch < newest:
         raise Superseded(
-            f"epoch {request['epoch']} was superseded by epoch {marker.epoch}",
-            epoch=request["epoch"],
-            current=marker.epoch,
+            f"epoch {epoch} was superseded by epoch {newest}", epoch=epoch, current=newest
         )
     return marker
 

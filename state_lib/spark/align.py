@@ -68,6 +68,7 @@ def align(
 
     That is also up to where outputs were written: after a restore to the past all tasks may be
     behind it. What all of them have to repeat, the present code may: no row is lost or doubled.
+    Where parked tasks stand counts, too, but they repeat nothing: see `state_lib.spark.parking`.
 
     Returns:
         Whether they do; False if ``stopped`` said so between two batches.
@@ -85,10 +86,12 @@ def align(
     while True:
         if stopped():
             return False
-        found = behind(at, chain, published)
+        present = standing.present
+        found = behind([at[p] for p in present], chain, [*at, *published])
         if found is None:
             break
-        least, group, recorded = found.positions, found.tasks, found.batch
+        least, recorded = found.positions, found.batch
+        group = [present[i] for i in found.tasks]
         if recorded is None:
             raise ConfigurationError(
                 f"tasks {group} stand at {nested(least)}, behind {nested(target)}, and no record "
@@ -98,14 +101,35 @@ def align(
             )
         if len(group) < len(at):
             batches.check_code(recorded, group)
-        to = {p: max(least[p], min(recorded.to.get(p, o), o)) for p, o in target.items()}
-        log.info("aligning", tasks=group, rows=sum(to.values()) - sum(least.values()))
-        frame = read(_offsets(least), _offsets(to))
-        batches.align(frame, recorded, least, to, group)
-        for i in group:
-            at[i] = to
+        to = repeat(batches, read, recorded, least, target, group)
+        for task in group:
+            if task not in standing.parked:
+                at[task] = to
     standing.positions = target
     return not stopped()
+
+
+def repeat(
+    batches: Batches,
+    read: Read,
+    recorded: Recorded,
+    at: Positions,
+    target: Positions,
+    tasks: Sequence[int],
+) -> Positions:
+    """Repeat one batch for tasks that stand at some positions; returns where it leads them.
+
+    Args:
+        batches, read: what repeats it, and what reads its rows.
+        recorded: the batch.
+        at: where the tasks stand: maybe within the batch.
+        target: beyond which nothing is repeated.
+        tasks: that missed it.
+    """
+    to = {p: max(at[p], min(recorded.to.get(p, o), o)) for p, o in target.items()}
+    log.info("aligning", tasks=list(tasks), rows=sum(to.values()) - sum(at.values()))
+    batches.align(read(_offsets(at), _offsets(to)), recorded, at, to, tasks)
+    return to
 
 
 def _offsets(positions: Positions) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -50,6 +51,8 @@ class Standing:
     positions: Positions = field(default_factory=dict)
     told: int = NO_CLOCK
     """The greatest clock that was recorded: a task may stand at it though its answer was lost."""
+    parked: dict[int, str] = field(default_factory=dict)
+    """Tasks that are left out until they are back, and why; see `state_lib.spark.parking`."""
 
     @property
     def clock(self) -> int:
@@ -57,9 +60,14 @@ class Standing:
         return max(self.told, *(m.clock for m in self.markers))
 
     @property
+    def present(self) -> list[int]:
+        """The tasks that are not parked."""
+        return [p for p in range(len(self.markers)) if p not in self.parked]
+
+    @property
     def is_level(self) -> bool:
-        """Whether every task is known to stand at `clock`."""
-        return all(m.clock == self.clock for m in self.markers)
+        """Whether every task that is not parked is known to stand at `clock`."""
+        return all(self.markers[p].clock == self.clock for p in self.present)
 
     @property
     def maxima(self) -> Positions:
@@ -119,7 +127,7 @@ class Batches:
         plan = self._plan(self.standing.positions, to, clock)
         offset = self._patiently(lambda: self._progress.append(plan.record()), stopped)
         failpoint("driver.after_record")
-        self._run(batch, replace(plan, recorded=offset))
+        self._run(batch, replace(plan, recorded=offset), stopped)
         self.standing.positions = to
         self._commit_group(to)
         failpoint("driver.after_batch")
@@ -132,13 +140,17 @@ class Batches:
         to: Positions,
         tasks: Sequence[int],
     ) -> None:
-        """Repeat a recorded batch for the tasks that missed it, with its clock and its now."""
+        """Repeat a recorded batch for the tasks that missed it, with its clock and its now.
+
+        Those of them that cannot be reached are parked then.
+        """
         plan = replace(
             self._plan(at, to, recorded.clock),
             now=recorded.now,
             max_future_ms=recorded.max_future_ms,
             limits=recorded.limits,
             tasks=tuple(tasks),
+            repeated=True,
             recorded=recorded.offset,
         )
         self._progress.append(plan.record())
@@ -149,7 +161,10 @@ class Batches:
         check_code(self._app.id, recorded, self._code, self._settings.accept_new_code, tasks)
 
     def initial(self, positions: Sequence[Positions]) -> None:
-        """Commit positions that the markers do not know yet, task by task, with no rows."""
+        """Commit positions that the markers do not know yet, task by task, with no rows.
+
+        Tasks that are parked know them.
+        """
         at = [flat(m.positions) for m in self.standing.markers]
         patience = self._settings.exchange_timeout_s
         self._without_rows(at, positions, self.standing.clock, patience)
@@ -173,7 +188,7 @@ class Batches:
     def _without_rows(
         self, from_: Sequence[Positions], to: Sequence[Positions], clock: int, patience_s: float
     ) -> None:
-        """A commit of every task with no rows. It is recorded, but covers no offsets."""
+        """A commit of every task that is there, with no rows. It is recorded, and covers none."""
         plan = self._plan(to[0], to[0], clock)
         self._progress.append(plan.record())
         self.standing.told = clock
@@ -183,13 +198,15 @@ class Batches:
             address = owner_of(self._app.id, task, self._settings.host_addresses)
             client = FlightHostClient(address, self._token)
             try:
-                patient = replace(self._exchange_plan(own), timeout_s=patience_s)
+                patient = replace(self._exchange_plan(own), timeout_s=patience_s, patience_s=None)
                 return exchange(patient, task, None, client)
             finally:
                 client.close()
 
-        with ThreadPoolExecutor(min(16, self._app.partitions)) as pool:
-            self.standing.markers = list(pool.map(commit, range(self._app.partitions)))
+        tasks = self.standing.present
+        with ThreadPoolExecutor(min(16, len(tasks))) as pool:
+            for task, marker in zip(tasks, pool.map(commit, tasks), strict=True):
+                self.standing.markers[task] = marker
 
     def close(self) -> None:
         """Free Kafka clients."""
@@ -197,6 +214,7 @@ class Batches:
 
     def _plan(self, from_: Positions, to: Positions, clock: int) -> BatchPlan:
         self.standing.n += 1
+        parked = tuple(sorted(self.standing.parked))
         return BatchPlan(
             epoch=self.standing.epoch,
             n=self.standing.n,
@@ -208,6 +226,8 @@ class Batches:
             topic_ids=self.standing.topic_ids,
             code=self._code,
             limits=self._limits,
+            tasks=tuple(self.standing.present) if parked else None,
+            parked=parked,
         )
 
     def _exchange_plan(self, batch: BatchPlan) -> ExchangePlan:
@@ -219,9 +239,48 @@ class Batches:
             hosts=tuple(self._settings.host_addresses),
             token=self._token,
             timeout_s=self._settings.exchange_timeout_s,
+            patience_s=min(self._settings.park_after_s, self._settings.exchange_timeout_s),
         )
 
-    def _run(self, batch: DataFrame, plan: BatchPlan) -> None:
+    def _run(
+        self, batch: DataFrame, plan: BatchPlan, stopped: Callable[[], bool] = lambda: False
+    ) -> None:
+        """Bring a batch to its tasks; park those that are away, unless all of them are.
+
+        Raises:
+            Unavailable: no task could be reached, for as long as an exchange may take.
+        """
+        deadline = time.monotonic() + self._settings.exchange_timeout_s
+        while away := self._attempt(batch, plan):
+            if set(self.standing.present) - set(away):
+                for task, why in away.items():
+                    self.park(task, why.message)
+                return
+            if stopped() or time.monotonic() > deadline:
+                raise next(iter(away.values()))
+
+    def park(self, task: int, why: str) -> None:
+        """Leave a task out until it is back."""
+        if task not in self.standing.parked:
+            log.warning("parked a task", task=f"{self._app.id}/{task}", why=why)
+        self.standing.parked[task] = why
+        self.tell_parked()
+
+    def unpark(self, task: int) -> None:
+        """A task stands where the others do."""
+        del self.standing.parked[task]
+        log.info("a parked task is back", task=f"{self._app.id}/{task}")
+        self.tell_parked()
+
+    def tell_parked(self) -> None:
+        """Put on record which tasks are parked: for whoever looks from outside."""
+        parked = {str(p): why for p, why in self.standing.parked.items()}
+        said = {"kind": "parked", "epoch": self.standing.epoch, "parked": parked, "at": now_ms()}
+        with contextlib.suppress(Unavailable):
+            self._progress.append(said)
+
+    def _attempt(self, batch: DataFrame, plan: BatchPlan) -> dict[int, Unavailable]:
+        """One time; returns the tasks that could not be reached."""
         combined = self._combiner.combine(batch, plan)
         exchange_plan = self._exchange_plan(plan)
 
@@ -230,14 +289,17 @@ class Batches:
 
         results = combined.mapInArrow(carry, RESULT_DDL).collect()
         expected = set(range(self._app.partitions) if plan.tasks is None else plan.tasks)
-        failures = [from_wire(orjson.loads(r.error)) for r in results if r.error is not None]
+        refused = {r.task: from_wire(orjson.loads(r.error)) for r in results if r.error is not None}
+        away = {task: error for task, error in refused.items() if isinstance(error, Unavailable)}
+        failures = [error for task, error in refused.items() if task not in away]
         for failure in failures:
             if isinstance(failure, Superseded):
                 raise failure
         if failures:
             raise failures[0]
         for row in results:
-            self.standing.markers[row.task] = Marker.from_bytes(bytes(row.marker))
+            if row.marker is not None:
+                self.standing.markers[row.task] = Marker.from_bytes(bytes(row.marker))
         missing = expected - {r.task for r in results}
         if missing:
             raise HoldfastError(
@@ -245,6 +307,7 @@ class Batches:
                 "or lost partitions; check that adaptive execution is off",
                 missing=sorted(missing),
             )
+        return away
 
     def _patiently(self, ask: Callable[[], T], stopped: Callable[[], bool] = lambda: False) -> T:
         """Ask Kafka; while it is away, ask again for as long as an exchange would."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -31,6 +31,7 @@ from state_lib.task.claiming import claim_or_none
 from state_lib.times import iso
 
 log = structlog.get_logger(__name__)
+_AT_ONCE = 64
 
 
 def write_claim(
@@ -135,42 +136,80 @@ def check_no_collision(kafka: Kafka, topology: Topology) -> None:
             )
 
 
-def claim_tasks(
-    topology: Topology,
-    epoch: Epoch,
-    hosts: tuple[HostAddress, ...],
-    token: str | None,
-    timeout_s: float,
-    stopped: Callable[[], bool],
-) -> list[Marker]:
-    """Take every task, waiting for those that are opening; returns their markers by partition.
+class Claimant:
+    """Takes the tasks of an application for the driver of an epoch.
 
-    One that is restored to the past is waited for as long as its host says so.
-
-    Raises:
-        Superseded: a newer driver exists.
-        Unavailable: a host stayed away for ``timeout_s``; names it.
+    Args:
+        topology: of the application.
+        epoch: of the driver's claim.
+        hosts, token: where tasks are, and what hosts want.
+        stopped: whether the driver is to end.
     """
-    deadline = time.monotonic() + timeout_s
 
-    def claim(partition: int) -> Marker:
-        client = FlightHostClient(owner_of(topology.app, partition, hosts), token)
-        wait, told = 0.05, False
+    def __init__(
+        self,
+        topology: Topology,
+        epoch: Epoch,
+        hosts: tuple[HostAddress, ...],
+        token: str | None,
+        stopped: Callable[[], bool],
+    ) -> None:
+        self._topology, self._epoch, self._stopped = topology, epoch, stopped
+        self._hosts, self._token = hosts, token
+
+    def one(self, partition: int) -> Marker:
+        """Take a task, in one try.
+
+        Raises:
+            Superseded: a newer driver exists.
+            Unavailable: its host is away, or it is not open.
+        """
+        app = self._topology.app
+        client = FlightHostClient(owner_of(app, partition, self._hosts), self._token)
         try:
-            while True:
-                try:
-                    return client.claim(topology.app, partition, epoch.number, epoch.topic_id)
-                except Unavailable as error:
-                    going_back = error.details.get("past") is not None
-                    if stopped() or (time.monotonic() > deadline and not going_back):
-                        raise
-                    if not told and wait > 1:
-                        log.info("waiting for a task", partition=partition, why=error.message)
-                        told = True
-                time.sleep(wait)
-                wait = min(wait * 2, 2.0)
+            return client.claim(app, partition, self._epoch.number, self._epoch.topic_id)
         finally:
             client.close()
 
-    with ThreadPoolExecutor(min(16, topology.partitions)) as pool:
-        return list(pool.map(claim, range(topology.partitions)))
+    def all(
+        self, timeout_s: float, park: Callable[[Mapping[int, Unavailable]], dict[int, Marker]]
+    ) -> list[Marker]:
+        """Take every task, waiting for those that are opening; returns their markers by partition.
+
+        One that is restored to the past is waited for as long as its host says so.
+
+        Args:
+            timeout_s: how long to wait for tasks that cannot be left out.
+            park: told the tasks that are missing once others are taken; returns the markers of
+                those that are left out.
+
+        Raises:
+            Superseded: a newer driver exists.
+            Unavailable: a host stayed away for ``timeout_s``; names it.
+        """
+        deadline, wait = time.monotonic() + timeout_s, 0.05
+        taken: dict[int, Marker] = {}
+        every, told = range(self._topology.partitions), False
+        with ThreadPoolExecutor(min(_AT_ONCE, len(every))) as pool:
+            while missing := [p for p in every if p not in taken]:
+                tries = dict(zip(missing, pool.map(self._try, missing), strict=True))
+                taken |= {p: x for p, x in tries.items() if isinstance(x, Marker)}
+                away = {p: x for p, x in tries.items() if isinstance(x, Unavailable)}
+                if taken and away:
+                    taken |= park(away)
+                if left := [error for p, error in away.items() if p not in taken]:
+                    patient = any(x.details.get("past") is not None for x in left)
+                    if self._stopped() or (time.monotonic() > deadline and not patient):
+                        raise left[0]
+                    if not told and wait > 1:
+                        log.info("waiting for tasks", partitions=missing, why=left[0].message)
+                        told = True
+                    time.sleep(wait)
+                    wait = min(wait * 2, 2.0)
+        return [taken[p] for p in every]
+
+    def _try(self, partition: int) -> Marker | Unavailable:
+        try:
+            return self.one(partition)
+        except Unavailable as error:
+            return error

@@ -38,15 +38,16 @@ from state_lib.marker import Marker, flat
 from state_lib.spark.align import align, check_topics, initial_positions
 from state_lib.spark.batches import Batches, Standing, record_limits
 from state_lib.spark.claims import (
+    Claimant,
     check_no_collision,
     check_same_application,
-    claim_tasks,
     write_claim,
 )
 from state_lib.spark.declared import check_declared, first_plan
 from state_lib.spark.epochs import Epoch, claim_all, topology_id
 from state_lib.spark.frames import Combiner
 from state_lib.spark.jvm import Starting
+from state_lib.spark.parking import LeftOut, Parking
 from state_lib.spark.session import kafka_options, open_session, read_range
 from state_lib.spark.streaming import POLL_S, Streaming
 from state_lib.spark.versions import make_way
@@ -157,38 +158,49 @@ class Driver:
             self.epoch = Epoch(number, looked_at)  # at once: the next try heeds who comes after it
             return number
 
-        epoch, markers = claim_all(self._kafka, topology.app, write, self._take, looked_at)
+        left_out = LeftOut(self._kafka, topology, sources, self._settings.park_after_s)
+
+        def take(epoch: Epoch) -> list[Marker]:
+            log.info("claimed", app=topology.app, epoch=epoch.number)
+            return self._claimant(epoch).all(self._settings.exchange_timeout_s, left_out.park)
+
+        epoch, markers = claim_all(self._kafka, topology.app, write, take, looked_at)
         check_topics(markers, sources)
         log.info("all tasks claimed", seconds=round(time.monotonic() - started, 2))
-        standing = Standing(epoch.number, markers, {t: f.id for t, f in sources.items()})
+        ids = {t: f.id for t, f in sources.items()}
+        standing = Standing(epoch.number, markers, ids, parked=left_out.parked)
         batches = Batches(self._app, self._settings, self._kafka, combiner, standing, self._token)
         over = self._bound_the_last_batch(spark)
         try:
             at = initial_positions(self._kafka.admin(), markers, sources)
             if any(x != flat(m.positions) for x, m in zip(at, markers, strict=True)):
                 batches.initial(at)
-            records = ProgressLog(self._kafka, topology.app).read
-            if align(batches, self._reader(spark), records, lambda: self._asked_to_stop(epoch)):
+            if standing.parked:
+                batches.tell_parked()
+            records, read = ProgressLog(self._kafka, topology.app).read, self._reader(spark)
+            if align(batches, read, records, lambda: self._asked_to_stop(epoch)):
                 seen_at = (epoch.number, spark.sparkContext.uiWebUrl)
                 threading.Thread(target=presence.streaming, args=seen_at, daemon=True).start()
-                self._stream = Streaming(
-                    spark, batches, self._kafka, topology, self._settings, self._stopping
-                )
-                self._stream.run(lambda: self._asked_to_stop(epoch))
+                claim = self._claimant(epoch).one
+                with Parking(batches, claim, read, records, self._stopping.is_set) as parking:
+                    self._stream = Streaming(
+                        spark,
+                        batches,
+                        self._kafka,
+                        topology,
+                        self._settings,
+                        self._stopping,
+                        parking,
+                    )
+                    self._stream.run(lambda: self._asked_to_stop(epoch))
         finally:
             over.set()
             batches.close()
 
-    def _take(self, epoch: Epoch) -> list[Marker]:
-        log.info("claimed", app=self._app.id, epoch=epoch.number)
-        return claim_tasks(
-            self._app.topology,
-            epoch,
-            tuple(self._settings.host_addresses),
-            self._token,
-            self._settings.exchange_timeout_s,
-            lambda: self._asked_to_stop(epoch),
-        )
+    def _claimant(self, epoch: Epoch) -> Claimant:
+        hosts = tuple(self._settings.host_addresses)
+        stopped = lambda: self._asked_to_stop(epoch)  # noqa: E731
+        return Claimant(self._app.topology, epoch, hosts, self._token, stopped)
 
     def _asked_to_stop(self, epoch: Epoch | None) -> bool:
         """Hear what is said to this driver; whether it is to stop.

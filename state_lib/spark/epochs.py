@@ -95,6 +95,8 @@ def claim_all(
             ) from error
         raise
     for partition, marker in enumerate(markers):
-        if marker.n:  # markers of older versions do not say of which topic their epoch is
+        if (
+            marker.epoch == epoch.number and marker.n
+        ):  # markers of older versions do not say of which topic their epoch is
             raise outran(f"{app}/{partition}", marker, epoch.number, epoch.topic_id)
     return epoch, markers

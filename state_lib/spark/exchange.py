@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import time
 from collections.abc import Iterable, Iterator
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from state_lib.client.flight import Exchange, FlightHostClient
-from state_lib.errors import HoldfastError, Misplaced, Moved, Unavailable
+from state_lib.errors import HoldfastError, Misplaced, Moved, NotFound, Unavailable
 from state_lib.failpoints import failpoint
 from state_lib.host.placement import owner_of
 from state_lib.marker import CommitHeader, Marker, nested
@@ -46,9 +47,7 @@ def exchange_partition(
     try:
         check_placed(task, table)
         marker = exchange(plan, task, table, _client(plan, task)).to_bytes()
-    except Unavailable:
-        raise  # passing: Spark may try again
-    except HoldfastError as error:  # so would a retry: for the driver, as what it is
+    except HoldfastError as error:  # for the driver, as what it is: Spark would only try again
         if type(error) is HoldfastError:  # nobody meant it: a connection that broke, perhaps
             raise
         refusal = orjson.dumps(error.to_wire())
@@ -89,23 +88,34 @@ def exchange(
 
     Raises:
         Superseded, Realign: this driver must stop or align; trying again would not help.
-        Unavailable: the host stayed away, or did not answer, for ``plan.timeout_s``.
+        Unavailable: the host stayed away for ``plan.patience_s``, or did not answer for
+            ``plan.timeout_s``.
     """
     verbs = {} if table is None else _fold(plan, table)
-    deadline = time.monotonic() + plan.timeout_s
+    began = time.monotonic()
+    deadline = began + plan.timeout_s
+    patience = began + (plan.timeout_s if plan.patience_s is None else plan.patience_s)
     wait = _FIRST_WAIT_S
     while True:
         try:
+            if patience < deadline:
+                _look(plan, task, client, patience - time.monotonic())
             batch, left = plan.batch, max(_LEAST_S, deadline - time.monotonic())
             with client.exchange(plan.app, task, batch.epoch, batch.n, left) as open_exchange:
                 if open_exchange.already_done:
                     return open_exchange.marker
                 return _run(plan, open_exchange, verbs, table)
-        except (Moved, Unavailable):
-            if time.monotonic() > deadline:
+        except (Moved, Unavailable) as error:
+            if time.monotonic() > (deadline if isinstance(error, Moved) else patience):
                 raise
         time.sleep(wait * random.uniform(0.5, 1.0))  # noqa: S311 - jitter
         wait = min(wait * 2, _MOST_WAIT_S)
+
+
+def _look(plan: ExchangePlan, task: int, client: FlightHostClient, within_s: float) -> None:
+    """Raise Unavailable if nobody answers: a host that hangs would hold an exchange to its end."""
+    with contextlib.suppress(NotFound):  # the exchange lets the host learn of the application
+        client.marker(plan.app, task, max(_LEAST_S, within_s))
 
 
 def _client(plan: ExchangePlan, task: int) -> FlightHostClient:

@@ -26,6 +26,8 @@ class BatchPlan:
         max_future_ms: how far ahead of ``now`` an event time may be.
         topic_ids: of the sources.
         tasks: those that take part; None for all.
+        repeated: whether it was decided before, and these tasks have missed it.
+        parked: tasks that are left out until they are back, by `state_lib.spark.parking`.
         code: fingerprint of the job.
         limits: store → what its topics take of one record (key plus value, bytes).
         recorded: offset in the progress log where this batch was recorded first; -1 before that.
@@ -43,6 +45,8 @@ class BatchPlan:
     code: str = ""
     recorded: int = -1
     limits: Mapping[str, int] = field(default_factory=dict)
+    repeated: bool = False
+    parked: tuple[int, ...] = ()
 
     def sources(self) -> list[tuple[str, int]]:
         """Source partitions in the order in which rows number them."""
@@ -60,7 +64,8 @@ class BatchPlan:
             "max_future_ms": self.max_future_ms,
             "code": self.code,
             "limits": self.limits,
-            "tasks": self.tasks,
+            "tasks": self.tasks if self.repeated else None,
+            "parked": self.parked,
             "recorded": self.recorded,
         }
 
@@ -69,7 +74,8 @@ class BatchPlan:
 class ExchangePlan:
     """Everything an executor needs to carry one task's rows to its host.
 
-    ``timeout_s``: how long an exchange is tried again while its host is away.
+    ``timeout_s``: how long an exchange may take. ``patience_s``: how long it is tried again while
+    its host is away, or the task is opening; None: as long.
     """
 
     app: str
@@ -79,3 +85,4 @@ class ExchangePlan:
     hosts: tuple[HostAddress, ...]
     token: str | None
     timeout_s: float
+    patience_s: float | None = None

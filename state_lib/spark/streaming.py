@@ -17,13 +17,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from state_lib.config import Settings
-from state_lib.errors import HoldfastError, Realign, Superseded, Unavailable
+from state_lib.errors import ConfigurationError, HoldfastError, Realign, Superseded, Unavailable
 from state_lib.failpoints import failpoint
 from state_lib.kafka import Kafka
 from state_lib.marker import flat, nested
 from state_lib.spark.batch_size import BatchSize, records_within
 from state_lib.spark.batches import Batches, Positions
 from state_lib.spark.ending import ENDING_S, STOP_S, halt
+from state_lib.spark.parking import Parking
 from state_lib.spark.session import kafka_options
 from state_lib.specs import Topology
 
@@ -44,6 +45,7 @@ class Streaming:
         kafka: where the sources are.
         topology, settings: of the application and of this process.
         stopping: set when the stream is to end.
+        parking: brings tasks back that are left out.
     """
 
     def __init__(
@@ -54,10 +56,12 @@ class Streaming:
         topology: Topology,
         settings: Settings,
         stopping: threading.Event,
+        parking: Parking | None = None,
     ) -> None:
         self._spark, self._batches, self._kafka = spark, batches, kafka
         self._topology, self._settings = topology, settings
         self._lock = threading.Lock()
+        self._parking = parking
         self._stopping, self._resized = stopping, threading.Event()
         self._failure: BaseException | None = None
         self._query: StreamingQuery | None = None
@@ -170,6 +174,12 @@ class Streaming:
         )
         if self._size.took(rows, seconds):
             self._resized.set()
+        self._bring_back()
+
+    def _bring_back(self) -> None:
+        """Let parked tasks catch up, for as long as a batch takes; the stream waits meanwhile."""
+        if self._parking is not None:
+            self._parking.bring_back(self._settings.batch_target_s)
 
     def _watch(self, query: StreamingQuery, asked_to_stop: Callable[[], bool]) -> None:
         """Poll for a stop, a newer driver, and idle time; leave when the query has ended."""
@@ -182,13 +192,14 @@ class Streaming:
                     continue
                 if self._lock.acquire(blocking=False):
                     try:
+                        self._bring_back()
                         if self._batches.tick():
                             log.info("tick", clock=self._batches.standing.clock)
                         if self._size.calmed():
                             self._resized.set()
                     finally:
                         self._lock.release()
-            except Superseded:
+            except (Superseded, ConfigurationError):
                 with contextlib.suppress(Unavailable):  # whoever took over has the tasks
                     halt(query, self._topology.app, lambda: ENDING_S)
                 raise

@@ -18,7 +18,7 @@ from state_lib.errors import NotFound, Superseded, TopicRecreated, Unavailable
 from state_lib.host import learning
 from state_lib.kafka import describe, ends
 from state_lib.marker import Marker
-from state_lib.spark.claims import check_same_application, claim_tasks, write_claim
+from state_lib.spark.claims import Claimant, check_same_application, write_claim
 from state_lib.spark.epochs import Epoch, claim_all, new_epoch, topology_id
 from state_lib.task import claiming
 from tests.integration.conftest import MakeApp
@@ -41,7 +41,7 @@ def published(app: App) -> Epoch:
 
 def taken(app: App, at: HostAddress, epoch: Epoch) -> list[Marker]:
     """As a driver does, all tasks at once."""
-    return claim_tasks(app.topology, epoch, (at,), None, 60.0, lambda: False)
+    return Claimant(app.topology, epoch, (at,), None, lambda: False).all(60.0, lambda _: {})
 
 
 def counted(calls: list[str], function: Callable[..., Any]) -> Callable[..., Any]:

@@ -34,7 +34,7 @@ from state_lib.host.tasks import TaskManager
 from state_lib.kafka import describe
 from state_lib.marker import Marker, nested, now_ms
 from state_lib.restore.options import RestoreOptions
-from state_lib.spark.claims import claim_tasks, write_claim
+from state_lib.spark.claims import Claimant, write_claim
 from state_lib.spark.epochs import new_epoch, topology_id
 from state_lib.stores.digest import StoreDigest
 from state_lib.task import StateTask
@@ -88,7 +88,9 @@ class World:
             topology_id(self.app.kafka, self.app.name),
         )
         self.epoch = epoch.number
-        return claim_tasks(self.app.topology, epoch, hosts, TOKEN, timeout_s, lambda: False)
+        return Claimant(self.app.topology, epoch, hosts, TOKEN, lambda: False).all(
+            timeout_s, lambda _: {}
+        )
 
     def commits(self, numbers: Any, tasks: Any = range(PARTITIONS)) -> list[dict[str, StoreDigest]]:
         """Batches, the same each time; -1 resolves positions."""

@@ -1,0 +1,257 @@
+"""A task whose host is away holds up no other, and catches up when it is back."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from confluent_kafka.admin import NewTopic
+from pyspark.sql import SparkSession
+
+from state_lib import Application, Text
+from state_lib.changelog.progress import ProgressLog, effective
+from state_lib.changelog.reader import read
+from state_lib.changelog.topics import progress_topic
+from state_lib.client.flight import FlightHostClient
+from state_lib.config import Settings
+from state_lib.errors import Superseded, Unavailable
+from state_lib.host.placement import owner_of
+from state_lib.host.tasks import TaskManager
+from state_lib.kafka import Kafka, ends, require
+from state_lib.marker import flat, nested
+from state_lib.spark.align import align
+from state_lib.spark.batches import Batches, Standing
+from state_lib.spark.claims import Claimant
+from state_lib.spark.epochs import Epoch, topology_id
+from state_lib.spark.frames import Combiner
+from state_lib.spark.parking import LeftOut, Parking
+from state_lib.spark.session import kafka_options, read_range
+from tests.support.apps import App
+from tests.support.hosts import address, publish, served
+from tests.support.waiting import until
+
+PARTITIONS, PARK_S, AWAY = 4, 1.0, "host-2"
+WORDS = [f"w{i % 17}" for i in range(60)]
+
+
+class World:
+    """Four tasks on two hosts, a source, and a driver's parts without Spark's query."""
+
+    def __init__(self, spark: SparkSession, kafka: Kafka, name: str, root: Path) -> None:
+        self.spark, self.kafka, self.name, self.topic = spark, kafka, name, f"{name}-in"
+        self.job = Application(name, partitions=PARTITIONS)
+        self.job.stream(self.topic, Text()).group_by("value").count("counts")
+        kafka.admin().create_topics([NewTopic(self.topic, 1, 1)])[self.topic].result()
+        self.app = App(kafka, self.job.topology, root)
+        self.app.create()
+        self.addresses = [address("host-1"), address(AWAY)]
+        self.settings = Settings.load(
+            bootstrap_servers=str(kafka.properties["bootstrap.servers"]),
+            hosts=",".join(
+                f"{a.id}={a.host}:{a.flight_port}/{a.http_port}" for a in self.addresses
+            ),
+            exchange_timeout_s=5,
+            park_after_s=PARK_S,
+        )
+        self.running = {a.id: ExitStack() for a in self.addresses}
+        self.managers: dict[str, TaskManager] = {}
+        for host in self.running:
+            self.start(host)
+        self.theirs = [p for p in range(PARTITIONS) if self.owner(p) == AWAY]
+        assert 0 < len(self.theirs) < PARTITIONS, "each host has tasks, or this shows nothing"
+        self.sent = 0
+
+    def owner(self, task: int) -> str:
+        return owner_of(self.name, task, self.addresses).id
+
+    def start(self, host: str) -> None:
+        at = next(a for a in self.addresses if a.id == host)
+        manager = served(self.app, at, hosts=self.addresses)
+        self.managers[host] = self.running[host].enter_context(manager)
+
+    def stop(self, host: str) -> None:
+        self.running[host].close()
+
+    def produce(self) -> int:
+        """Twenty words more; returns the end of the topic."""
+        producer = self.kafka.producer(self.topic)
+        for word in WORDS[self.sent : self.sent + 20]:
+            producer.produce(self.topic, word.encode(), partition=0)
+        producer.flush(30)
+        self.sent += 20
+        return ends(self.kafka.admin(), [(self.topic, 0)])[self.topic, 0]
+
+    def driver(self) -> Driven:
+        return Driven(self)
+
+    def counts(self) -> dict[bytes, int]:
+        """Of all tasks."""
+        out: dict[bytes, int] = {}
+        for task in range(PARTITIONS):
+            _, entries = self.managers[self.owner(task)].task(self.name, task).scan("counts")
+            out |= {key: int.from_bytes(value[8:], "big") for key, value in entries}
+        return out
+
+    def expected(self) -> dict[bytes, int]:
+        return {word.encode(): n for word, n in Counter(WORDS[: self.sent]).items()}
+
+
+class Driven:
+    """What a driver holds after its claim."""
+
+    def __init__(self, world: World) -> None:
+        self.world, kafka, job = world, world.kafka, world.job
+        sources = require(kafka.admin(), [world.topic])
+        self.epoch = Epoch(publish(world.app, world.addresses), topology_id(kafka, world.name))
+        hosts = tuple(world.addresses)
+        self.claimant = Claimant(job.topology, self.epoch, hosts, None, lambda: False)
+        left_out = LeftOut(kafka, job.topology, sources, PARK_S)
+        markers = self.claimant.all(5.0, left_out.park)
+        ids = {t: f.id for t, f in sources.items()}
+        self.standing = Standing(self.epoch.number, markers, ids, parked=left_out.parked)
+        combiner = Combiner(world.spark, job.aggregations, PARTITIONS)
+        self.batches = Batches(job, world.settings, kafka, combiner, self.standing, None)
+        start = {(world.topic, 0): 0}
+        if any(not m.positions for m in markers):
+            self.batches.initial([start] * PARTITIONS)
+        options = kafka_options(world.settings, [world.topic])
+        self.read = lambda from_, to: read_range(world.spark, options, from_, to)
+        self.records = ProgressLog(kafka, world.name).read
+        assert align(self.batches, self.read, self.records, lambda: False)
+
+    def stream(self) -> None:
+        """A batch of all that there is."""
+        end = ends(self.world.kafka.admin(), self.standing.positions)
+        at, to = (orjson.dumps(nested(p)).decode() for p in (self.standing.positions, end))
+        self.batches.stream(self.read(at, to), end)
+
+    def parking(self) -> Parking:
+        claim = self.claimant.one
+        return Parking(self.batches, claim, self.read, self.records, lambda: False)
+
+    def come_back(self, parking: Parking) -> None:
+        def all_there() -> bool:
+            parking.bring_back(30.0)
+            return not self.standing.parked
+
+        until(all_there, 60, "no task is parked")
+
+    def close(self) -> None:
+        self.batches.close()
+
+
+@pytest.fixture
+def world(spark: SparkSession, kafka: Kafka, name: str, tmp_path: Path) -> Iterator[World]:
+    made = World(spark, kafka, name, tmp_path)
+    yield made
+    for host in made.running.values():
+        host.close()
+
+
+def test_others_go_on_and_it_catches_up(world: World) -> None:
+    with closing(world.driver()) as driver, driver.parking() as parking:
+        world.produce()
+        driver.stream()
+        world.stop(AWAY)
+        for _ in range(2):
+            end = world.produce()
+            driver.stream()
+        assert sorted(driver.standing.parked) == world.theirs
+        for task in set(range(PARTITIONS)) - set(world.theirs):
+            marker = world.managers["host-1"].task(world.name, task).marker
+            assert flat(marker.positions) == {(world.topic, 0): end}
+        assert _told(world)[-1] == world.theirs
+
+        world.start(AWAY)
+        driver.come_back(parking)
+        assert world.counts() == world.expected()
+        assert _told(world)[-1] == []
+        assert len({m.clock for m in driver.standing.markers}) == 1
+    chain = effective(driver.records(-1))
+    assert [r.to[world.topic, 0] for r in chain] == [20, 40, 60], "repeats are no batches"
+
+
+def test_a_driver_begins_without_it(world: World) -> None:
+    with closing(world.driver()) as first:
+        world.produce()
+        first.stream()
+    world.stop(AWAY)
+    world.produce()
+    with closing(world.driver()) as driver, driver.parking() as parking:
+        assert sorted(driver.standing.parked) == world.theirs
+        driver.stream()
+        world.produce()
+        driver.stream()
+        world.start(AWAY)
+        driver.come_back(parking)
+        assert world.counts() == world.expected()
+
+
+def test_it_goes_away_again_while_it_catches_up(world: World) -> None:
+    with closing(world.driver()) as driver, driver.parking() as parking:
+        world.produce()
+        driver.stream()
+        world.stop(AWAY)
+        world.produce()
+        driver.stream()
+        world.start(AWAY)
+        until(lambda: sorted(parking._returning) == world.theirs, 60, "can be claimed")
+        world.stop(AWAY)
+        parking.bring_back(30.0)
+        assert sorted(driver.standing.parked) == world.theirs
+        world.produce()
+        driver.stream()
+        world.start(AWAY)
+        driver.come_back(parking)
+        assert world.counts() == world.expected()
+
+
+def test_a_task_that_never_was_is_waited_for(world: World) -> None:
+    """Where it begins is decided for all tasks at once."""
+    world.stop(AWAY)
+    with pytest.raises(Unavailable, match=AWAY):
+        world.driver()
+
+
+def test_nobody_is_left(world: World) -> None:
+    with closing(world.driver()) as driver:
+        world.produce()
+        for host in world.running:
+            world.stop(host)
+        began = time.monotonic()
+        with pytest.raises(Unavailable):
+            driver.stream()
+        assert time.monotonic() - began > 4, "as long as an exchange may take"
+        assert driver.standing.parked == {}
+
+
+def test_a_driver_of_before_does_not_get_a_task_that_is_not_claimed_yet(world: World) -> None:
+    """What its host knows of the newer claim is enough."""
+    with closing(world.driver()) as old:
+        world.produce()
+        old.stream()
+        newer = Epoch(publish(world.app, world.addresses), old.epoch.topic_id)
+        rival = Claimant(world.job.topology, newer, tuple(world.addresses), None, lambda: False)
+        first, *others = [p for p in range(PARTITIONS) if world.owner(p) == AWAY]
+        rival.one(first)
+        for task in others:
+            client = FlightHostClient(owner_of(world.name, task, world.addresses), None)
+            with closing(client), pytest.raises(Superseded):
+                with client.exchange(world.name, task, old.epoch.number, 99):
+                    pass
+
+
+def _told(world: World) -> list[list[int]]:
+    """The parked tasks, by each record that says so."""
+    topic = progress_topic(world.name)
+    end = ends(world.kafka.admin(), [(topic, 0)])[topic, 0]
+    said: list[Any] = [
+        orjson.loads(m.value() or b"{}") for ms in read(world.kafka, topic, 0, 0, end) for m in ms
+    ]
+    return [sorted(int(p) for p in one["parked"]) for one in said if one.get("kind") == "parked"]
