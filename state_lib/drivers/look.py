@@ -140,11 +140,7 @@ class _Story:
         if value is None:
             return
         if message.topic() == self._progress[0]:
-            said = orjson.loads(value)
-            if "parked" in said:
-                self._parked = said["epoch"], tuple(int(p) for p in said["parked"])
-            if "kind" not in said:  # those that have one are no batches: restores, for example
-                self._begun = said
+            self._progressed(orjson.loads(value))
         elif message.topic() != self._topology[0]:
             self._markers[message.partition() or 0] = Marker.from_bytes(value)
         elif message.key() == STOP:
@@ -159,6 +155,12 @@ class _Story:
             self._ended.take(end_in(message), holder)
         elif message.key() == self._app.encode():
             self._claim = Claim.of(message)
+
+    def _progressed(self, said: dict[str, Any]) -> None:
+        if "parked" in said:
+            self._parked = said["epoch"], tuple(int(p) for p in said["parked"])
+        if "kind" not in said:  # those that have one are no batches: restores, for example
+            self._begun = said
 
     def _sight(self, there: list[Partition], end: dict[Partition, int]) -> Sight:
         claim = self._claim

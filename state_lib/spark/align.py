@@ -120,7 +120,8 @@ def repeat(
     """Repeat one batch for tasks that stand at some positions; returns where it leads them.
 
     Args:
-        batches, read: what repeats it, and what reads its rows.
+        batches: what repeats it.
+        read: what reads its rows.
         recorded: the batch.
         at: where the tasks stand: maybe within the batch.
         target: beyond which nothing is repeated.

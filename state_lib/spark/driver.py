@@ -184,13 +184,7 @@ class Driver:
                 claim = self._claimant(epoch).one
                 with Parking(batches, claim, read, records, self._stopping.is_set) as parking:
                     self._stream = Streaming(
-                        spark,
-                        batches,
-                        self._kafka,
-                        topology,
-                        self._settings,
-                        self._stopping,
-                        parking,
+                        spark, parking, self._kafka, topology, self._settings, self._stopping
                     )
                     self._stream.run(lambda: self._asked_to_stop(epoch))
         finally:

@@ -95,8 +95,8 @@ def claim_all(
             ) from error
         raise
     for partition, marker in enumerate(markers):
-        if (
-            marker.epoch == epoch.number and marker.n
-        ):  # markers of older versions do not say of which topic their epoch is
+        # Markers of older versions do not say of which topic their epoch is; tasks that are parked
+        # are not claimed yet.
+        if marker.epoch == epoch.number and marker.n:
             raise outran(f"{app}/{partition}", marker, epoch.number, epoch.topic_id)
     return epoch, markers

@@ -97,7 +97,7 @@ class Parking:
         records: Callable[[int], Sequence[Recorded]],
         stopped: Callable[[], bool],
     ) -> None:
-        self._batches, self._claim, self._read = batches, claim, read
+        self.batches, self._claim, self._read = batches, claim, read
         self._records, self._stopped = records, stopped
         self._returning: dict[int, _Returning] = {}
         self._failure: HoldfastError | None = None
@@ -130,17 +130,17 @@ class Parking:
                 arrived = self._repeated(task, back, until)
             except (Realign, Unavailable) as error:
                 log.warning("a parked task is not back yet", partition=task, why=error.message)
-                arrived = task not in self._batches.standing.parked
+                arrived = task not in self.batches.standing.parked
                 del self._returning[task]
             if arrived:
                 self._returning.pop(task, None)
-                self._batches.unpark(task)
+                self.batches.unpark(task)
 
     # ------------------------------------------------------------------ inside
 
     def _repeated(self, task: int, back: _Returning, until: float) -> bool:
         """Repeat batches while there is time; whether the task stands where the others do."""
-        standing = self._batches.standing
+        standing = self.batches.standing
         read_anew = False
         while True:
             found = behind([back.at, standing.positions], back.chain, [back.marker.published_to])
@@ -155,8 +155,8 @@ class Parking:
                 continue
             if self._stopped() or time.monotonic() > until:
                 return False
-            self._batches.check_code(found.batch, [task])
-            to = repeat(self._batches, self._read, found.batch, back.at, standing.positions, [task])
+            self.batches.check_code(found.batch, [task])
+            to = repeat(self.batches, self._read, found.batch, back.at, standing.positions, [task])
             marker = standing.markers[task]
             if flat(marker.positions) != to:
                 raise Unavailable(f"task {task} went away again: {standing.parked.get(task)}")
@@ -168,7 +168,7 @@ class Parking:
     def _knock(self) -> None:
         """In a thread: a host that hangs answers late, and nobody is to wait for that."""
         while not self._closed.wait(LOOK_S):
-            for task in list(self._batches.standing.parked):
+            for task in list(self.batches.standing.parked):
                 if task in self._returning or self._closed.is_set():
                     continue
                 try:
@@ -180,7 +180,7 @@ class Parking:
                     return
                 at = flat(marker.positions)
                 log.info("a parked task can be claimed", partition=task, positions=nested(at))
-                self._batches.standing.markers[task] = marker
+                self.batches.standing.markers[task] = marker
                 self._returning[task] = _Returning(marker, self._chain(marker), at)
 
 

@@ -41,27 +41,24 @@ class Streaming:
 
     Args:
         spark: the session.
-        batches: what runs a batch.
+        parking: what brings tasks back that are left out, and what runs batches.
         kafka: where the sources are.
         topology, settings: of the application and of this process.
         stopping: set when the stream is to end.
-        parking: brings tasks back that are left out.
     """
 
     def __init__(
         self,
         spark: SparkSession,
-        batches: Batches,
+        parking: Parking,
         kafka: Kafka,
         topology: Topology,
         settings: Settings,
         stopping: threading.Event,
-        parking: Parking | None = None,
     ) -> None:
-        self._spark, self._batches, self._kafka = spark, batches, kafka
+        self._spark, self._parking, self._kafka = spark, parking, kafka
         self._topology, self._settings = topology, settings
         self._lock = threading.Lock()
-        self._parking = parking
         self._stopping, self._resized = stopping, threading.Event()
         self._failure: BaseException | None = None
         self._query: StreamingQuery | None = None
@@ -89,6 +86,10 @@ class Streaming:
         log.info("stopped at a batch's edge", positions=nested(self._batches.standing.positions))
 
     # ------------------------------------------------------------------ inside
+
+    @property
+    def _batches(self) -> Batches:
+        return self._parking.batches
 
     def _run_query(self, number: int, asked_to_stop: Callable[[], bool]) -> None:
         """Spark's checkpoint is scratch: a new directory for every query."""
@@ -178,8 +179,7 @@ class Streaming:
 
     def _bring_back(self) -> None:
         """Let parked tasks catch up, for as long as a batch takes; the stream waits meanwhile."""
-        if self._parking is not None:
-            self._parking.bring_back(self._settings.batch_target_s)
+        self._parking.bring_back(self._settings.batch_target_s)
 
     def _watch(self, query: StreamingQuery, asked_to_stop: Callable[[], bool]) -> None:
         """Poll for a stop, a newer driver, and idle time; leave when the query has ended."""

@@ -125,9 +125,8 @@ def test_it_is_what_it_was_when_it_was_quadratic(log: list[Recorded]) -> None:
 
 def test_a_repeat_points_at_the_first_record() -> None:
     """What follows a batch lies behind its first record, and maybe before a repeat of it."""
-    plan = BatchPlan(
-        2, 1, {"t": {"0": 0}}, {"t": {"0": 9}}, 1, 2, 3, {}, (1,), "code", 17, repeated=True
-    )
+    at, to = {"t": {"0": 0}}, {"t": {"0": 9}}
+    plan = BatchPlan(2, 1, at, to, 1, 2, 3, {}, (1,), "code", 17, repeated=True)
     again = Recorded.from_json(orjson.loads(orjson.dumps(plan.record())), 40)
     assert (again.offset, again.aligned, again.code) == (17, True, "code")
     first = replace(plan, recorded=-1, repeated=False)

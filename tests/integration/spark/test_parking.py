@@ -53,9 +53,7 @@ class World:
         self.addresses = [address("host-1"), address(AWAY)]
         self.settings = Settings.load(
             bootstrap_servers=str(kafka.properties["bootstrap.servers"]),
-            hosts=",".join(
-                f"{a.id}={a.host}:{a.flight_port}/{a.http_port}" for a in self.addresses
-            ),
+            hosts=",".join(map(str, self.addresses)),
             exchange_timeout_s=5,
             park_after_s=PARK_S,
         )
@@ -242,9 +240,12 @@ def test_a_driver_of_before_does_not_get_a_task_that_is_not_claimed_yet(world: W
         rival.one(first)
         for task in others:
             client = FlightHostClient(owner_of(world.name, task, world.addresses), None)
-            with closing(client), pytest.raises(Superseded):
-                with client.exchange(world.name, task, old.epoch.number, 99):
-                    pass
+            with (
+                closing(client),
+                pytest.raises(Superseded),
+                client.exchange(world.name, task, old.epoch.number, 99),
+            ):
+                pass
 
 
 def _told(world: World) -> list[list[int]]:
