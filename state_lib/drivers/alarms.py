@@ -17,7 +17,10 @@ SILENT_S = 20.0
 
 @dataclass
 class Alarms:
-    """Stall, silence, growing lag. ``stalled`` and ``silent`` say whether the alarm was raised."""
+    """Stall, silence, growing lag, tasks that are left out.
+
+    ``stalled``, ``silent`` and ``parked`` say whether an alarm was raised.
+    """
 
     pace: Pace = field(default_factory=Pace)
     lag: LagTrend = field(default_factory=LagTrend)
@@ -25,6 +28,7 @@ class Alarms:
     silent: bool = False
     missing_since: float | None = None
     joined: bool = False
+    parked: list[int] = field(default_factory=list)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
@@ -67,7 +71,20 @@ class Alarms:
         if late is not None and not self.stalled and self.missing_since is None:
             self.stalled = True
             events.append(self._stall(app, sight, late))
+        events += self._left_out(app, sight)
         return events + self.lag.feed(app, sight, now, committed=committed)
+
+    def _left_out(self, app: str, sight: Sight) -> list[Event]:
+        before, self.parked = self.parked, list(sight.parked)
+        if before and not self.parked:
+            text = f"all tasks of {app} keep up again"
+            return [Event("unparked", text, {"tasks": before})]
+        if set(self.parked) <= set(before):
+            return []
+        why = "; ".join(sight.hosts) or "their hosts are away, or restore them"
+        tasks = ", ".join(map(str, self.parked))
+        text = f"{app} goes on without tasks {tasks}, which catch up when they are back: {why}"
+        return [Event("parked", text, {"tasks": self.parked, "why": why})]
 
     def _silence(self, app: str, driver: str, sight: Sight, now: float) -> list[Event]:
         if driver in sight.drivers:

@@ -21,6 +21,8 @@ Name = Literal[
     "kafka_away",
     "kafka_back",
     "unresponsive",
+    "parked",
+    "unparked",
 ]
 
 

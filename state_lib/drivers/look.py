@@ -60,11 +60,12 @@ class Looker:
         return self._last
 
     def _with_hosts(self, sight: Sight) -> Sight:
-        """Ask the hosts as well, if there has been work without a commit for a while."""
+        """Ask the hosts as well, if there was work without a commit for a while, or a task is left out."""
         moved = (sight.epoch, sight.n) != (self._last.epoch, self._last.n)
         if moved or sight.lag == 0:
             self._quiet_since = sight.at
-        if sight.at - self._quiet_since < ASK_HOSTS_AFTER_MS:
+        left_out = set(sight.parked) - set(self._last.parked)
+        if not left_out and sight.at - self._quiet_since < ASK_HOSTS_AFTER_MS:
             return sight
         return replace(sight, hosts=complaints(self._settings, self._app))
 

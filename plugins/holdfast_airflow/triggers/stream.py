@@ -33,6 +33,7 @@ ALARMS = (
     "lag_growing",
     "kafka_away",
     "unresponsive",
+    "parked",
 )
 TOLD_LINES = 20
 

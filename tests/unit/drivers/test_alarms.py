@@ -29,6 +29,7 @@ class World:
         self.stuck = False
         self.member = True
         self.hosts: tuple[str, ...] = ()
+        self.parked: tuple[int, ...] = ()
         self.events: list[Event] = []
 
     def run(self, seconds: float, look_s: float = 2.0) -> list[Event]:
@@ -66,6 +67,7 @@ class World:
             total=int(self.total),
             batch=Running(self.n + 1, int(self.begun - self.done), int(self.since * 1000)),
             hosts=self.hosts,
+            parked=self.parked,
         )
 
 
@@ -175,3 +177,19 @@ def test_a_line_knows_how_far_it_can_be_trusted() -> None:
         walk.append(walk[-1] + rng.gauss(0, 1))
     noise = [rng.gauss(0, 1) for _ in xs]
     assert fit(xs, walk).error > 3 * fit(xs, noise).error, "a random walk is no trend"
+
+
+def test_tasks_that_are_left_out_are_told_once() -> None:
+    world = World(arrives=1000)
+    world.run(60)
+    world.parked, world.hosts = (1, 3), ("host host-2 does not answer",)
+    (one,) = world.run(60)
+    assert (one.name, one.details["tasks"]) == ("parked", [1, 3])
+    assert "without tasks 1, 3" in one.text
+    assert "host-2" in one.text
+    world.parked = (3,)
+    assert world.run(60) == []
+    world.parked = (2, 3)
+    assert names(world.run(60)) == ["parked"]
+    world.parked = ()
+    assert names(world.run(60)) == ["unparked"]

@@ -1,0 +1,102 @@
+"""A host that is away or restores holds up its own tasks and no other; then they catch up."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import time
+
+import pytest
+
+from state_lib.client.flight import FlightHostClient
+from state_lib.errors import HoldfastError
+from state_lib.host.placement import owner_of
+from state_lib.kafka import Kafka, describe, ends
+from tests.chaos.check import TASKS, check
+from tests.chaos.cluster import Cluster
+from tests.chaos.conftest import Events
+from tests.support.waiting import until
+
+pytestmark = [pytest.mark.full, pytest.mark.timeout(900)]
+AWAY = "host-2"
+
+
+def test_a_store_that_waits_for_a_decision(cluster: Cluster, events: Events, app: str) -> None:
+    """Its disk is gone and nobody has asked for a restore yet; the driver is killed as well."""
+    events.more(3000)
+    driver = cluster.driver(app, events.topic)
+    check(cluster.settings, app, events.topic)
+    pid = cluster.pid(AWAY)
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        for number in range(3):
+            events.more(1000)
+            _others_caught_up(cluster, app, events.topic)
+            if number == 1:
+                driver.kill()
+                driver = cluster.driver(app, events.topic)
+        assert driver.events("parked a task") == len(_theirs(cluster, app))
+    finally:
+        shutil.rmtree(cluster.settings.home / "state" / AWAY / app)
+        os.kill(pid, signal.SIGKILL)  # and it begins without its disk
+    driver.wait_event("a parked task is back", len(_theirs(cluster, app)))
+    check(cluster.settings, app, events.topic)
+    assert driver.events("streaming") == 1, "its query goes on"
+    assert driver.stop() == 0
+
+
+def test_batches_while_it_catches_up(cluster: Cluster, events: Events, app: str) -> None:
+    """It comes back, and goes away again, while the stream is busy."""
+    events.more(2000)
+    driver = cluster.driver(app, events.topic)
+    check(cluster.settings, app, events.topic)
+    theirs = len(_theirs(cluster, app))
+    for round_ in (1, 2):
+        pid = cluster.pid(AWAY)
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            deadline = time.monotonic() + 20
+            while time.monotonic() < deadline or driver.events("parked a task") < theirs * round_:
+                events.more(300)
+                time.sleep(1)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        events.more(3000)
+        driver.wait_event("a parked task is back", theirs * round_)
+    check(cluster.settings, app, events.topic)
+    assert driver.events("streaming") == 1
+    assert driver.stop() == 0
+
+
+def _theirs(cluster: Cluster, app: str) -> list[int]:
+    hosts = cluster.settings.host_addresses
+    return [p for p in range(TASKS) if owner_of(app, p, hosts).id == AWAY]
+
+
+def _others_caught_up(cluster: Cluster, app: str, topic: str) -> None:
+    hosts = cluster.settings.host_addresses
+    present = [p for p in range(TASKS) if p not in _theirs(cluster, app)]
+    assert present
+    assert len(present) < TASKS
+
+    def caught_up() -> bool:
+        for p in present:
+            client = FlightHostClient(owner_of(app, p, hosts), "chaos")
+            try:
+                at = client.marker(app, p).positions.get(topic, {})
+            except HoldfastError:
+                return False
+            finally:
+                client.close()
+            if sum(at.values()) < _written(cluster, topic):
+                return False
+        return True
+
+    until(caught_up, 120, "the other tasks at the end of the source")
+
+
+def _written(cluster: Cluster, topic: str) -> int:
+    admin = Kafka.of(cluster.settings).admin()
+    parts = describe(admin, [topic])[topic].partitions
+    return sum(ends(admin, [(topic, p) for p in range(parts)]).values())
