@@ -60,7 +60,7 @@ class Looker:
         return self._last
 
     def _with_hosts(self, sight: Sight) -> Sight:
-        """Ask the hosts as well, if there was work without a commit for a while, or a task is left out."""
+        """Ask the hosts as well, if nothing is committed for a while, or a task is left out."""
         moved = (sight.epoch, sight.n) != (self._last.epoch, self._last.n)
         if moved or sight.lag == 0:
             self._quiet_since = sight.at

@@ -48,7 +48,7 @@ class LeftOut:
         kafka: connection.
         topology: of the application.
         sources: facts of its source topics.
-        after_s: how long they are waited for, once others are taken.
+        after_s: how long they are waited for, from now on.
 
     Attributes:
         parked: why each of them is away.
@@ -59,13 +59,11 @@ class LeftOut:
     ) -> None:
         self._kafka, self._app, self._after_s = kafka, topology.app, after_s
         self._wanted = {(t, p) for t, facts in sources.items() for p in range(facts.partitions)}
-        self._since: float | None = None
+        self._since = time.monotonic()
         self.parked: dict[int, str] = {}
 
     def park(self, away: Mapping[int, Unavailable]) -> dict[int, Marker]:
         """The markers of those tasks that are left out from now on, if it is time."""
-        if self._since is None:
-            self._since = time.monotonic()
         if time.monotonic() - self._since < self._after_s:
             return {}
         out: dict[int, Marker] = {}

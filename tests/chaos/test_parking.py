@@ -22,8 +22,8 @@ pytestmark = [pytest.mark.full, pytest.mark.timeout(900)]
 AWAY = "host-2"
 
 
-def test_a_store_that_waits_for_a_decision(cluster: Cluster, events: Events, app: str) -> None:
-    """Its disk is gone and nobody has asked for a restore yet; the driver is killed as well."""
+def test_a_host_that_hangs_and_loses_its_disk(cluster: Cluster, events: Events, app: str) -> None:
+    """The driver is killed meanwhile, and the next one begins without it."""
     events.more(3000)
     driver = cluster.driver(app, events.topic)
     check(cluster.settings, app, events.topic)
