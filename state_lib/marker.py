@@ -17,7 +17,7 @@ from typing import Any
 
 import orjson
 
-from state_lib.errors import Moved, Realign, Superseded
+from state_lib.errors import CommitRefused, Moved, Realign, Superseded
 
 ByPartition = Mapping[str, Mapping[str, int]]
 IN_DOUBT = "in doubt"
@@ -197,7 +197,8 @@ def judge(marker: Marker, header: CommitHeader) -> Verdict:
 
     Raises:
         Superseded: the commit's driver has been replaced.
-        Realign: the epoch was never claimed here, or ``from`` is not where the task stands.
+        Realign: a restore to the past has ended its claim; or the epoch was never claimed here, or
+            ``from`` is not where the task stands.
         Moved: the marker moved since the exchange read its values.
     """
     numbers: dict[str, Any] = {
@@ -205,11 +206,7 @@ def judge(marker: Marker, header: CommitHeader) -> Verdict:
         "commit": {"epoch": header.epoch, "n": header.n, "from": header.from_},
     }
     if header.epoch < marker.epoch:
-        raise Superseded(
-            f"epoch {header.epoch} was superseded by epoch {marker.epoch}: another driver runs "
-            "this application; stop this one",
-            **numbers,
-        )
+        raise overtaken(marker, header.epoch, numbers)
     if header.epoch > marker.epoch:
         raise Realign(
             f"epoch {header.epoch} has not claimed this task (it stands at epoch {marker.epoch}): "
@@ -231,6 +228,24 @@ def judge(marker: Marker, header: CommitHeader) -> Verdict:
             **numbers,
         )
     return Verdict.APPLY
+
+
+def overtaken(marker: Marker, epoch: int, details: Mapping[str, Any]) -> CommitRefused:
+    """The error for a driver of a lower epoch than the task's.
+
+    If that is of a restore to the past, no other driver has come: it claims anew, and goes on.
+    """
+    if marker.claim <= epoch:
+        return Realign(
+            f"epoch {epoch} was ended by a restore to the past (epoch {marker.epoch}): the driver "
+            "claims the application anew",
+            **details,
+        )
+    return Superseded(
+        f"epoch {epoch} was superseded by epoch {marker.epoch}: another driver runs this "
+        "application; stop this one",
+        **details,
+    )
 
 
 def advance(

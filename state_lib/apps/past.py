@@ -24,7 +24,7 @@ from state_lib.client.flight import FlightHostClient
 from state_lib.config import Settings
 from state_lib.drivers.control import ask_to_stop
 from state_lib.drivers.members import living_drivers
-from state_lib.errors import HoldfastError, InvalidRequest, Superseded, Unavailable
+from state_lib.errors import Busy, HoldfastError, InvalidRequest, Superseded, Unavailable
 from state_lib.failpoints import failpoint
 from state_lib.host.placement import owner_of
 from state_lib.kafka import Kafka, require
@@ -106,6 +106,7 @@ def carry_out(
     Raises:
         Unavailable: a driver does not end, or claims again and again; or a host, Kafka or the
             storage is away.
+        Busy: another restore to the past has come in between.
         HoldfastError: a task could not go back; all others have ended by then.
     """
     kafka, app = Kafka.of(settings), journey.app
@@ -130,6 +131,14 @@ def carry_out(
         left = {p: one for p, one in left.items() if p in failures}
         if not left:
             return
+        claim = newest_claim(kafka, app)
+        if claim is None or claim.epoch < epoch:
+            raise Busy(
+                f"tasks {sorted(left)} of {app!r} were taken to another moment meanwhile: another "
+                "restore to the past is under way. Ask again when it has ended",
+                app=app,
+                tasks=sorted(left),
+            )
         if number == _TRIES:
             raise Unavailable(
                 f"tasks {sorted(left)} of {app!r} did not go back: a driver has claimed them each "

@@ -28,7 +28,7 @@ from state_lib.host.restores import (
 )
 from state_lib.host.snapshots import At, SnapshotJobs
 from state_lib.host.tasks import TaskManager
-from state_lib.marker import CommitHeader, Marker
+from state_lib.marker import CommitHeader, Marker, overtaken
 from state_lib.restore.plan import AUTO, RestorePlan
 from state_lib.task import Batch, Puts, StateTask
 from state_lib.task.past import Past
@@ -256,7 +256,9 @@ def _check_epoch(manager: TaskManager, task: StateTask, request: dict[str, Any])
     marker, epoch = task.marker, int(request["epoch"])
     said = manager.app(request["app"]).extra
     same = said.get("topic_id") == marker.claimed_in
-    newest = max(marker.epoch, said.get("epoch", -1) if same else -1)
+    newest = said.get("epoch", -1) if same else -1
+    if epoch < marker.epoch:
+        raise overtaken(marker, epoch, {"epoch": epoch, "current": marker.epoch})
     if epoch < newest:
         raise Superseded(
             f"epoch {epoch} was superseded by epoch {newest}", epoch=epoch, current=newest

@@ -58,7 +58,8 @@ def judge(
     """
     if checkpoint is None:
         return Validity("it holds no checkpoint")
-    at, current = checkpoint.marker, is_current(checkpoint, newest)
+    # A restore to the past writes to the logs, and its marker stays until all is written.
+    at, current = checkpoint.marker, newest.state != RESTORING and is_current(checkpoint, newest)
     kept: dict[str, LogRange] = {}
     for store in topology.stores:
         topic = changelog_topic(topology.app, store.name)

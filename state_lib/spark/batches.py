@@ -163,11 +163,12 @@ class Batches:
     def initial(self, positions: Sequence[Positions]) -> None:
         """Commit positions that the markers do not know yet, task by task, with no rows.
 
-        Tasks that are parked know them.
+        Tasks that are parked know them. Clocks stay: some tasks may be in the past, and come to
+        the others' clock batch by batch.
         """
         at = [flat(m.positions) for m in self.standing.markers]
         patience = self._settings.exchange_timeout_s
-        self._without_rows(at, positions, self.standing.clock, patience)
+        self._without_rows(at, positions, None, patience)
 
     def tick(self) -> bool:
         """With nothing unread, move the clock to the greatest event time; False if it is there.
@@ -186,15 +187,28 @@ class Batches:
         return True
 
     def _without_rows(
-        self, from_: Sequence[Positions], to: Sequence[Positions], clock: int, patience_s: float
+        self,
+        from_: Sequence[Positions],
+        to: Sequence[Positions],
+        clock: int | None,
+        patience_s: float,
     ) -> None:
-        """A commit of every task that is there, with no rows. It is recorded, and covers none."""
-        plan = self._plan(to[0], to[0], clock)
+        """A commit of every task that is there, with no rows. It is recorded, and covers none.
+
+        ``clock``: that of all of them; None: each keeps its own.
+        """
+        plan = self._plan(to[0], to[0], self.standing.clock if clock is None else clock)
         self._progress.append(plan.record())
-        self.standing.told = clock
+        self.standing.told = plan.clock
 
         def commit(task: int) -> Marker:
-            own = replace(plan, from_=nested(from_[task]), to=nested(to[task]))
+            stays = self.standing.markers[task].clock
+            own = replace(
+                plan,
+                from_=nested(from_[task]),
+                to=nested(to[task]),
+                clock=stays if clock is None else clock,
+            )
             address = owner_of(self._app.id, task, self._settings.host_addresses)
             client = FlightHostClient(address, self._token)
             try:

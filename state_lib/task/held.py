@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from state_lib.changelog.writer import TransactionalWriter
 from state_lib.errors import Unavailable
 from state_lib.failpoints import failpoint
-from state_lib.marker import Marker, Verdict
+from state_lib.marker import Marker, Verdict, overtaken
 from state_lib.specs import Topology
 from state_lib.stores.task_stores import Checkpoint, StoreChanges, TaskStores
 from state_lib.task.claiming import judge_claim
@@ -77,8 +77,16 @@ class Held:
             return None if self.stores is None else self.stores.checkpoint()
 
     def judge_claim(self, topology: Topology, epoch: int) -> Verdict:
-        """As `state_lib.task.claiming`, of a claim in the topic that a topology comes from."""
-        return judge_claim(self.name, self.marker, epoch, topology.extra.get("topic_id", ""))
+        """As `state_lib.task.claiming`, of a claim in the topic that a topology comes from.
+
+        Raises:
+            Realign: besides; a restore to the past came after the claim, and no other driver.
+        """
+        marker, topic_id = self.marker, topology.extra.get("topic_id", "")
+        same_topic = topic_id in ("", marker.claimed_in)
+        if same_topic and marker.claim <= epoch < marker.epoch:
+            raise overtaken(marker, epoch, {"epoch": epoch, "current": marker.epoch})
+        return judge_claim(self.name, marker, epoch, topic_id)
 
     @contextlib.contextmanager
     def view(self) -> Iterator[tuple[Marker, TaskStores]]:

@@ -28,7 +28,7 @@ from state_lib.config import Settings
 from state_lib.drivers.control import Control
 from state_lib.drivers.identity import Identity
 from state_lib.drivers.presence import Presence
-from state_lib.errors import Superseded, Unavailable
+from state_lib.errors import Realign, Superseded, Unavailable
 from state_lib.host.placement import owner_of
 from state_lib.host.tasks import TaskManager
 from state_lib.kafka import describe
@@ -301,21 +301,43 @@ def test_a_driver_that_claims_in_between(world: World, monkeypatch: pytest.Monke
 
     def claims(name: str) -> None:
         if name == "past.claimed" and not claimed:
-            claimed.append(1)
+            claimed.append(world.epoch)
             world.claim("quick")
 
     monkeypatch.setattr("state_lib.apps.past.failpoint", claims)
     out, _ = run("run", world.app.name, "--to", to, "--yes")
     assert "a driver has claimed tasks [0, 1, 2] meanwhile: once more" in out
     assert world.digests() == then
-    with pytest.raises(Superseded):
+    with pytest.raises(Realign, match="restore to the past"):  # its driver claims anew
         world.tasks[0].claim(world.app.topology, world.epoch)
+    with pytest.raises(Superseded):
+        world.tasks[0].claim(world.app.topology, claimed[0])
 
     world.claim()
     world.commits(range(2, 4))
     monkeypatch.setattr("state_lib.apps.past.failpoint", lambda name: name and world.claim("again"))
     _, err = run("run", world.app.name, "--to", to, "--yes", code=1)
     assert "a driver has claimed them each time" in err
+
+
+def test_another_restore_comes_in_between(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.commits(range(2))
+    to = world.savepoint()
+    world.commits(range(2, 4))
+    later = world.savepoint()
+    now = world.digests()
+    world.commits(range(4, 6))
+    once: list[str] = []
+
+    def goes_elsewhere(name: str) -> None:
+        if name == "past.claimed" and not once:
+            once.append(name)
+            run("run", world.app.name, "--to", later, "--yes")
+
+    monkeypatch.setattr("state_lib.apps.past.failpoint", goes_elsewhere)
+    _, err = run("run", world.app.name, "--to", to, "--yes", code=1)
+    assert "another restore to the past" in err
+    assert world.digests() == now
 
 
 @pytest.mark.parametrize("point", ["past.stopped", "past.claimed"])

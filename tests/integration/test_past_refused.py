@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -29,6 +31,7 @@ from state_lib.marker import RESTORING
 from state_lib.restore.options import RestoreOptions
 from state_lib.restore.plan import CHANGELOG
 from state_lib.snapshots.manifest import Manifest
+from state_lib.task import rewriting
 from state_lib.task.rewriting import Rewriting
 from tests.integration.conftest import MakeApp
 from tests.support.apps import KV, TS, WIN, digests
@@ -306,6 +309,42 @@ def test_another_snapshot_than_was_begun_with(
     one.claim()
     assert one.commits(range(2, 9)) == now
     one.has_written(*range(9))
+
+
+def test_another_snapshot_after_a_kill_that_lost_what_was_not_flushed(
+    make_app: MakeApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log holds more of the first way back than the directory, at one and the same marker."""
+    monkeypatch.setattr(rewriting, "CHUNK_RECORDS", 3)
+    one = traveller(make_app, [KV])
+    one.commits(range(2))
+    taken = one.snapshot()
+    one.commits(range(2, 5))
+    then, other = digests(one.task), one.snapshot()
+
+    def fails(at: str, act: Callable[[], object]) -> None:
+        with monkeypatch.context() as armed:
+            armed.setattr("state_lib.failpoints._passed", Counter())
+            armed.setenv("HOLDFAST_FAILPOINTS", at)
+            with pytest.raises(RuntimeError):
+                act()
+
+    path, aside = one.task.path, one.task.path.with_name("aside")
+    fails("past.after_begin=raise", lambda: one.task.go_back(one.request(taken.id)))
+    shutil.rmtree(path)
+    fails("past.after_fetch=raise", one.task.open)
+    shutil.copytree(path, aside)
+    fails("past.after_chunk=raise@3", one.task.open)
+    shutil.rmtree(path)
+    aside.rename(path)
+    folder = one.app.root / "snapshots" / one.app.name / "0" / "manifests"
+    (folder / f"{taken.id}.json").unlink()
+    shutil.rmtree(path.with_name("0.past"), ignore_errors=True)
+    with pytest.raises(NotFound):
+        one.task.open()
+    one.task.go_back(one.request(other.id))
+    assert digests(one.task) == then
+    assert one.from_scratch() == then
 
 
 def test_a_snapshot_older_than_tombstones_live(make_app: MakeApp) -> None:

@@ -69,3 +69,32 @@ def test_a_tick_that_only_some_tasks_took_is_kept_and_repeated(
             assert batches.tick(), "for the tasks that missed it"
             assert {owner[p].task(name, p).marker.clock for p in PARTITIONS} == {NOON}
             assert not batches.tick(), "all stand at it"
+
+
+def test_a_new_partition_moves_no_clock(kafka: Kafka, name: str, tmp_path: Path) -> None:
+    """Some tasks may have been restored to the past: what lives there is judged by its own time."""
+    source, at = f"{name}-in", address()
+    application = Application(name, partitions=2)
+    application.stream(source, Text()).group_by("value").count("counts")
+    kafka.admin().create_topics([NewTopic(source, 2, 1)])[source].result()
+    app = App(kafka, application.topology, tmp_path)
+    app.create()
+    settings = Settings.load(
+        bootstrap_servers=str(kafka.properties["bootstrap.servers"]),
+        hosts=str(at),
+        exchange_timeout_s=10,
+    )
+    epoch = publish(app)
+    no_spark: Any = None
+    with served(app, at) as host:
+        standing = Standing(epoch, [claim(host, app, epoch, p) for p in range(2)], {})
+        with closing(Batches(application, settings, kafka, no_spark, standing, None)) as batches:
+            one = {(source, 0): 0}
+            batches.initial([one, one])
+            standing.positions = one
+            ahead = replace(standing.markers[1], clock=NOON)
+            standing.markers[1] = ahead  # as if task 0 were in the past
+            both = {(source, 0): 0, (source, 1): 0}
+            batches.initial([both, both])
+            assert [m.clock for m in standing.markers] == [-1, NOON]
+            assert standing.clock == NOON

@@ -25,7 +25,7 @@ from state_lib.host.placement import owner_of
 from state_lib.host.tasks import TaskManager
 from state_lib.kafka import Kafka, ends, require
 from state_lib.marker import flat, nested
-from state_lib.spark.align import align
+from state_lib.spark.align import Read, align
 from state_lib.spark.batches import Batches, Standing
 from state_lib.spark.claims import Claimant
 from state_lib.spark.epochs import Epoch, topology_id
@@ -119,7 +119,7 @@ class Driven:
         if any(not m.positions for m in markers):
             self.batches.initial([start] * PARTITIONS)
         options = kafka_options(world.settings, [world.topic])
-        self.read = lambda from_, to: read_range(world.spark, options, from_, to)
+        self.read: Read = lambda from_, to: read_range(world.spark, options, from_, to)
         self.records = ProgressLog(kafka, world.name).read
         assert align(self.batches, self.read, self.records, lambda: False)
 
