@@ -75,16 +75,18 @@ class Alarms:
         return events + self.lag.feed(app, sight, now, committed=committed)
 
     def _left_out(self, app: str, sight: Sight) -> list[Event]:
-        before, self.parked = self.parked, list(sight.parked)
-        if before and not self.parked:
+        before, new = self.parked, set(sight.parked) - set(self.parked)
+        if before and not sight.parked:
+            self.parked = []
             text = f"all tasks of {app} keep up again"
             return [Event("unparked", text, {"tasks": before})]
-        if set(self.parked) <= set(before):
+        if not new:
             return []
+        self.parked = sorted(new | set(before))
         why = "; ".join(sight.hosts) or "their hosts are away, or restore them"
-        tasks = ", ".join(map(str, self.parked))
+        tasks = ", ".join(map(str, sight.parked))
         text = f"{app} goes on without tasks {tasks}, which catch up when they are back: {why}"
-        return [Event("parked", text, {"tasks": self.parked, "why": why})]
+        return [Event("parked", text, {"tasks": list(sight.parked), "why": why})]
 
     def _silence(self, app: str, driver: str, sight: Sight, now: float) -> list[Event]:
         if driver in sight.drivers:
