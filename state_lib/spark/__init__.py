@@ -11,10 +11,14 @@ if TYPE_CHECKING:
 def run(app: Application) -> None:
     """Run an application's driver with the settings of this process, until it is stopped."""
     from state_lib.config import Settings  # noqa: PLC0415 - heavy, and only for a running job
+    from state_lib.errors import HoldfastError  # noqa: PLC0415
     from state_lib.spark import jvm  # noqa: PLC0415
 
     settings = Settings.load()
-    starting = jvm.start(app.id, settings)
+    try:
+        starting = jvm.start(app.id, settings)
+    except HoldfastError:
+        starting = None  # the driver meets it as well, and has the words and exit codes for it
     from state_lib.spark.driver import main  # noqa: PLC0415 - a second, beside the JVM's
 
     try:

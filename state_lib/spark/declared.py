@@ -16,8 +16,8 @@ from state_lib.spark.frames import Combiner, combine
 from state_lib.spark.plan import BatchPlan
 
 _SOURCE = (
-    "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, "
-    "timestampType int"
+    "key binary, value binary, topic string, partition int, offset bigint, "
+    "timestamp timestamp_ltz, timestampType int"
 )
 """What Spark's Kafka source reads."""
 _LINES = 8

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from state_lib.config import Settings
 
 PORT, SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
+TOLD = ("PYSPARK_SUBMIT_ARGS", "SPARK_TESTING")
+"""By these PySpark starts another JVM than we would."""
 LAUNCHER = "-Xshare:auto -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Of the JVM that only prints the command of the other one, and ends."""
 WITHIN_S = 60.0
@@ -91,11 +93,17 @@ class Starting:
 
 
 def start(app_id: str, settings: Settings) -> Starting | None:
-    """Start the JVM; None if it runs already, or Spark is not found: PySpark will see to it."""
+    """Start the JVM; None if PySpark is to see to it.
+
+    That is where it runs already, where Spark is not found, and where a user has told PySpark what
+    to start it with.
+    """
     from state_lib.spark.properties import prepare_environment, properties  # noqa: PLC0415
 
     home = spark_home()
     if PORT in os.environ or home is None or not (home / "bin" / "spark-submit").is_file():
+        return None
+    if any(os.environ.get(name) for name in TOLD):
         return None
     prepare_environment(settings)
     return Starting(home, properties(app_id, settings))

@@ -17,6 +17,7 @@ REQUIRED = {
     "spark.sql.ansi.enabled": "true",
     "spark.sql.caseSensitive": "false",
     "spark.sql.session.timeZone": "UTC",
+    "spark.sql.timestampType": "TIMESTAMP_LTZ",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "200000",
     # of one try to stop a query; see `state_lib.spark.ending`
     "spark.sql.streaming.stopTimeout": "1s",

@@ -83,7 +83,12 @@ class Streaming:
             self._resized.clear()
             self._run_query(number, asked_to_stop)
             failpoint("driver.between_queries")
-        log.info("stopped at a batch's edge", positions=nested(self._batches.standing.positions))
+        positions = nested(self._batches.standing.positions)
+        if self._failure is None:
+            log.info("stopped at a batch's edge", positions=positions)
+        else:
+            why = str(self._failure).partition("\n")[0]
+            log.warning("the last batch was left undone", positions=positions, why=why)
 
     # ------------------------------------------------------------------ inside
 
@@ -113,6 +118,7 @@ class Streaming:
             self._unless_ending(lambda: self._on_batch(frame, batch_id))
 
         self._query = None  # not the one of before: a batch's bounds are of its own query
+        self._failure = None
         try:
             self._query = (
                 source.writeStream.queryName(app)

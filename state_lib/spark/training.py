@@ -4,18 +4,18 @@ A driver is run as it will be run, on the job `state_lib.spark.exercise`, with a
 of its own in a temporary folder, until it has committed two batches: what its JVM has loaded by
 then is what drivers load. ``make setup`` does it, and ``holdfast up`` where it was not done.
 
-Ends with 1 where no archive could be made. Nothing depends on it.
+Ends with 1 where no archive could be made. Nothing depends on it. Who starts it by itself does not
+try that again; by hand it is always tried.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
+import re
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,6 +29,7 @@ from state_lib.errors import HoldfastError, Unavailable
 from state_lib.kafka import Kafka, answer
 from state_lib.processes import end
 from state_lib.spark import exercise
+from state_lib.spark.training_place import alone, place, unwinding
 from state_lib.stack import class_archive, jars, java
 from state_lib.stack.broker import LocalBroker
 from state_lib.stack.ports import free_port
@@ -38,20 +39,27 @@ FIRST = 1_000
 BATCHES = 2
 WITHIN_S = 240.0
 LOOK_S = 0.1
+FAILURES = (HoldfastError, KafkaException, OSError, psutil.Error)
 NICE = 10
 """Whoever waits for the stack, or works with it, comes first."""
+_FITTING = re.compile(
+    r"-Xm[nsx]\S+|-XX:\+Use\w*GC|-XX:[+-]UseCompressed\w+|-XX:ObjectAlignmentInBytes=\d+"
+    r"|-XX:\+Unlock\w+VMOptions"
+)
+"""Those of a user's options for the JVM that an archive must fit: others open ports, write logs."""
 
 
 def main() -> int:
     """Make the archive unless it is there, or is being made; returns the exit code."""
     try:
-        settings = Settings.load()
-        home, spark = java.java_home(), jars.fetch("spark", directory=settings.jars_dir)
-        os.nice(NICE)
-        with _alone() as mine:
-            if mine and class_archive.find(home, spark) is None:
-                _keep(settings, home, spark)
-    except (HoldfastError, KafkaException, OSError, psutil.Error) as error:
+        with unwinding():
+            settings = Settings.load()
+            home, spark = java.java_home(), jars.fetch("spark", directory=settings.jars_dir)
+            os.nice(NICE)
+            with alone() as mine:
+                if mine and class_archive.find(home, spark) is None:
+                    _keep(settings, home, spark)
+    except FAILURES as error:
         sys.stderr.write(f"no class archive was made, drivers start without: {error}\n")
         return 1
     return 0
@@ -62,6 +70,9 @@ def _keep(settings: Settings, home: Path, spark: tuple[Path, ...]) -> None:
     try:
         train(settings, made)
         class_archive.keep(made, home, spark)
+    except FAILURES as error:
+        class_archive.note_failure(home, spark, str(error))
+        raise
     finally:
         made.unlink(missing_ok=True)
 
@@ -72,14 +83,11 @@ def train(settings: Settings, made: Path) -> None:
     Raises:
         Unavailable: it did not come to its second batch, or the JVM left nothing.
     """
-    with (
-        tempfile.TemporaryDirectory(prefix="holdfast-training-") as folder,
-        LocalBroker(Path(folder) / "kafka") as broker,
-    ):
+    with place() as folder, LocalBroker(folder / "kafka") as broker:
         _load(Kafka({"bootstrap.servers": broker.bootstrap}))
-        environment = _environment(settings, Path(folder), broker.bootstrap, made)
-        log = Path(folder) / "driver.log"
-        with _running(["state_lib.host", "--id", "host-1"], environment, Path(folder) / "host.log"):
+        environment = _environment(settings, folder, broker.bootstrap, made)
+        log = folder / "driver.log"
+        with _running(["state_lib.host", "--id", "host-1"], environment, folder / "host.log"):
             with _running(["state_lib.spark.exercise"], environment, log) as driver:
                 _await_batches(driver, log)
                 jvms = driver.children(recursive=True)
@@ -88,21 +96,6 @@ def train(settings: Settings, made: Path) -> None:
             end(alive, signal.SIGKILL, WITHIN_S)
         if alive or not made.is_file():
             raise Unavailable(f"Spark's JVM left no archive; the driver said:\n{_tail(log)}")
-
-
-@contextlib.contextmanager
-def _alone() -> Iterator[bool]:
-    """Whether nobody else makes one."""
-    class_archive.folder().mkdir(parents=True, exist_ok=True)
-    with (class_archive.folder() / "lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-        else:
-            for left in class_archive.folder().glob(".making-*.jsa"):
-                left.unlink()
-            yield True
 
 
 def _load(kafka: Kafka) -> None:
@@ -119,12 +112,12 @@ def _load(kafka: Kafka) -> None:
 
 def _environment(settings: Settings, folder: Path, bootstrap: str, made: Path) -> dict[str, str]:
     """Of what the user has set: what the JVM is, and where its jars are. The rest is our own."""
-    flags = class_archive.making(made)
+    fitting = (x for x in settings.driver_java_options.split() if _FITTING.fullmatch(x))
     given = {
         "home": folder / "home",
         "jars_dir": settings.jars_dir,
         "driver_memory": settings.driver_memory,
-        "driver_java_options": " ".join((settings.driver_java_options, *flags)),
+        "driver_java_options": " ".join((*fitting, *class_archive.making(made))),
         "first_offsets_per_trigger": FIRST,
         "bootstrap_servers": bootstrap,
         "hosts": f"host-1=127.0.0.1:{free_port()}/{free_port()}",

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from state_lib.config import Settings
-from state_lib.errors import HoldfastError
+from state_lib.errors import ConfigurationError, HoldfastError
 from state_lib.stack import archiving, jars, java
 
 # Not `streams`: 94 MB that only benchmarks and interoperability tests need; they fetch it.
@@ -45,7 +45,13 @@ def main(names: list[str]) -> int:
 
 def _archive(console: Console) -> None:
     """With it drivers start faster; without it they start."""
-    if not archiving.is_missing(Settings.load()):
+    try:
+        settings = Settings.load()
+    except ConfigurationError as error:  # a setup needs none of them
+        said = f"setup: no class archive was made: {error.message}"
+        console.print(said, style="yellow", markup=False, highlight=False)
+        return
+    if not archiving.is_missing(settings):
         return
     console.print("setup: class archive for Spark's JVM, a minute")
     if trouble := archiving.make():

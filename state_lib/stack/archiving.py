@@ -16,18 +16,37 @@ COMMAND = (sys.executable, "-m", "state_lib.spark.training")
 
 
 def is_missing(settings: Settings) -> bool:
-    """Whether drivers here could start faster. Never raises: nothing depends on it."""
+    """Whether drivers here could start faster, and to make it was not tried in vain.
+
+    Never raises, as nothing depends on it; never downloads, as somebody waits.
+    """
+    if class_archive.chosen(settings.driver_java_options):
+        return False
+    if not class_archive.is_usable(class_archive.folder()):
+        return False
     try:
-        spark = jars.fetch("spark", directory=settings.jars_dir)
-        return class_archive.find(java.java_home(), spark) is None
+        home, spark = java.java_home(), jars.expected("spark", directory=settings.jars_dir)
+        in_vain = class_archive.failed(home, spark).exists()
+        return not in_vain and class_archive.find(home, spark) is None
     except (HoldfastError, OSError):
         return False  # who needs jars or Java says so
 
 
 def make() -> str | None:
-    """Make it, which takes a minute; returns what went wrong."""
-    done = subprocess.run(COMMAND, capture_output=True, text=True, check=False)  # noqa: S603 - ours
-    return done.stderr.strip() or None if done.returncode else None
+    """Make it, which takes a minute; returns what went wrong.
+
+    An interrupt waits until nothing of it is left.
+    """
+    making = subprocess.Popen(  # noqa: S603 - ours
+        COMMAND, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        _, said = making.communicate()
+    except KeyboardInterrupt:
+        making.terminate()
+        making.wait()
+        raise
+    return said.strip() or None if making.returncode else None
 
 
 def make_beside(settings: Settings) -> None:

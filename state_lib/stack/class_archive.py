@@ -26,6 +26,13 @@ _MADE = "1"
 _KEPT = 2
 """Archives of 170 MB: the present one, and one of another Java or of a branch."""
 _CHUNK = 1 << 20
+_CHOOSING = (
+    "-Xshare:",
+    "-XX:SharedArchiveFile",
+    "-XX:ArchiveClassesAtExit",
+    "-XX:+AutoCreateSharedArchive",
+    "-XX:AOT",
+)
 # What is amiss with an archive is no news for a job's output, where the JVM would write it.
 _QUIET = ("-Xshare:auto", "-Xlog:cds=off", "-Xlog:cds+dynamic=off", "-Xlog:class+path=off")
 
@@ -52,15 +59,20 @@ def making(path: Path) -> tuple[str, ...]:
 
 
 def chosen(options: str) -> bool:
-    """Whether these JVM options name an archive themselves: to use it, or to make it."""
-    return "-XX:SharedArchiveFile" in options or "-XX:ArchiveClassesAtExit" in options
+    """Whether these JVM options say themselves which archive is used, or made, or that none is."""
+    return any(option.startswith(_CHOOSING) for option in options.split())
+
+
+def is_usable(path: Path) -> bool:
+    """Whether a JVM can be told of it: a colon separates archives, and Spark splits at spaces."""
+    return not set(str(path)) & set(": \"'\\")
 
 
 def find(java: Path, jars: Sequence[Path]) -> Path | None:
     """The archive for this Java and these jars; None if there is none, or none that is whole."""
     with contextlib.suppress(OSError):
         for path in sorted(folder().glob(f"{_stem(java, jars)}-*.jsa")):
-            if _is_usable(path) and path.stem.endswith(f"-{_digest(path)}"):
+            if is_usable(path) and path.stem.endswith(f"-{_digest(path)}"):
                 return path
     return None
 
@@ -77,9 +89,23 @@ def keep(made: Path, java: Path, jars: Sequence[Path]) -> Path:
         os.fsync(file.fileno())
     path = folder() / f"{_stem(java, jars)}-{_digest(made)}.jsa"
     made.replace(path)
+    failed(java, jars).unlink(missing_ok=True)
     for old in sorted(folder().glob("spark-*.jsa"), key=_made_at, reverse=True)[_KEPT:]:
         old.unlink(missing_ok=True)  # a JVM that has mapped it keeps it
     return path
+
+
+def failed(java: Path, jars: Sequence[Path]) -> Path:
+    """What is there if none could be made for these, and says why; as in `flags`."""
+    return folder() / f"{_stem(java, jars)}.failed"
+
+
+def note_failure(java: Path, jars: Sequence[Path], why: str) -> None:
+    """Leave word that none could be made for these: it is not tried again and again."""
+    with contextlib.suppress(OSError):
+        for old in folder().glob("spark-*.failed"):
+            old.unlink(missing_ok=True)
+        failed(java, jars).write_text(f"{why}\n")
 
 
 def spark_home() -> Path | None:
@@ -115,11 +141,6 @@ def _digest(path: Path) -> str:
         while chunk := file.read(_CHUNK):
             said.update(chunk)
     return said.hexdigest()
-
-
-def _is_usable(path: Path) -> bool:
-    """Whether a JVM can be told of it: a colon separates archives, and Spark splits at spaces."""
-    return not set(str(path)) & set(": \"'\\")
 
 
 def _made_at(path: Path) -> float:

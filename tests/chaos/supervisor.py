@@ -71,7 +71,7 @@ class Supervisor:
         found = [
             p
             for p in marked(ID_VARIABLE, self.process.id)
-            if program in p.name() and "pyspark.daemon" not in p.cmdline()
+            if program in p.name() and not {"pyspark.daemon", "pyspark.worker"} & set(p.cmdline())
         ]
         assert len(found) == 1, found
         return found[0]

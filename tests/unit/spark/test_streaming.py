@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from jobs.word_count import app
 from state_lib.config import Settings
@@ -85,3 +86,22 @@ def test_a_batch_that_has_not_begun_does_not_outwait_a_stop(*, stopped: bool) ->
             Batches._patiently(waits, ask, lambda: True)
     else:
         assert Batches._patiently(waits, ask, lambda: False) == "here"
+
+
+@pytest.mark.parametrize(
+    ("failure", "told"),
+    [
+        (None, "stopped at a batch's edge"),
+        (Unavailable("cancelled\nat a line"), "the last batch was left undone"),
+    ],
+)
+def test_a_batch_that_was_left_undone_is_told(failure: Unavailable | None, told: str) -> None:
+    stopping = threading.Event()
+    stopping.set()
+    stream = _stream(stopping)
+    standing: Any = SimpleNamespace(standing=SimpleNamespace(epoch=1, positions={}))
+    stream._batches, stream._failure = standing, failure
+    with capture_logs() as logged:
+        stream.run(lambda: True)
+    assert logged[-1]["event"] == told
+    assert logged[-1].get("why") == (failure and "cancelled")

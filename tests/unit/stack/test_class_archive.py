@@ -138,3 +138,22 @@ def test_a_jvm_takes_what_fits_and_is_silent_about_what_does_not(
     assert run(tmp_path, *flags) == (said, "")
     path.unlink()
     assert run(tmp_path, *flags) == (said, "")
+
+
+def test_another_jvm_starts_with_what_ours_is_given() -> None:
+    flags = [*JVM_START, "-XX:OnlyOfAnother=1", "-XX:+OnlyOfAnother"]
+    command = [java.java_binary(), *flags, "-version"]
+    subprocess.run(command, capture_output=True, check=True)
+
+
+@pytest.mark.parametrize(
+    "options",
+    ["-Xshare:off", "-Dx=y -XX:AOTMode=off", "-XX:AOTCache=x", "-XX:+AutoCreateSharedArchive"],
+)
+def test_who_chooses_or_wants_none_gets_no_other(folder: Path, options: str) -> None:
+    settings = Settings.load(driver_java_options=options)
+    made = folder / "making"
+    made.write_bytes(b"archive")
+    class_archive.keep(made, java.java_home(), jars.fetch("spark"))
+    given = submit_conf(settings, "local[2]")["spark.driver.extraJavaOptions"]
+    assert "-XX:SharedArchiveFile" not in given
