@@ -44,7 +44,12 @@ def cleanup_policy(facts: Facts) -> Iterator[Verdict]:
         if found is None:
             yield Verdict("cleanup-policy", plan.name, "ok", policy, wanted)
             continue
-        loses = "records are deleted by age" if "delete" in policy else "records are never removed"
+        if wanted == "delete":
+            loses = "of records with equal keys all but one go, such without a key are refused"
+        elif "delete" in policy:
+            loses = "records are deleted by age"
+        else:
+            loses = "records are never removed"
         yield Verdict(
             "cleanup-policy",
             plan.name,

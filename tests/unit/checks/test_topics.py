@@ -67,6 +67,9 @@ def test_another_partition_count_fails() -> None:
         (WIN_LOG, "delete", "compact,delete"),
         ("app-commits", "compact,delete", "compact"),
         ("app-topology", "delete", "compact"),
+        ("app-dead-letters", "compact", "delete"),
+        ("app-dead-letters", "compact,delete", "delete"),
+        ("app-progress", "compact", "delete"),
     ],
 )
 def test_a_policy_that_loses_state_fails(name: str, policy: str, wanted: str) -> None:
@@ -75,6 +78,11 @@ def test_a_policy_that_loses_state_fails(name: str, policy: str, wanted: str) ->
     assert policy in one.seen
     assert changed(one) == {"cleanup.policy": wanted}
     assert "holdfast repair config app" in one.step
+
+
+def test_what_compaction_does_to_a_log_of_letters_is_said() -> None:
+    facts = altered(well(), "app-dead-letters", cleanup_policy="compact")
+    assert "equal keys" in the("cleanup-policy", facts, "app-dead-letters").seen
 
 
 def test_a_policy_that_keeps_more_is_fine() -> None:
