@@ -134,6 +134,7 @@ class LogSample:
         before_offsets, before_records: of ``offsets`` and ``records``, those before it: a cleaned
             part has far fewer records in as many offsets.
         record_bytes: mean of key and value, not compressed.
+        packed: how many times smaller lz4 makes records, at the place where it does so best.
         live: entries in the task's store, as its host estimates; -1 where that is not known.
         error: why it could not be read to the end.
     """
@@ -149,6 +150,7 @@ class LogSample:
     before_offsets: int = 0
     before_records: int = 0
     record_bytes: float = 0.0
+    packed: float = 1.0
     live: int = -1
     error: str | None = None
 
