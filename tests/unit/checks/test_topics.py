@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from state_lib.checks import CHECKS, judge
-from state_lib.marker import NO_CLOCK
+from state_lib.checks.told import ASSUMED, told
+from state_lib.marker import NO_CLOCK, RESTORING
 from state_lib.specs import DAY_MS
 from tests.support.facts import (
     HOUR,
@@ -57,6 +58,46 @@ def test_another_partition_count_fails() -> None:
     one = the("topics", with_topic(facts, KV_LOG, seen), KV_LOG)
     assert (one.level, one.seen, one.needed) == ("fail", "3 partitions", "2 partitions")
     assert not one.changes
+
+
+@pytest.mark.parametrize(
+    ("name", "step", "not_"),
+    [
+        (KV_LOG, "app reset app", "create it anew"),
+        ("out", "create it anew with 2 partitions", "app reset"),
+        ("app-progress", "delete the topic", "app reset"),
+        ("app-dead-letters", "delete the topic", "app reset"),
+    ],
+)
+def test_no_more_is_thrown_away_than_the_topic(name: str, step: str, not_: str) -> None:
+    facts = well()
+    seen = topic(3, dict(facts.topics[name].config))
+    one = the("topics", with_topic(facts, name, seen), name)
+    assert one.level == "fail"
+    assert step in one.step
+    assert not_ not in one.step
+
+
+@pytest.mark.parametrize("name", [KV_LOG, WIN_LOG, "app-dead-letters", "out", "source"])
+@pytest.mark.parametrize("hidden", ["", "None", None])
+def test_settings_that_are_not_told_are_a_warning(name: str, hidden: str | None) -> None:
+    facts = well()
+    seen = facts.topics[name]
+    planned = dict(next((p.config for p in facts.plans() if p.name == name), {}))
+    said = {} if hidden is None else dict.fromkeys(seen.config, hidden)
+    config, untold = told({**said, "cleanup.policy": seen.config["cleanup.policy"]}, planned)
+    assert set(untold) == set(ASSUMED) - {"cleanup.policy"}
+    config["min.insync.replicas"] = "2"
+    facts = with_topic(facts, name, replace(seen, config=config, untold=untold))
+    report = judge(facts)
+    assert [(v.check, v.subject, v.level) for v in report.alarms] == [("topics", name, "warn")]
+    assert "retention.ms" in report.alarms[0].seen
+    assert report.changes == ()
+
+
+def test_what_is_told_stays() -> None:
+    config = {**ASSUMED, "cleanup.policy": "", "retention.ms": "7", "more": "x"}
+    assert told(config, {"retention.ms": "-1"}) == (config, ())
 
 
 @pytest.mark.parametrize(
@@ -137,6 +178,14 @@ def test_retention_counts_from_event_time(
 def test_retention_of_an_application_without_events_is_not_judged_by_them() -> None:
     facts = altered(well(markers=at_clock(NO_CLOCK)), WIN_LOG, retention_ms="-1")
     assert the("retention", facts, WIN_LOG).level == "ok"
+
+
+def test_retention_is_not_lowered_while_a_task_goes_to_the_past() -> None:
+    first, second = well().markers
+    markers = (first, replace(second, state=RESTORING))
+    facts = altered(well(markers=markers), WIN_LOG, retention_ms="-1")
+    one = the("retention", facts, WIN_LOG)
+    assert (one.level, one.changes) == ("ok", ())
 
 
 def test_progress_is_kept_as_long_as_the_source() -> None:
