@@ -196,12 +196,14 @@ class Settings(LoginSettings, BaseSettings):
 
     @classmethod
     def load(cls, **flags: Any) -> Self:
-        """Read all sources; ``flags`` that are not None win.
+        """Read all sources; ``flags`` that are not None win, a token over any other's file.
 
         Raises:
             ConfigurationError: naming every wrong setting and the value seen.
         """
         given = {name: value for name, value in flags.items() if value is not None}
+        if "token" in given and "token_file" not in given:
+            given["token_file"] = None  # which would win, and is of somebody who says less
         try:
             return cls(**given)
         except ValidationError as error:
@@ -325,6 +327,7 @@ def _plain(value: object) -> str:
 def _explain(error: dict[str, Any]) -> str:
     where = ".".join(map(str, error["loc"])) or "settings"
     hint = f" or {PREFIX}{where.upper()}" if PREFIX + where.upper() in os.environ else ""
-    whole = where == "settings"  # among its input are secrets
-    seen = "" if whole or is_secret(where) else f" (seen: {error['input']!r})"
+    # Among the input of all settings are secrets, and an unknown name may be a secret's, misspelt.
+    hidden = where == "settings" or error["type"] == "extra_forbidden" or is_secret(where)
+    seen = "" if hidden else f" (seen: {error['input']!r})"
     return f"{where}{hint}: {error['msg'].removeprefix('Value error, ')}{seen}"

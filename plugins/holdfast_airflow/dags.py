@@ -40,6 +40,7 @@ VERIFY_DOC = """
 Looks at everything that the state of `{app}` depends on, and changes nothing: topics and their
 settings, whether changelogs are really compacted, tasks and their hosts, disks, snapshots. It fails
 if a verdict does; the task's log has what was seen, the next step, and the page of the runbook.
+It is skipped while the application has not run yet, or not since it was reset.
 `holdfast check {app}` does the same.
 """
 
@@ -160,6 +161,11 @@ def verify_dag(
         tags=["holdfast", "verify", *tags],
     ) as dag:
         # Kafka may be away for a while. What a verdict fails is not tried again.
-        given: dict[str, Any] = {"retries": 3, "retry_delay": timedelta(seconds=30), **operator}
+        given: dict[str, Any] = {
+            "retries": 3,
+            "retry_delay": timedelta(seconds=30),
+            "skip_unknown": True,
+            **operator,
+        }
         VerifyChangelogsOperator(task_id="verify", app=app, **given)
     return dag

@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from state_lib.changelog.topics import TopicPlan
 from state_lib.checks.facts import Facts, LogSample
 from state_lib.checks.verdict import Level, Verdict, worst
-from state_lib.words import size, some
+from state_lib.words import size, some, span
 
 NAME = "compaction"
 PACKED = 3
-"""Records take less in a segment than read: hosts write them with lz4."""
+"""Records take less in a segment than read: hosts write them with lz4. Where a sample shows that
+they pack better, that counts."""
 RECORD_BYTES = 12
 """That Kafka adds to a record in a batch of many, about."""
 _MANY = 2
@@ -53,7 +54,8 @@ def dirt(sample: LogSample, config: Mapping[str, str], *, windowed: bool) -> Dir
     before, behind = _records(sample)
     clean, uncleaned = before * record, behind * record
     ratio = min(float(config["min.cleanable.dirty.ratio"]), 0.9)
-    segment, dirtier = PACKED * int(config["segment.bytes"]), ratio / (1 - ratio)
+    segment = max(PACKED, sample.packed) * int(config["segment.bytes"])
+    dirtier = ratio / (1 - ratio)
     dead = sample.repeats / sample.records
     allowed = segment + clean * dirtier
     if sample.live < 0 or windowed:  # expired windows stay in the log for a while
@@ -114,11 +116,20 @@ def _of(
             f"{found.dead:.0%} of what was read is dead, {size(found.allowed)} are usual"
         )
         before = facts.earlier.get((plan.name, sample.partition))
-        if before is not None and before[2] >= 0 and sample.first_repeat > before[2]:
+        if before is not None and _came_on(sample, *before[1:]):
             return "warn", sample.partition, f"{text}; the cleaner comes on, from {before[2]:,}"
+        lag = int(config["min.compaction.lag.ms"])
+        if lag > 0:  # how much was written in that time is not known
+            return "warn", sample.partition, f"{text}, and what is younger than {span(lag)}"
         much = found.uncleaned > _MANY * found.allowed
         return ("fail" if much else "warn"), sample.partition, text
     if found.surplus > _MANY * found.spare:
         text = f"{size(found.surplus)} more than its live entries take"
         return "warn", sample.partition, text
     return "ok", sample.partition, ""
+
+
+def _came_on(sample: LogSample, end: int, first_repeat: int) -> bool:
+    """Whether less is uncleaned than before: places that are read move as a log grows."""
+    moved = sample.first_repeat > first_repeat >= 0
+    return moved and sample.end - sample.first_repeat < end - first_repeat

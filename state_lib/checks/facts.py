@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from state_lib.changelog.topics import TopicPlan, plan_topics
-from state_lib.marker import NO_CLOCK, Marker
+from state_lib.marker import NO_CLOCK, RESTORING, Marker
 from state_lib.specs import Topology
 
 
@@ -20,6 +20,7 @@ class TopicSeen:
         replicas, in_sync: counts by partition.
         leaderless: partitions that nobody can read or write now.
         starts, ends: log start and last stable offset by partition; none where nobody asked.
+        untold: settings that the brokers do not tell: in ``config`` they are as planned.
     """
 
     id: str
@@ -29,6 +30,7 @@ class TopicSeen:
     leaderless: tuple[int, ...] = ()
     starts: tuple[int, ...] = ()
     ends: tuple[int, ...] = ()
+    untold: tuple[str, ...] = ()
 
     @property
     def partitions(self) -> int:
@@ -134,6 +136,7 @@ class LogSample:
         before_offsets, before_records: of ``offsets`` and ``records``, those before it: a cleaned
             part has far fewer records in as many offsets.
         record_bytes: mean of key and value, not compressed.
+        packed: how many times smaller lz4 makes records, at the place where it does so best.
         live: entries in the task's store, as its host estimates; -1 where that is not known.
         error: why it could not be read to the end.
     """
@@ -149,6 +152,7 @@ class LogSample:
     before_offsets: int = 0
     before_records: int = 0
     record_bytes: float = 0.0
+    packed: float = 1.0
     live: int = -1
     error: str | None = None
 
@@ -215,6 +219,11 @@ class Facts:
         """The least stream time of a task, a parked one's; `NO_CLOCK` before the first batch."""
         known = [m.clock for m in self.markers if m.clock != NO_CLOCK]
         return min(known, default=NO_CLOCK)
+
+    @property
+    def restoring(self) -> bool:
+        """Whether some task is on its way to the past: old windows will be live again."""
+        return any(m.state == RESTORING for m in self.markers)
 
     def _sources(self) -> list[TopicSeen]:
         return [self.topics[s] for s in self.topology.sources if s in self.topics]

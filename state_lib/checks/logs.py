@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from state_lib.checks.facts import Facts
 from state_lib.checks.verdict import Verdict
 from state_lib.restore.source import LogRange, cut_logs, lost_logs
+from state_lib.restore.validity import is_drained
 from state_lib.words import some
 
 LOST, CHECKPOINT = "changelog-lost", "checkpoint"
@@ -44,8 +45,10 @@ def checkpoint(facts: Facts) -> Iterator[Verdict]:
         behind = [
             f"{task.partition} ({topic}: {offset}, and the log starts at {log.start})"
             for task in host.tasks
+            if task.partition < len(facts.markers)
             for topic, log in _ranges(facts, task.partition).items()
             if (offset := task.durable.get(topic)) is not None and offset < log.start
+            if not is_drained(topic, offset, facts.markers[task.partition])
         ]
         needed = "offsets within the logs"
         if behind:

@@ -60,7 +60,7 @@ def _of_windows(facts: Facts, plan: TopicPlan, seen: TopicSeen, store: StoreSpec
 def _lifted(facts: Facts, plan: TopicPlan, oldest: int, retention_ms: int) -> Verdict:
     """Hosts lift it while events are old; nobody else lowers it again."""
     wanted = plan.config[_KEY]
-    if facts.clock == NO_CLOCK or oldest >= retention_ms + _CALM_MS:
+    if facts.restoring or facts.clock == NO_CLOCK or oldest >= retention_ms + _CALM_MS:
         return Verdict(NAME, plan.name, "ok", "for ever", f"at least {span(int(wanted))}")
     text = "for ever, lifted for old events; the stream is in the present: expired windows pile up"
     return _bad(facts, plan, "warn", text, Problem(_KEY, "-1", wanted, wanted))

@@ -44,8 +44,10 @@ def _newest(facts: Facts, seen: SnapshotsSeen, needed: str, step: str) -> Verdic
         return Verdict(NAME, app, "fail", text, needed, step)
     if missing:
         return Verdict(NAME, app, "warn", f"none of tasks {some(missing)}", needed, step)
-    oldest = min(seen.newest.values(), key=lambda s: s.written_at)
-    age = facts.now - oldest.written_at
-    if age > facts.wanted.snapshot_age_ms and not oldest.current:
+    behind = [s.written_at for s in seen.newest.values() if not s.current]
+    if not behind:
+        return Verdict(NAME, app, "ok", "one of each task, at its newest commit", needed)
+    age = facts.now - min(behind)
+    if age > facts.wanted.snapshot_age_ms:
         return Verdict(NAME, app, "warn", f"the oldest is {span(age)} old", needed, step)
     return Verdict(NAME, app, "ok", f"one of each task, {span(age)} old at most", needed)

@@ -19,19 +19,18 @@ def topics(facts: Facts) -> Iterator[Verdict]:
         if seen is None:
             yield Verdict("topics", plan.name, "fail", "it is missing", needed, _anew(facts, plan))
         elif seen.partitions != plan.partitions:
-            step = (
-                "stop the job; keys of another partition count lie elsewhere: begin anew with "
-                f"'holdfast app reset {facts.app}', or restore the topic from a copy"
-            )
-            yield Verdict(
-                "topics", plan.name, "fail", f"{seen.partitions} partitions", needed, step
-            )
+            text, step = f"{seen.partitions} partitions", _recount(facts, plan)
+            yield Verdict("topics", plan.name, "fail", text, needed, step)
+        elif seen.untold:
+            yield _untold(plan.name, seen)
         else:
             yield Verdict("topics", plan.name, "ok", needed, needed)
     for source in facts.topology.sources:
         if source not in facts.topics:
             step = "create it, or correct its name in the job"
             yield Verdict("topics", source, "fail", "it is missing", "a source", step)
+        elif facts.topics[source].untold:
+            yield _untold(source, facts.topics[source])
 
 
 def cleanup_policy(facts: Facts) -> Iterator[Verdict]:
@@ -44,7 +43,12 @@ def cleanup_policy(facts: Facts) -> Iterator[Verdict]:
         if found is None:
             yield Verdict("cleanup-policy", plan.name, "ok", policy, wanted)
             continue
-        loses = "records are deleted by age" if "delete" in policy else "records are never removed"
+        if wanted == "delete":
+            loses = "of records with equal keys all but one go, such without a key are refused"
+        elif "delete" in policy:
+            loses = "records are deleted by age"
+        else:
+            loses = "records are never removed"
         yield Verdict(
             "cleanup-policy",
             plan.name,
@@ -117,3 +121,24 @@ def _anew(facts: Facts, plan: TopicPlan) -> str:
     if plan.store is not None or plan.config["cleanup.policy"] == "compact":
         return f"'holdfast repair changelog {facts.app}' writes it anew from the hosts' copies"
     return "the job's next start creates it: what it held is lost"
+
+
+def _recount(facts: Facts, plan: TopicPlan) -> str:
+    """What to do with a topic of another partition count; it cannot be lowered."""
+    if not plan.owned:
+        return (
+            f"stop the job, create it anew with {plan.partitions} partitions: only then does it "
+            "have each key in one of them"
+        )
+    if plan.store is None and plan.config["cleanup.policy"] == "delete":
+        return "stop the job, copy what is still of use, delete the topic: the next start makes it"
+    return (
+        "stop the job; keys of another partition count lie elsewhere: begin anew with "
+        f"'holdfast app reset {facts.app}', or restore the topic from a copy"
+    )
+
+
+def _untold(name: str, seen: TopicSeen) -> Verdict:
+    text = f"the brokers do not tell {', '.join(seen.untold)}: nothing is said of these"
+    step = f"look at them where the brokers are run, or with 'kafka-configs --topic {name}'"
+    return Verdict("topics", name, "warn", text, "every setting that counts", step)

@@ -22,23 +22,37 @@ _STYLES = {"ok": "green", "warn": "yellow", "fail": "red"}
 def run(app: str, *, show_all: bool, as_json: bool, quick: bool, timeout_s: float) -> int:
     """Gather, judge, print; returns the exit code."""
     try:
-        settings = Settings.load()
-        configure_logging("ERROR")
-        kafka = Kafka.of(settings)
-        report = judge(gather(settings, kafka, app, timeout_s=timeout_s, read_logs=not quick))
-    except HoldfastError as error:
-        if as_json:
-            failed = {"app": app, "level": "fail", "verdicts": [], "error": error.to_wire()}
-            typer.echo(orjson.dumps(failed).decode())
-        else:
-            console = Console(stderr=True, soft_wrap=True)
-            console.print(f"Error: {error.message}", style="red", markup=False, highlight=False)
-        return COULD_NOT
+        return _run(app, show_all=show_all, as_json=as_json, quick=quick, timeout_s=timeout_s)
+    except Exception as error:  # noqa: BLE001 - 1 would be a warning
+        return _failed(app, error, as_json=as_json)
+
+
+def _run(app: str, *, show_all: bool, as_json: bool, quick: bool, timeout_s: float) -> int:
+    settings = Settings.load()
+    configure_logging("ERROR")
+    kafka = Kafka.of(settings)
+    report = judge(gather(settings, kafka, app, timeout_s=timeout_s, read_logs=not quick))
     if as_json:
         typer.echo(orjson.dumps(report.to_json(), option=orjson.OPT_INDENT_2).decode())
     else:
         show(Console(), report, show_all=show_all)
     return report.exit_code
+
+
+def _failed(app: str, error: Exception, *, as_json: bool) -> int:
+    """Say why there is no verdict."""
+    if isinstance(error, HoldfastError):
+        said, wire = error.message, error.to_wire()
+    else:
+        said = f"this is a fault of Holdfast, please report it: {error!r}"
+        wire = {"code": "internal", "message": said}
+    if as_json:
+        failed = {"app": app, "level": "fail", "verdicts": [], "error": wire}
+        typer.echo(orjson.dumps(failed).decode())
+    else:
+        console = Console(stderr=True, soft_wrap=True)
+        console.print(f"Error: {said}", style="red", markup=False, highlight=False)
+    return COULD_NOT
 
 
 def show(console: Console, report: Report, *, show_all: bool = False) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from state_lib.apps.catalogue import find
 from state_lib.changelog.claims import topology_of
 from state_lib.checks.facts import Facts, TopicSeen, Wanted
+from state_lib.errors import KafkaRefused, LogLost, NotFound
 from state_lib.gathering.history import note, recall
 from state_lib.gathering.hosts import hosts_seen
 from state_lib.gathering.samples import samples
@@ -17,6 +19,7 @@ from state_lib.gathering.snapshots import snapshots_seen
 from state_lib.gathering.topics import topics_seen
 from state_lib.kafka import Kafka
 from state_lib.marker import Marker, now_ms
+from state_lib.names import check_name
 from state_lib.specs import DAY_MS, Topology
 from state_lib.task.claiming import standing
 
@@ -48,6 +51,7 @@ def gather(
 
     Raises:
         NotFound: there is no such application; lists those that there are.
+        LogLost: its topology topic is gone, and its tasks are not.
         InvalidName: not a possible name.
         Unavailable: Kafka is away.
     """
@@ -70,8 +74,7 @@ def gather(
 
 def gather_settings(settings: Settings, kafka: Kafka, app: str) -> Facts:
     """What Kafka alone says: topics, their settings and bounds, markers. Raises as `gather`."""
-    find(kafka, app)
-    topology, now = topology_of(kafka, app), now_ms()
+    topology, now = _topology(kafka, app), now_ms()
     markers = standing(kafka, app)
     return Facts(
         topology=topology,
@@ -80,6 +83,18 @@ def gather_settings(settings: Settings, kafka: Kafka, app: str) -> Facts:
         topics=_settled(kafka, topology, markers),
         markers=tuple(markers),
     )
+
+
+def _topology(kafka: Kafka, app: str) -> Topology:
+    """As declared, for those as well who may not describe the group of its drivers: checkers."""
+    check_name("application", app)
+    try:
+        return topology_of(kafka, app)
+    except NotFound as error:
+        with suppress(KafkaRefused):
+            if find(kafka, app).lost:
+                raise LogLost(error.message, app=app) from error
+        raise
 
 
 def _settled(kafka: Kafka, topology: Topology, markers: Sequence[Marker]) -> dict[str, TopicSeen]:

@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
+import pyarrow as pa
 import xxhash
 from confluent_kafka import Consumer, Message, TopicPartition
 
 from state_lib.changelog.reader import drain
 from state_lib.changelog.topics import changelog_topic
+from state_lib.checks.compaction import RECORD_BYTES
 from state_lib.checks.facts import HostSeen, LogSample, TopicSeen
 from state_lib.errors import HoldfastError
 from state_lib.kafka import Kafka
@@ -23,6 +25,7 @@ RECORDS = 20_000
 """Offsets of one partition that are read. Of K keys that are written at random, so many records
 hold about 2e8 / K pairs of the same key: enough to see repeats among ten million keys."""
 _PLACES, _AT_ONCE, _STALL_S = 8, 4, 10.0
+_PACK_BYTES = 1 << 20
 
 
 def samples(
@@ -101,6 +104,11 @@ def _read(
     return list(drain(kafka, consumer, first, last, last - first, _STALL_S))
 
 
+def packing(raw: bytes) -> float:
+    """How many times smaller lz4 makes it."""
+    return len(raw) / len(pa.compress(raw, codec="lz4", asbytes=True))
+
+
 class _Count:
     """Counts keys and their repeats, by hash."""
 
@@ -109,11 +117,19 @@ class _Count:
         self._offsets = self._records = self._deletes = self._bytes = 0
         self._first_repeat, self._before = -1, (0, 0)
         self._behind = 0
+        self._packed, self._raw = 1.0, bytearray()
 
     def place(self, first: int, last: int) -> None:
         """Another one begins."""
         self._behind = self._offsets - first  # added to an offset: how many came before it
         self._offsets += last - first
+        self._pack()
+
+    def _pack(self) -> None:
+        """Compress what was kept of a place, as a host's producer would."""
+        if self._raw:
+            self._packed = max(self._packed, packing(bytes(self._raw)))
+            self._raw.clear()
 
     def count(self, messages: Sequence[Message]) -> None:
         """In the order of the log."""
@@ -122,6 +138,8 @@ class _Count:
             self._records += 1
             self._deletes += value is None
             self._bytes += len(key) + len(value or b"")
+            if len(self._raw) < _PACK_BYTES:
+                self._raw += key + (value or b"") + bytes(RECORD_BYTES)
             hashed = xxhash.xxh3_64_intdigest(key)
             if hashed in self._seen and self._first_repeat < 0:
                 at = self._first_repeat = message.offset() or 0
@@ -131,6 +149,7 @@ class _Count:
     @property
     def sample(self) -> LogSample:
         """What was counted so far."""
+        self._pack()
         return replace(
             self._empty,
             offsets=self._offsets,
@@ -141,4 +160,5 @@ class _Count:
             before_offsets=self._before[0],
             before_records=self._before[1],
             record_bytes=self._bytes / max(1, self._records),
+            packed=self._packed,
         )

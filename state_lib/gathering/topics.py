@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from state_lib.changelog.admin import topic_configs
 from state_lib.changelog.topics import changelog_topic, commits_topic, plan_topics
 from state_lib.checks.facts import TopicSeen
+from state_lib.checks.told import told
 from state_lib.kafka import Kafka, TopicFacts, describe, ends, starts
 from state_lib.specs import Topology
 
@@ -19,21 +20,23 @@ def topics_seen(kafka: Kafka, topology: Topology) -> dict[str, TopicSeen]:
         KafkaRefused: this principal may not look.
     """
     admin = kafka.admin()
-    names = {*topology.sources, *(plan.name for plan in plan_topics(topology))}
+    planned = {plan.name: plan.config for plan in plan_topics(topology)}
+    names = {*topology.sources, *planned}
     found = describe(admin, names)
-    configs = topic_configs(admin, found)
+    configs = {t: told(c, planned.get(t, {})) for t, c in topic_configs(admin, found).items()}
     logs = [commits_topic(topology.app)]
     logs += [changelog_topic(topology.app, s.name) for s in topology.stores]
     first, end = _bounds(kafka, [found[t] for t in logs if t in found])
     return {
         name: TopicSeen(
             facts.id,
-            configs[name],
+            configs[name][0],
             facts.replicas,
             facts.in_sync,
             facts.leaderless,
             first.get(name, ()),
             end.get(name, ()),
+            configs[name][1],
         )
         for name, facts in found.items()
     }

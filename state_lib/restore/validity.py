@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import inf
 
 from state_lib.changelog.topics import changelog_topic
 from state_lib.marker import RESTORING, Marker, same_positions
@@ -71,12 +72,13 @@ def judge(
     for topic, log in kept.items():
         topic_id, offset = checkpoint.offsets[topic]
         age = now - at.written_at
+        behind = not current and not is_drained(topic, offset, newest)
         why = None
         if topic_id != log.topic_id:
             why = f"topic {topic} was created again ({topic_id} is now {log.topic_id})"
-        elif offset > log.end or (offset < log.start and not current):
+        elif offset > log.end or (offset < log.start and behind):
             why = f"offset {offset} of {topic} is outside the log [{log.start}, {log.end}]"
-        elif offset < log.end and not current and age > log.delete_retention_ms - AGE_MARGIN_MS:
+        elif offset < log.end and behind and age > log.delete_retention_ms - AGE_MARGIN_MS:
             why = f"its state is {age // 3_600_000} h old: tombstones since then may be gone"
         if why is not None:
             return Validity(why, kept, current)
@@ -86,6 +88,15 @@ def judge(
 def _is_before(marker: Marker, rewound: int) -> bool:
     """Whether it is of before the restore to the past of an epoch has ended."""
     return marker.epoch < rewound or (marker.epoch == rewound and marker.state == RESTORING)
+
+
+def is_drained(topic: str, offset: int, newest: Marker) -> bool:
+    """Whether nothing that was committed to a changelog lies at an offset or beyond.
+
+    A task that wrote no window for long: brokers deleted all segments, and the log starts behind
+    the control record of its last transaction.
+    """
+    return newest.state != RESTORING and offset >= newest.committed.get(topic, inf)
 
 
 def is_current(checkpoint: Checkpoint, newest: Marker) -> bool:

@@ -9,13 +9,20 @@ import pytest
 from airflow.dag_processing.dagbag import BundleDagBag
 from airflow.providers_manager import ProvidersManager
 from airflow.sdk import DAG, DagRunState
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from airflow.sdk.exceptions import (
+    AirflowException,
+    AirflowFailException,
+    AirflowSkipException,
+)
 
+from holdfast_airflow.dags import verify_dag
+from holdfast_airflow.errors import as_airflow
 from holdfast_airflow.hooks.holdfast import HoldfastHook
 from holdfast_airflow.operators.verify import VerifyChangelogsOperator
 from state_lib.changelog.admin import ensure_topics, set_topic_configs
 from state_lib.changelog.topics import TopicPlan, changelog_topic, plan_topics
 from state_lib.config import Settings
+from state_lib.errors import LogLost, NotFound
 from state_lib.kafka import Kafka
 from state_lib.spark.claims import write_claim
 from state_lib.specs import StoreSpec, Topology
@@ -91,6 +98,30 @@ def test_the_test_button(
         connection(**given)
         there, said = HoldfastHook().test_connection()
         assert (there, why in said) == (False, True), said
+
+
+def test_a_password_wins_over_the_file_of_the_worker(
+    app: Kafka, connection: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del app
+    monkeypatch.setenv("HOLDFAST_TOKEN_FILE", "/nowhere")
+    connection(password="a-guess")
+    assert HoldfastHook().settings.read_token() == "a-guess"
+    connection(extra={"token_file": "/nowhere-else"})
+    assert HoldfastHook(env={"HOLDFAST_TOKEN": "x"}).settings.read_token() == "x"
+
+
+def test_an_application_that_has_not_run_is_skipped_by_its_dag() -> None:
+    (operator,) = verify_dag("someone-s").tasks
+    assert isinstance(operator, VerifyChangelogsOperator)
+    assert operator.skip_unknown
+    with pytest.raises(AirflowSkipException), as_airflow(skip_unknown=True):
+        raise NotFound("it has never run", app="someone-s")
+    with pytest.raises(AirflowFailException), as_airflow():
+        raise NotFound("it has never run", app="someone-s")
+    with pytest.raises(AirflowException) as lost, as_airflow(skip_unknown=True):
+        raise LogLost("its topology is gone", app="someone-s")
+    assert not isinstance(lost.value, AirflowSkipException)
 
 
 def attempt(app: str, **env: str) -> None:

@@ -108,6 +108,7 @@ def test_what_we_would_create_is_accepted() -> None:
         ("app-kv-changelog", {"cleanup_policy": "delete"}, "cleanup.policy", "compact"),
         ("app-kv-changelog", {"cleanup_policy": "compact,delete"}, "cleanup.policy", "compact"),
         ("app-win-changelog", {"cleanup_policy": "delete"}, "cleanup.policy", "compact,delete"),
+        ("app-dead-letters", {"cleanup_policy": "compact"}, "cleanup.policy", "delete"),
         ("app-win-changelog", {"retention_ms": str(4 * HOUR - 1)}, "retention.ms", str(4 * HOUR)),
         ("app-commits", {"cleanup_policy": "delete"}, "cleanup.policy", "compact"),
         ("app-commits", {"cleanup_policy": "compact,delete"}, "cleanup.policy", "compact"),

@@ -26,6 +26,7 @@ class HoldfastHook(BaseHook):
     The connection's host are Kafka's bootstrap servers, its password the hosts' token; its extra
     are other settings by name, ``hosts`` and ``snapshots_url`` above all. What it does not say
     comes from the worker's environment, and so does everything where there is no such connection.
+    A password wins over the worker's ``HOLDFAST_TOKEN_FILE``.
 
     Args:
         conn_id: of the connection.
@@ -53,7 +54,10 @@ class HoldfastHook(BaseHook):
         """
         from state_lib.config import PREFIX
 
-        return settings_of({**{PREFIX + k.upper(): v for k, v in self._said()}, **self._env})
+        said = {PREFIX + name.upper(): value for name, value in self._said()}
+        if PREFIX + "TOKEN" in self._env:
+            said.pop(PREFIX + "TOKEN_FILE", None)  # which would win over a token
+        return settings_of({**said, **self._env})
 
     def check(self, app: str, *, read_logs: bool = True) -> Report:
         """Gather an application's facts, and judge them.

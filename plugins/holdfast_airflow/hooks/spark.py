@@ -111,6 +111,8 @@ class SparkTarget:
         from state_lib.submit import python_of_executors  # noqa: PLC0415
 
         given = {**os.environ, **self.settings.as_environment()}
+        if self.settings.token_file is None:  # a token was set, and the worker's file would win
+            given.pop("HOLDFAST_TOKEN_FILE", None)
         inherited = {k: v for k, v in given.items() if not k.startswith(AIRFLOWS)}
         beside = str(Path(sys.executable).parent)
         ours = {

@@ -28,6 +28,7 @@ class VerifyChangelogsOperator(BaseOperator):
         conn_id: The Holdfast connection; where there is none, the worker's own settings count.
         fail_on_warnings: Fail on warnings as well.
         read_logs: Read changelogs at some places, to see whether they are compacted.
+        skip_unknown: Skip the task while the application has not run, or not since it was reset.
         env: ``HOLDFAST_*`` variables that win over the connection.
 
     Returns (as XCom): the report, as `state_lib.checks.Report.to_json`; also under the key
@@ -44,6 +45,7 @@ class VerifyChangelogsOperator(BaseOperator):
         conn_id: str = HoldfastHook.default_conn_name,
         fail_on_warnings: bool = False,
         read_logs: bool = True,
+        skip_unknown: bool = False,
         env: dict[str, str] | None = None,
         **kwargs: Any,
     ) -> None:
@@ -52,6 +54,7 @@ class VerifyChangelogsOperator(BaseOperator):
         self.conn_id = conn_id
         self.fail_on_warnings = fail_on_warnings
         self.read_logs = read_logs
+        self.skip_unknown = skip_unknown
         self.env = env or {}
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -59,9 +62,10 @@ class VerifyChangelogsOperator(BaseOperator):
 
         Raises:
             AirflowFailException: a verdict fails, no such application, or a wrong setting.
+            AirflowSkipException: no such application, where that is to be skipped.
             AirflowException: Kafka is away; a retry may help.
         """
-        with as_airflow():
+        with as_airflow(skip_unknown=self.skip_unknown):
             hook = HoldfastHook(self.conn_id, self.env)
             report = hook.check(self.app, read_logs=self.read_logs)
         found = report.to_json()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from state_lib.checks import CHECKS, Verdict
 from state_lib.checks.compaction import PACKED, dirt
 from state_lib.checks.facts import Facts, LogSample
+from state_lib.gathering.samples import packing
 from tests.support.facts import KV_LOG, WIN_LOG, altered, sample, the, well
 
 RECORD = 112
@@ -53,13 +55,37 @@ def test_the_verdict_says_what_was_seen() -> None:
 
 
 def test_a_cleaner_that_comes_on_is_late_and_not_stuck() -> None:
-    earlier = {(KV_LOG, 0): (0, 900_000, 50_000)}
+    earlier = {(KV_LOG, 0): (0, 990_000, 50_000)}
     moving = of(long(1_000_000, 100_000), earlier=earlier)
     one = the("compaction", moving, KV_LOG)
     assert one.level == "warn"
     assert "the cleaner comes on, from 50,000" in one.seen
     stuck = of(long(1_000_000, 100_000), earlier={(KV_LOG, 0): (0, 900_000, 100_000)})
     assert the("compaction", stuck, KV_LOG).level == "fail"
+
+
+def test_a_log_that_grows_under_a_dead_cleaner_is_stuck() -> None:
+    """Places that are read move with its end, and the first repeat with them."""
+    for end, first in [(600_000, 60_000), (900_000, 90_000)]:
+        facts = of(long(1_000_000, 100_000), earlier={(KV_LOG, 0): (0, end, first)})
+        one = the("compaction", facts, KV_LOG)
+        assert (one.level, "comes on" in one.seen) == ("fail", False)
+
+
+def test_what_may_be_young_is_a_warning_at_most() -> None:
+    facts = altered(of(long(30_000, 10)), KV_LOG, min_compaction_lag_ms="86400000")
+    one = the("compaction", facts, KV_LOG)
+    assert one.level == "warn"
+    assert "what is younger than 1 d" in one.seen
+
+
+def test_records_that_pack_well_fill_a_segment_later() -> None:
+    """A segment of 10,000 records' bytes, at 3:1, takes 26,666 at 8:1."""
+    assert the("compaction", of(long(26_000, 10, packed=8.0)), KV_LOG).level == "ok"
+    assert the("compaction", of(long(90_000, 10, packed=8.0)), KV_LOG).level == "fail"
+    rows = b"".join(b'{"id":%07d,"name":"somebody","amount":%d}' % (i, i * 7) for i in range(999))
+    assert packing(rows) > PACKED
+    assert packing(os.urandom(10_000)) == pytest.approx(1, abs=0.01)
 
 
 def test_far_more_records_than_live_entries_are_a_warning_even_without_repeats() -> None:

@@ -58,6 +58,18 @@ def test_a_directory_behind_the_start_of_its_log_fails() -> None:
     assert f"1 ({WIN_LOG}: 800, and the log starts at 801)" in one.seen
 
 
+def test_a_directory_with_nothing_left_to_replay_is_within() -> None:
+    """All segments of old windows went, and the last transaction's control record with them."""
+    facts = well()
+    starts = replace(facts.topics[WIN_LOG], starts=(901, 0), ends=(901, 1000))
+    drained = replace(facts.hosts[0].tasks[0], durable={WIN_LOG: 900})
+    facts = with_topic(host(0, tasks=(drained,)), WIN_LOG, starts)
+    assert the("checkpoint", facts, "host-1").level == "ok"
+    behind = replace(drained, durable={WIN_LOG: 899})
+    facts = replace(facts, hosts=host(0, tasks=(behind,)).hosts)
+    assert the("checkpoint", facts, "host-1").level == "fail"
+
+
 def host(number: int, **more: object) -> Facts:
     """One of both hosts is another one."""
     hosts = list(well().hosts)
@@ -162,6 +174,9 @@ NEWEST = (well().snapshots or SnapshotsSeen("")).newest
          "warn", "the oldest is 2 d old"),
         (of_snapshots(newest={**NEWEST, 1: replace(NEWEST[1], written_at=0, current=True)}),
          "ok", "one of each task"),
+        (of_snapshots(newest={0: replace(NEWEST[0], written_at=NOW - 2 * DAY_MS),
+                              1: replace(NEWEST[1], written_at=0, current=True)}),
+         "warn", "the oldest is 2 d old"),
         (of_snapshots(newest={**NEWEST, 1: replace(NEWEST[1], why_not="too old")}),
          "fail", "those of tasks 1 cannot be used; 1: too old"),
     ],

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from state_lib.checks import CHECKS, judge
-from state_lib.marker import NO_CLOCK
+from state_lib.checks.told import ASSUMED, told
+from state_lib.marker import NO_CLOCK, RESTORING
 from state_lib.specs import DAY_MS
 from tests.support.facts import (
     HOUR,
@@ -60,6 +61,46 @@ def test_another_partition_count_fails() -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "step", "not_"),
+    [
+        (KV_LOG, "app reset app", "create it anew"),
+        ("out", "create it anew with 2 partitions", "app reset"),
+        ("app-progress", "delete the topic", "app reset"),
+        ("app-dead-letters", "delete the topic", "app reset"),
+    ],
+)
+def test_no_more_is_thrown_away_than_the_topic(name: str, step: str, not_: str) -> None:
+    facts = well()
+    seen = topic(3, dict(facts.topics[name].config))
+    one = the("topics", with_topic(facts, name, seen), name)
+    assert one.level == "fail"
+    assert step in one.step
+    assert not_ not in one.step
+
+
+@pytest.mark.parametrize("name", [KV_LOG, WIN_LOG, "app-dead-letters", "out", "source"])
+@pytest.mark.parametrize("hidden", ["", "None", None])
+def test_settings_that_are_not_told_are_a_warning(name: str, hidden: str | None) -> None:
+    facts = well()
+    seen = facts.topics[name]
+    planned = dict(next((p.config for p in facts.plans() if p.name == name), {}))
+    said = {} if hidden is None else dict.fromkeys(seen.config, hidden)
+    config, untold = told({**said, "cleanup.policy": seen.config["cleanup.policy"]}, planned)
+    assert set(untold) == set(ASSUMED) - {"cleanup.policy"}
+    config["min.insync.replicas"] = "2"
+    facts = with_topic(facts, name, replace(seen, config=config, untold=untold))
+    report = judge(facts)
+    assert [(v.check, v.subject, v.level) for v in report.alarms] == [("topics", name, "warn")]
+    assert "retention.ms" in report.alarms[0].seen
+    assert report.changes == ()
+
+
+def test_what_is_told_stays() -> None:
+    config = {**ASSUMED, "cleanup.policy": "", "retention.ms": "7", "more": "x"}
+    assert told(config, {"retention.ms": "-1"}) == (config, ())
+
+
+@pytest.mark.parametrize(
     ("name", "policy", "wanted"),
     [
         (KV_LOG, "delete", "compact"),
@@ -67,6 +108,9 @@ def test_another_partition_count_fails() -> None:
         (WIN_LOG, "delete", "compact,delete"),
         ("app-commits", "compact,delete", "compact"),
         ("app-topology", "delete", "compact"),
+        ("app-dead-letters", "compact", "delete"),
+        ("app-dead-letters", "compact,delete", "delete"),
+        ("app-progress", "compact", "delete"),
     ],
 )
 def test_a_policy_that_loses_state_fails(name: str, policy: str, wanted: str) -> None:
@@ -75,6 +119,11 @@ def test_a_policy_that_loses_state_fails(name: str, policy: str, wanted: str) ->
     assert policy in one.seen
     assert changed(one) == {"cleanup.policy": wanted}
     assert "holdfast repair config app" in one.step
+
+
+def test_what_compaction_does_to_a_log_of_letters_is_said() -> None:
+    facts = altered(well(), "app-dead-letters", cleanup_policy="compact")
+    assert "equal keys" in the("cleanup-policy", facts, "app-dead-letters").seen
 
 
 def test_a_policy_that_keeps_more_is_fine() -> None:
@@ -129,6 +178,14 @@ def test_retention_counts_from_event_time(
 def test_retention_of_an_application_without_events_is_not_judged_by_them() -> None:
     facts = altered(well(markers=at_clock(NO_CLOCK)), WIN_LOG, retention_ms="-1")
     assert the("retention", facts, WIN_LOG).level == "ok"
+
+
+def test_retention_is_not_lowered_while_a_task_goes_to_the_past() -> None:
+    first, second = well().markers
+    markers = (first, replace(second, state=RESTORING))
+    facts = altered(well(markers=markers), WIN_LOG, retention_ms="-1")
+    one = the("retention", facts, WIN_LOG)
+    assert (one.level, one.changes) == ("ok", ())
 
 
 def test_progress_is_kept_as_long_as_the_source() -> None:

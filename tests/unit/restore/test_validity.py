@@ -53,6 +53,25 @@ def test_valid_or_why_not(checkpoint: Checkpoint | None, log: LogRange, why: str
     assert found.current is (checkpoint is not None and checkpoint.marker.n == 5)
 
 
+@pytest.mark.parametrize(
+    ("age", "offset", "ends", "state", "ok"),
+    [
+        (0, 99, {LOG: 99}, "running", True),  # all segments went: the control record as well
+        (OLD, 99, {LOG: 99}, "running", True),
+        (0, 98, {LOG: 99}, "running", False),
+        (0, 99, {}, "running", False),
+        (0, 99, {LOG: 99}, "restoring", False),
+        (0, 101, {LOG: 99}, "running", False),
+    ],
+)
+def test_where_nothing_is_left_to_replay_the_start_of_the_log_does_not_matter(
+    age: int, offset: int, ends: dict[str, int], state: str, ok: bool
+) -> None:
+    newest = replace(NEWEST, ends=ends, state=state)
+    found = judge(APP, directory(age, offset), {LOG: LogRange("id", 100, 100)}, newest, now_ms())
+    assert (found.why_not is None) == ok, found
+
+
 def test_a_store_that_was_added_does_not_count() -> None:
     more = replace(APP, stores=(KV, StoreSpec("new")))
     logs = {LOG: LogRange("id", 0, 100), "app-new-changelog": LogRange("id2", 0, 7)}

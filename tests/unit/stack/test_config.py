@@ -63,6 +63,13 @@ def test_a_typo_in_the_file_is_an_error(tmp_path: Path) -> None:
         Settings.load()
 
 
+def test_the_value_of_an_unknown_setting_is_not_shown(tmp_path: Path) -> None:
+    (tmp_path / "holdfast.toml").write_text('tokn = "s3cret"\n')
+    with pytest.raises(ConfigurationError, match="tokn") as refused:
+        Settings.load()
+    assert "s3cret" not in refused.value.message
+
+
 class TestToken:
     def test_none_by_default(self) -> None:
         assert Settings.load().read_token() is None
@@ -75,6 +82,15 @@ class TestToken:
     def test_the_file_wins(self, tmp_path: Path) -> None:
         (tmp_path / "token").write_text("from-file\n")
         assert Settings.load(token="x", token_file="token").read_token() == "from-file"
+
+    def test_a_flag_wins_over_the_file_of_the_environment(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("HOLDFAST_TOKEN_FILE", "/nowhere")
+        assert Settings.load(token="x").read_token() == "x"
+        monkeypatch.setenv("HOLDFAST_TOKEN", "of the environment")
+        with pytest.raises(ConfigurationError, match="HOLDFAST_TOKEN_FILE"):
+            Settings.load().read_token()
 
     @pytest.mark.parametrize("content", [None, "", " \n"])
     def test_a_missing_or_empty_file_opens_nothing(
