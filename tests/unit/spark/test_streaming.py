@@ -99,8 +99,9 @@ def test_a_batch_that_was_left_undone_is_told(failure: Unavailable | None, told:
     stopping = threading.Event()
     stopping.set()
     stream = _stream(stopping)
-    standing: Any = SimpleNamespace(standing=SimpleNamespace(epoch=1, positions={}))
-    stream._batches, stream._failure = standing, failure
+    standing = SimpleNamespace(standing=SimpleNamespace(epoch=1, positions={}))
+    parking: Any = SimpleNamespace(batches=standing)
+    stream._parking, stream._failure = parking, failure
     with capture_logs() as logged:
         stream.run(lambda: True)
     assert logged[-1]["event"] == told
