@@ -7,6 +7,7 @@ committed; `effective` sorts that out.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -126,11 +127,14 @@ def repeats(
     Returns:
         The batches, and the positions that they lead to: ``target`` if they cover all of it.
     """
-    here, found, batches = dict(at), list[Recorded](), list(chain)
+    here, found, batches, last = dict(at), list[Recorded](), list(chain), 0
     while here != target:
-        batch = next((b for b in batches if b.covers(here)), None)
-        if batch is None:
+        # What comes next never lies before the one that came last: each is gone over once.
+        order = itertools.chain(range(last, len(batches)), range(last))
+        last = next((i for i in order if batches[i].covers(here)), -1)
+        if last < 0:
             break
+        batch = batches[last]
         here = {p: max(here.get(p, 0), min(batch.to.get(p, o), o)) for p, o in target.items()}
         found.append(batch)
     return found, here

@@ -6,7 +6,10 @@ take the words of the one that a supervisor watches, and that it has not read ye
 
 from __future__ import annotations
 
+import contextlib
 import time
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import orjson
 from confluent_kafka import Message
@@ -18,6 +21,9 @@ from state_lib.drivers.sight import Ended
 from state_lib.kafka import Kafka, ends, starts
 
 KEPT = 8
+IN_LOG = "last words"
+"""The event of a driver's log that says how it ended."""
+_NO_PROGRAM = ("SyntaxError: ", "IndentationError: ", "TabError: ")
 _OWN = ENDED + b"/"
 
 
@@ -33,10 +39,30 @@ def is_end(key: bytes | str | None) -> bool:
 
 def end_in(record: Message) -> Ended:
     """A driver's last words, from their record."""
-    said = orjson.loads(record.value() or b"")
+    return _end(orjson.loads(record.value() or b""))
+
+
+def _end(said: Mapping[str, Any]) -> Ended:
     words = {key: said[key] for key in ("id", "how", "why", "retry")}
     later = {key: said[key] for key in ("restarts", "handover") if key in said}
     return Ended(**words, **later)
+
+
+def end_in_log(lines: Sequence[str], driver: str) -> Ended | None:
+    """A driver's last words, from the end of its log; None if it said none there.
+
+    A job that does not compile says none of ours: Python's own are enough.
+    """
+    for line in reversed(lines):
+        if line.startswith(_NO_PROGRAM):
+            return Ended(driver, "failed", line, retry=False)
+        if IN_LOG not in line:
+            continue
+        with contextlib.suppress(orjson.JSONDecodeError, KeyError, TypeError):
+            said = orjson.loads(line)
+            if (said["event"], said["id"]) == (IN_LOG, driver):
+                return _end(said)
+    return None
 
 
 class LastWords:

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaException
 from state_lib.changelog.claims import STREAMING, tell
 from state_lib.changelog.topics import driver_group, topology_topic
 from state_lib.drivers.identity import Identity
-from state_lib.drivers.last_words import key_of, prune
+from state_lib.drivers.last_words import IN_LOG, key_of, prune
 from state_lib.drivers.sight import How
 from state_lib.errors import HoldfastError
 from state_lib.kafka import Kafka, describe, unavailable
@@ -67,10 +67,12 @@ class Presence:
             retry: whether starting it again could help.
             handover: as `Ended`.
         """
+        # In the log, too: one that is refused before its first claim has no topic to say it in.
+        words = {"how": how, "why": why, "retry": retry, "handover": handover}
+        log.info(IN_LOG, id=self.who.id, restarts=self.who.restarts, **words)
         said = False
         if self._ever_ran():
-            body = {"how": how, "why": why, "retry": retry, "handover": handover}
-            said = self._say(key_of(self.who.id), body)
+            said = self._say(key_of(self.who.id), words)
         if self._thread is not None:
             self._leaving.set()
             self._thread.join(_LEAVE_S)

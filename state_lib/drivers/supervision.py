@@ -9,6 +9,7 @@ from typing import Any, Literal, Self
 from state_lib.drivers.alarms import Alarms
 from state_lib.drivers.events import Event
 from state_lib.drivers.failures import Failure, Failures
+from state_lib.drivers.last_words import end_in_log
 from state_lib.drivers.living import Living
 from state_lib.drivers.reporting import Reporting
 from state_lib.drivers.requests import Requests
@@ -225,7 +226,7 @@ class Supervision:
 
     def _end(self, sight: Sight, now: float, said: Sequence[str]) -> list[Event]:
         """A driver that is gone: why, and what follows from it."""
-        end = sight.end_of(self.id)
+        end = sight.end_of(self.id) or end_in_log(said, self.id)
         if end is not None and end.how == "stopped":
             return [self._stopped(sight, end)]
         if self._taken_over(sight) or (end is not None and end.how == "superseded"):

@@ -67,6 +67,21 @@ def test_a_driver_is_ended_at_an_edge(supervisor: Supervisor) -> None:
     assert "signal to stop" in supervisor.until("stopped").text
 
 
+def test_a_typo_in_a_job_that_never_ran_is_told_and_not_tried_again(
+    cluster: Cluster, app: str, events: Events, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing was claimed yet: its log is all that it can be told by."""
+    events.more(100)
+    monkeypatch.setenv("CHAOS_KEY", "no_such_column")
+    supervisor = Supervisor(cluster, app, events.topic)
+    try:
+        end = supervisor.until("gave_up")
+    finally:
+        supervisor.close()
+    assert "no_such_column" in end.text
+    assert "restart" not in supervisor.names()
+
+
 def test_a_wrong_token_is_told_and_not_tried_again(
     cluster: Cluster, app: str, events: Events
 ) -> None:

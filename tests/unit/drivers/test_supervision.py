@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+import pytest
+
 from state_lib.drivers.events import Event
 from state_lib.drivers.sight import DriverFacts, Ended, Sight, Stop
 from state_lib.drivers.supervision import Supervision
@@ -314,3 +316,30 @@ def test_what_was_said_after_the_look_before_a_launch_is_meant_for_it() -> None:
     assert life.supervision.stop_asked(asked) == asked.stop_asked
     assert life.names(asked) == [], "it lives, and hears it"
     assert life.names(asked, process=False) == ["stopped"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        json.dumps({"event": "last words", "id": OURS, "how": "failed", "why": "a typo",
+                    "retry": False, "handover": False, "restarts": 0}),
+        "SyntaxError: a typo",
+    ],
+)  # fmt: skip
+def test_one_that_is_refused_before_it_could_claim_is_given_up(line: str) -> None:
+    """There is no topic yet in which it could say so."""
+    life = Life()
+    life.said = ["starting", line, "Exception in thread main: exited with 4"]
+    nothing = Sight(at=0)
+    life.see(nothing)
+    (end,) = [e for e in life.see(nothing, process=False, seconds=60) if e.name != "crashed"]
+    assert end.name == "gave_up"
+    assert "a typo" in end.text
+
+
+def test_the_last_words_of_another_driver_do_not_count() -> None:
+    life = Life()
+    said = {"event": "last words", "id": "theirs", "how": "failed", "why": "x", "retry": False}
+    life.said = [json.dumps(said), "last words of no JSON"]
+    life.see(Sight(at=0))
+    assert life.names(Sight(at=0), process=False, seconds=60) == ["crashed"]

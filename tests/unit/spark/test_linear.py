@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from state_lib.changelog import progress
-from state_lib.changelog.progress import Recorded, effective
+from state_lib.changelog.progress import Recorded, effective, repeats
 from state_lib.kafka import Partition
 from state_lib.spark.versions import Chain, behind
 
@@ -65,6 +65,14 @@ def test_what_a_task_has_next_that_missed_many(looks: list[int], size: int) -> N
         at[1] = {P: n + 1}
     assert behind(at, once) is None
     assert len(reads) == 1
+    assert len(looks) <= 3 * size
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_the_way_of_one_that_missed_many(looks: list[int], size: int) -> None:
+    chain = [batch(1, n) for n in range(size)]
+    found, here = repeats({P: 0}, {P: size}, chain)
+    assert (found, here) == (chain, {P: size})
     assert len(looks) <= 3 * size
 
 
