@@ -267,17 +267,17 @@ class Batches:
         deadline = time.monotonic() + self._settings.exchange_timeout_s
         while away := self._attempt(batch, plan):
             if set(self.standing.present) - set(away):
-                for task, why in away.items():
-                    self.park(task, why.message)
+                self._park(away)
                 return
             if stopped() or time.monotonic() > deadline:
                 raise next(iter(away.values()))
 
-    def park(self, task: int, why: str) -> None:
-        """Leave a task out until it is back."""
-        if task not in self.standing.parked:
-            log.warning("parked a task", task=f"{self._app.id}/{task}", why=why)
-        self.standing.parked[task] = why
+    def _park(self, away: Mapping[int, Unavailable]) -> None:
+        """Leave tasks out until they are back."""
+        for task, why in away.items():
+            if task not in self.standing.parked:
+                log.warning("parked a task", task=f"{self._app.id}/{task}", why=why.message)
+            self.standing.parked[task] = why.message
         self.tell_parked()
 
     def unpark(self, task: int) -> None:

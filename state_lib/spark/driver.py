@@ -47,7 +47,8 @@ from state_lib.spark.declared import check_declared, first_plan
 from state_lib.spark.epochs import Epoch, claim_all, topology_id
 from state_lib.spark.frames import Combiner
 from state_lib.spark.jvm import Starting
-from state_lib.spark.parking import LeftOut, Parking
+from state_lib.spark.left_out import LeftOut
+from state_lib.spark.parking import Parking
 from state_lib.spark.session import kafka_options, open_session, read_range
 from state_lib.spark.streaming import POLL_S, Streaming
 from state_lib.spark.versions import make_way
@@ -162,7 +163,7 @@ class Driver:
 
         def take(epoch: Epoch) -> list[Marker]:
             log.info("claimed", app=topology.app, epoch=epoch.number)
-            return self._claimant(epoch).all(self._settings.exchange_timeout_s, left_out.park)
+            return self._claimant(epoch).all(self._settings.exchange_timeout_s, left_out.of(epoch))
 
         epoch, markers = claim_all(self._kafka, topology.app, write, take, looked_at)
         check_topics(markers, sources)

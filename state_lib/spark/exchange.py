@@ -92,14 +92,15 @@ def exchange(
             ``plan.timeout_s``.
     """
     verbs = {} if table is None else _fold(plan, table)
-    began = time.monotonic()
-    deadline = began + plan.timeout_s
-    patience = began + (plan.timeout_s if plan.patience_s is None else plan.patience_s)
+    deadline = time.monotonic() + plan.timeout_s
+    patience_s = plan.timeout_s if plan.patience_s is None else plan.patience_s
+    patience = time.monotonic() + patience_s
     wait = _FIRST_WAIT_S
     while True:
         try:
-            if patience < deadline:
+            if patience_s < plan.timeout_s:
                 _look(plan, task, client, patience - time.monotonic())
+                patience = time.monotonic() + patience_s  # it is there
             batch, left = plan.batch, max(_LEAST_S, deadline - time.monotonic())
             with client.exchange(plan.app, task, batch.epoch, batch.n, left) as open_exchange:
                 if open_exchange.already_done:

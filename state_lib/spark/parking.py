@@ -9,71 +9,37 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Self
 
 import structlog
 
 from state_lib.changelog.progress import Recorded, effective
-from state_lib.errors import ConfigurationError, HoldfastError, Realign, Unavailable
-from state_lib.kafka import Kafka, TopicFacts
-from state_lib.marker import RESTORING, Marker, flat, nested
+from state_lib.errors import (
+    ConfigurationError,
+    HoldfastError,
+    Realign,
+    Superseded,
+    Unavailable,
+)
+from state_lib.marker import Marker, flat, nested
 from state_lib.spark.align import Read, repeat
 from state_lib.spark.batches import Batches, Positions
 from state_lib.spark.versions import Chain, behind
-from state_lib.specs import Topology
-from state_lib.task.opening import last_marker
 
 log = structlog.get_logger(__name__)
 LOOK_S = 1.0
+_LEAST = 2
+"""Batches that are repeated between two of the stream: with one, no task would ever gain."""
 
 
 @dataclass
 class _Returning:
-    """A task that could be claimed: where it stands, and what it may have missed."""
+    """A task that could be claimed, and where it stands."""
 
     marker: Marker
-    chain: Chain
     at: Positions
-
-
-class LeftOut:
-    """Tasks that a driver begins without, because they could not be taken for a while.
-
-    Only such as know where the stream is: what they have next is on record then. One that is
-    restored to the past is waited for: where its outputs stand is known at its end.
-
-    Args:
-        kafka: connection.
-        topology: of the application.
-        sources: facts of its source topics.
-        after_s: how long they are waited for, from now on.
-
-    Attributes:
-        parked: why each of them is away.
-    """
-
-    def __init__(
-        self, kafka: Kafka, topology: Topology, sources: Mapping[str, TopicFacts], after_s: float
-    ) -> None:
-        self._kafka, self._app, self._after_s = kafka, topology.app, after_s
-        self._wanted = {(t, p) for t, facts in sources.items() for p in range(facts.partitions)}
-        self._since = time.monotonic()
-        self.parked: dict[int, str] = {}
-
-    def park(self, away: Mapping[int, Unavailable]) -> dict[int, Marker]:
-        """The markers of those tasks that are left out from now on, if it is time."""
-        if time.monotonic() - self._since < self._after_s:
-            return {}
-        out: dict[int, Marker] = {}
-        for task, why in away.items():
-            marker = last_marker(self._kafka, self._app, task)
-            knows = self._wanted <= set(flat(marker.positions))
-            if knows and marker.state != RESTORING and why.details.get("past") is None:
-                out[task], self.parked[task] = marker, why.message
-                log.warning("parked a task", task=f"{self._app}/{task}", why=why.message)
-        return out
 
 
 class Parking:
@@ -97,7 +63,9 @@ class Parking:
     ) -> None:
         self.batches, self._claim, self._read = batches, claim, read
         self._records, self._stopped = records, stopped
+        self._lock = threading.Lock()  # of the next two
         self._returning: dict[int, _Returning] = {}
+        self._chain: Chain | None = None
         self._failure: HoldfastError | None = None
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._knock, name="parking", daemon=True)
@@ -113,8 +81,10 @@ class Parking:
     def bring_back(self, within_s: float) -> None:
         """Let tasks that are back repeat what they missed. Between two batches, never beside one.
 
+        Those that stand at one place repeat a batch together.
+
         Args:
-            within_s: no batch is repeated after that time: the others wait.
+            within_s: after that time, and `_LEAST` batches, the others wait no longer.
 
         Raises:
             Superseded: there is a newer driver.
@@ -122,70 +92,105 @@ class Parking:
         """
         if self._failure is not None:
             raise self._failure
-        until = time.monotonic() + within_s
-        for task, back in list(self._returning.items()):
-            try:
-                arrived = self._repeated(task, back, until)
-            except (Realign, Unavailable) as error:
-                log.warning("a parked task is not back yet", partition=task, why=error.message)
-                arrived = task not in self.batches.standing.parked
-                del self._returning[task]
-            if arrived:
-                self._returning.pop(task, None)
-                self.batches.unpark(task)
+        until, done = time.monotonic() + within_s, 0
+        while self._returning and not self._stopped():
+            self._arrive()
+            if done >= _LEAST and time.monotonic() > until:
+                return
+            late = self._late()
+            if late is None:
+                return
+            self._repeat(*late)
+            done += 1
 
     # ------------------------------------------------------------------ inside
 
-    def _repeated(self, task: int, back: _Returning, until: float) -> bool:
-        """Repeat batches while there is time; whether the task stands where the others do."""
-        standing = self.batches.standing
-        read_anew = False
-        while True:
-            found = behind([back.at, standing.positions], back.chain, [back.marker.published_to])
-            if found is None:
-                return True
-            if 0 not in found.tasks:
-                return False  # it committed what the others have not, and waits for them
-            if found.batch is None:
-                if read_anew:
-                    raise _lost(task, back.at, standing.positions)
-                read_anew, back.chain = True, self._chain(back.marker)
-                continue
-            if self._stopped() or time.monotonic() > until:
-                return False
-            self.batches.check_code(found.batch, [task])
-            to = repeat(self.batches, self._read, found.batch, back.at, standing.positions, [task])
-            marker = standing.markers[task]
-            if flat(marker.positions) != to:
-                raise Unavailable(f"task {task} went away again: {standing.parked.get(task)}")
-            back.at, back.marker, read_anew = to, marker, False
+    def _arrive(self) -> None:
+        """Those that stand where the others do take part again."""
+        here = self.batches.standing.positions
+        with self._lock:
+            for task in [t for t, back in self._returning.items() if back.at == here]:
+                del self._returning[task]
+                self.batches.unpark(task)
 
-    def _chain(self, marker: Marker) -> Chain:
-        return Chain(lambda: effective(self._records(marker.recorded)))
+    def _late(self) -> tuple[list[int], Recorded] | None:
+        """The tasks that stand furthest behind, and their next batch.
+
+        None if those that are back wait for the others: they committed what the others have not.
+        """
+        here = self.batches.standing.positions
+        tasks = [
+            task
+            for task, back in self._returning.items()
+            if all(back.at.get(p, 0) <= offset for p, offset in here.items()) and back.at != here
+        ]
+        if not tasks:
+            return None
+        at = [self._returning[task].at for task in tasks]
+        for anew in (False, True):  # the log has grown since it was read
+            if anew or self._chain is None:
+                since = min(self._returning[task].marker.recorded for task in tasks)
+                self._chain = self._chain_from(since)
+            found = behind([*at, here], self._chain)
+            if found is not None and found.batch is not None:
+                return [tasks[i] for i in found.tasks], found.batch
+        raise _lost(tasks, at[0], here)
+
+    def _chain_from(self, since: int) -> Chain:
+        return Chain(lambda: effective(self._records(since)))
+
+    def _repeat(self, tasks: list[int], recorded: Recorded) -> None:
+        """Once; those that went away again are to be claimed again."""
+        standing, at = self.batches.standing, self._returning[tasks[0]].at
+        self.batches.check_code(recorded, tasks)
+        try:
+            to = repeat(self.batches, self._read, recorded, at, standing.positions, tasks)
+        except (Realign, Unavailable) as error:
+            log.warning("parked tasks are not back yet", partitions=tasks, why=error.message)
+            to = {}
+        with self._lock:
+            for task in tasks:
+                marker = standing.markers[task]
+                if flat(marker.positions) == to:
+                    self._returning[task] = _Returning(marker, to)
+                else:
+                    del self._returning[task]
 
     def _knock(self) -> None:
         """In a thread: a host that hangs answers late, and nobody is to wait for that."""
+        said: dict[int, str] = {}
         while not self._closed.wait(LOOK_S):
             for task in list(self.batches.standing.parked):
-                if task in self._returning or self._closed.is_set():
+                if self._closed.is_set() or not self._is_missing(task):
                     continue
                 try:
                     marker = self._claim(task)
                 except Unavailable:
                     continue
-                except HoldfastError as error:
+                except (Superseded, ConfigurationError) as error:
                     self._failure = error
                     return
-                at = flat(marker.positions)
-                log.info("a parked task can be claimed", partition=task, positions=nested(at))
-                self.batches.standing.markers[task] = marker
-                self._returning[task] = _Returning(marker, self._chain(marker), at)
+                except Exception as error:  # its host's own trouble: the others go on
+                    if said.get(task) != str(error):
+                        log.exception("a parked task cannot be claimed", partition=task)
+                    said[task] = str(error)
+                    continue
+                with self._lock:
+                    if self._is_missing(task):  # it may have come back by an earlier claim
+                        at = flat(marker.positions)
+                        log.info("a parked task can be claimed", partition=task, at=nested(at))
+                        self.batches.standing.markers[task] = marker
+                        self._returning[task] = _Returning(marker, at)
+                        self._chain = None
+
+    def _is_missing(self, task: int) -> bool:
+        return task in self.batches.standing.parked and task not in self._returning
 
 
-def _lost(task: int, at: Positions, target: Positions) -> ConfigurationError:
+def _lost(tasks: list[int], at: Positions, target: Positions) -> ConfigurationError:
     return ConfigurationError(
-        f"task {task} stands at {nested(at)}, behind {nested(target)}, and no record of the "
+        f"tasks {tasks} stand at {nested(at)}, behind {nested(target)}, and no record of the "
         "progress topic covers that: it was deleted or cut short. Use another application id, or "
         "bring the topic back",
-        tasks=[task],
+        tasks=tasks,
     )

@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,19 +21,20 @@ from state_lib.changelog.reader import read
 from state_lib.changelog.topics import progress_topic
 from state_lib.client.flight import FlightHostClient
 from state_lib.config import Settings
-from state_lib.errors import Superseded, Unavailable
+from state_lib.errors import HoldfastError, Superseded, Unavailable
 from state_lib.host.placement import owner_of
 from state_lib.host.tasks import TaskManager
 from state_lib.kafka import Kafka, ends, require
-from state_lib.marker import flat, nested
+from state_lib.marker import Marker, flat, nested
 from state_lib.spark.align import Read, align
 from state_lib.spark.batches import Batches, Standing
 from state_lib.spark.claims import Claimant
 from state_lib.spark.epochs import Epoch, topology_id
 from state_lib.spark.frames import Combiner
-from state_lib.spark.parking import LeftOut, Parking
+from state_lib.spark.left_out import LeftOut
+from state_lib.spark.parking import Parking
 from state_lib.spark.session import kafka_options, read_range
-from tests.support.apps import App
+from tests.support.apps import App, batch
 from tests.support.hosts import address, publish, served
 from tests.support.waiting import until
 
@@ -110,7 +112,7 @@ class Driven:
         hosts = tuple(world.addresses)
         self.claimant = Claimant(job.topology, self.epoch, hosts, None, lambda: False)
         left_out = LeftOut(kafka, job.topology, sources, PARK_S)
-        markers = self.claimant.all(5.0, left_out.park)
+        markers = self.claimant.all(5.0, left_out.of(self.epoch))
         ids = {t: f.id for t, f in sources.items()}
         self.standing = Standing(self.epoch.number, markers, ids, parked=left_out.parked)
         combiner = Combiner(world.spark, job.aggregations, PARTITIONS)
@@ -189,6 +191,37 @@ def test_a_driver_begins_without_it(world: World) -> None:
         world.start(AWAY)
         driver.come_back(parking)
         assert world.counts() == world.expected()
+
+
+def test_what_its_host_had_under_way_does_not_come_after(world: World) -> None:
+    """A host that hangs in the middle of a commit, and thaws when a driver began without it."""
+    with closing(world.driver()) as first:
+        world.produce()
+        first.stream()
+        epoch = first.epoch
+    task = world.theirs[0]
+    host = world.managers[AWAY].task(world.name, task)
+    before = host.marker
+    away = {p: Unavailable("hangs") for p in world.theirs}
+    sources = require(world.kafka.admin(), [world.topic])
+    newer = Epoch(publish(world.app, world.addresses), epoch.topic_id)
+    left_out = LeftOut(world.kafka, world.job.topology, sources, 0.0)
+    markers = left_out.of(newer)(away)
+    assert {m.epoch for m in markers.values()} == {newer.number}
+    assert sorted(left_out.parked) == world.theirs
+    late = batch(before, {})
+    with pytest.raises(HoldfastError):
+        host.commit(replace(late, header=replace(late.header, to=before.positions)))
+    rival = Claimant(world.job.topology, newer, tuple(world.addresses), None, lambda: False)
+    claimed = until(lambda: _claimed(rival, task), 60, "the host takes what was written")
+    assert (claimed.epoch, claimed.positions) == (newer.number, before.positions)
+
+
+def _claimed(claimant: Claimant, task: int) -> Marker | None:
+    try:
+        return claimant.one(task)
+    except Unavailable:
+        return None
 
 
 def test_it_goes_away_again_while_it_catches_up(world: World) -> None:
