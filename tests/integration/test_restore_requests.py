@@ -287,7 +287,8 @@ def test_a_disk_that_is_too_small_is_seen_before(
 
 
 def test_free_space_is_that_of_the_nearest_folder(tmp_path: Path) -> None:
-    assert free_bytes(tmp_path / "not" / "there") == free_bytes(tmp_path)
+    seen = free_bytes(tmp_path / "not" / "there")
+    assert abs(seen - free_bytes(tmp_path)) < 1 << 30, "others write to this disk meanwhile"
 
 
 def test_a_failed_request_leaves_what_was_there(
