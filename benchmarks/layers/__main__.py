@@ -42,7 +42,7 @@ def main(arguments: list[str] | None = None) -> None:
         table.add_column(column, justify="left" if column in COLUMNS[:2] else "right", no_wrap=True)
     for row in rows:
         table.add_row(*row)
-    Console().print(table, machine, sep="\n")
+    Console(width=None if sys.stdout.isatty() else 120).print(table, machine, sep="\n")
     if options.write:
         lines = [COLUMNS, ("---", "---", *["---:"] * 5), *rows]
         text = "\n".join("| " + " | ".join(line) + " |" for line in lines)

@@ -11,6 +11,7 @@ import structlog
 
 from state_lib.config import Settings
 from state_lib.errors import HoldfastError
+from state_lib.host.heap import share_heap
 from state_lib.host.server import StateHost
 from state_lib.logs import configure_logging
 
@@ -22,6 +23,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m state_lib.host", description=__doc__)
     parser.add_argument("--id", required=True, help="which of HOLDFAST_HOSTS this one is")
     host_id: str = parser.parse_args(arguments).id
+    share_heap()
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     signal.signal(signal.SIGINT, lambda *_: stop.set())

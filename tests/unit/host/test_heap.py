@@ -1,0 +1,44 @@
+"""Threads of a host share the C library's heap."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+SCRIPT = """
+import ctypes, sys, tempfile, threading
+from state_lib.host.heap import share_heap
+if sys.argv[1] == "shared":
+    assert share_heap()
+libc = ctypes.CDLL(None)
+libc.malloc.restype = libc.fopen.restype = ctypes.c_void_p
+gate = threading.Barrier(9)
+
+def hold():
+    libc.malloc(ctypes.c_size_t(1000))
+    gate.wait()
+
+threads = [threading.Thread(target=hold) for _ in range(8)]
+[t.start() for t in threads]
+gate.wait()
+[t.join() for t in threads]
+with tempfile.NamedTemporaryFile() as file:
+    stream = ctypes.c_void_p(libc.fopen(file.name.encode(), b"w"))
+    assert libc.malloc_info(0, stream) == 0
+    libc.fclose(stream)
+    print(open(file.name).read().count("<heap "))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a setting of glibc")
+def test_threads_share_two_arenas() -> None:
+    def arenas(how: str) -> int:
+        done = subprocess.run(
+            [sys.executable, "-c", SCRIPT, how], capture_output=True, text=True, check=True
+        )
+        return int(done.stdout)
+
+    assert arenas("alone") > 2
+    assert arenas("shared") <= 2
