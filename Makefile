@@ -76,7 +76,7 @@ test: lint types ## Lint, types and all tests but the slow proofs
 
 .PHONY: test-full
 test-full: setup ## The slow proofs: kills, outages, full disks, ten minutes of soak
-	@python .ci/gate.py --full soak
+	@python .ci/gate.py --full chaos-long soak
 
 .PHONY: $(STAGES:%=test-%)
 $(STAGES:%=test-%): test-%: setup ## (test-unit, test-kafka, …) One stage of the two above
