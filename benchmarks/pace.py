@@ -97,8 +97,10 @@ class Stall(NamedTuple):
     usual: float
     """Median before."""
     worst_before: float
+    meanwhile: float
+    """Median of those that were due or under way meanwhile."""
     worst: float
-    """The longest of those that were due or under way meanwhile."""
+    """The longest of them."""
 
     @property
     def seconds(self) -> float:
@@ -118,4 +120,4 @@ def stall(commits: Sequence[Commit], started: float, ended: float) -> Stall:
         raise RuntimeError(
             f"{len(before)} commits before and {len(meanwhile)} in {ended - started:.1f} s: too few"
         )
-    return Stall(median(before), max(before), max(meanwhile))
+    return Stall(median(before), max(before), median(meanwhile), max(meanwhile))

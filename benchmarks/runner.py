@@ -11,6 +11,11 @@ from benchmarks.report import number
 from benchmarks.world import World
 
 
+def _told(run: Measurement, unit: str) -> str:
+    facts = "".join(f", {name} {number(value)}" for name, value in run.facts.items())
+    return f"{number(run.value)} {unit}{facts}"
+
+
 class TooLong(Exception):
     """A step of a benchmark did not end within its time."""
 
@@ -48,8 +53,8 @@ def run(
         for name, contender in order:
             with limit(limit_s, f"{benchmark.name}, round {n + 1}, {name}"):
                 runs[name] = contender(world)
-            value = f"{number(runs[name].value)} {benchmark.unit}"
-            world.say(f"{benchmark.name}, round {n + 1} of {rounds}, {name}: {value}")
+            told = _told(runs[name], benchmark.unit)
+            world.say(f"{benchmark.name}, round {n + 1} of {rounds}, {name}: {told}")
         try:
             check_same(runs)
         except Differ as error:

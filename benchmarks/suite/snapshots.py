@@ -75,6 +75,7 @@ def _holdfast(world: World) -> Measurement:
     facts = {
         "longest ms": stalled.worst * 1000,
         "median before ms": stalled.usual * 1000,
+        "median meanwhile ms": stalled.meanwhile * 1000,
         "longest before ms": stalled.worst_before * 1000,
         "snapshot s": ended - started,
         "MiB": size / 2**20,
