@@ -18,7 +18,7 @@ from state_lib.config import Settings
 from state_lib.spark.session import kafka_options, open_session
 
 PROVIDER = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-STATE = {
+STATE: dict[str, tuple[dict[str, str], str]] = {
     # Of `groupBy`; of a `transformWithState`, whose variables are tables of their own.
     "groupBy": ({}, "value.count"),
     "transformWithState": ({"stateVarName": "count"}, "value.value"),
