@@ -66,26 +66,30 @@ class Committer:
         with ThreadPoolExecutor(TASKS) as pool:
             list(pool.map(self._claim, range(TASKS)))
 
-    def commit(self, task: int, keys: pa.BinaryArray, count: int = 1) -> float:
-        """Commit ``count`` for sorted keys of one task; returns the exchange's seconds."""
+    def commit(self, task: int, keys: pa.BinaryArray, count: int = 1, n: int | None = None) -> None:
+        """Commit ``count`` for sorted keys of one task.
+
+        Args:
+            task: whose keys they are.
+            keys: sorted, distinct.
+            count: their new value.
+            n: number of the commit; ``self.n`` by default.
+        """
+        n = self.n if n is None else n
         values = pa.array([count.to_bytes(8, "big")] * len(keys), pa.binary())
         stamps = pa.array(np.full(len(keys), now_ms()))
         app, store = self.query.app, Query.STORE
-        started = time.monotonic()
-        with self.clients[task].exchange(app, task, self.epoch, self.n) as exchange:
+        with self.clients[task].exchange(app, task, self.epoch, n) as exchange:
             exchange.get(store, keys)
             exchange.put(store, keys, values, stamps)
-            exchange.commit(CommitHeader(epoch=self.epoch, n=self.n, from_={}, to={}, clock=0))
-        return time.monotonic() - started
+            exchange.commit(CommitHeader(epoch=self.epoch, n=n, from_={}, to={}, clock=0))
 
-    def write(self, ids: Ids, count: int = 1, chunk: int = CHUNK) -> list[float]:
-        """Commit keys in batches, every task in every batch; returns the exchanges' seconds."""
-        seconds: list[float] = []
+    def write(self, ids: Ids, count: int = 1, chunk: int = CHUNK) -> None:
+        """Commit keys in batches, every task in every batch."""
         with ThreadPoolExecutor(TASKS) as pool:
             for batch in batches(ids, chunk):
                 self.n += 1
-                seconds += pool.map(self.commit, range(TASKS), batch, [count] * TASKS)
-        return seconds
+                list(pool.map(self.commit, range(TASKS), batch, [count] * TASKS))
 
     def close(self) -> None:
         """Drop the connections."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
 HOLDFAST = "holdfast"
 PEER = "kafka streams"
 """The contender that ratios compare with: Kafka Streams with its own defaults."""
+ALIKE: Mapping[str, str] = MappingProxyType({})
+"""Nobody promises what another does not."""
 
 
 @dataclass(frozen=True)
@@ -45,12 +48,14 @@ class Benchmark(Protocol):
         title: one line that says exactly what is timed, from when to when.
         unit: of `Measurement.value`.
         more_is_better: a rate, not a time.
+        guarantees: what a contender promises about its results, by its name; where they differ.
     """
 
     name: str
     title: str
     unit: str
     more_is_better: bool
+    guarantees: Mapping[str, str]
 
     def prepare(self, world: World) -> None:
         """Make what all rounds share; not timed."""

@@ -26,6 +26,8 @@ def show(console: Console, benchmark: Benchmark, rows: Sequence[Row]) -> None:
     for row in rows:
         table.add_row(*cells(row))
     console.print(table)
+    for line in guarantees(benchmark, rows):
+        console.print(line, highlight=False)
 
 
 def cells(row: Row) -> tuple[str, ...]:
@@ -44,6 +46,15 @@ def cells(row: Row) -> tuple[str, ...]:
     )
 
 
+def guarantees(benchmark: Benchmark, rows: Sequence[Row]) -> list[str]:
+    """What the contenders promise, a line each."""
+    return [
+        f"- {row.contender}: {benchmark.guarantees[row.contender]}"
+        for row in rows
+        if row.contender in benchmark.guarantees
+    ]
+
+
 def number(value: float) -> str:
     """Three digits that count, never an exponent."""
     for least, digits in ((100, 0), (10, 1), (0.1, 2)):
@@ -57,6 +68,9 @@ def markdown(
 ) -> str:
     """What README.md says of one benchmark."""
     rounds = f"{rows[0].rounds} rounds" if rows[0].rounds > 1 else "1 round"
+    promised = [f"{line}." for line in guarantees(benchmark, rows)]
+    if promised:
+        promised.append("")
     size = "" if scale == 1 else f", scale {scale:g}"
     lines = [
         f"{benchmark.title[0].upper()}{benchmark.title[1:]}; {benchmark.unit}; {rounds}{size}.",
@@ -65,6 +79,7 @@ def markdown(
         "|---|" + "---:|" * (len(COLUMNS) - 2) + "---|",
         *("| " + " | ".join(cells(row)) + " |" for row in rows),
         "",
+        *promised,
         "; ".join(f"{name} {value}" for name, value in machine.items()) + ".",
     ]
     return "\n".join(lines)

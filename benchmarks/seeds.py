@@ -39,17 +39,8 @@ class Seed:
         """Who commits to it; ``holdfast`` if not its own."""
         return Committer(world, holdfast or self.holdfast, self.query)
 
-    def update(
-        self, committer: Committer, rate: int, seconds: float, commits: list[float] | None = None
-    ) -> int:
-        """Write to random keys, ``rate`` a second at most; returns how many.
-
-        Args:
-            committer: who commits.
-            rate: keys a second.
-            seconds: for how long.
-            commits: takes the seconds of each commit.
-        """
+    def update(self, committer: Committer, rate: int, seconds: float) -> int:
+        """Write to random keys, ``rate`` a second at most, for ``seconds``; returns how many."""
         rng = np.random.default_rng()
         started, done = time.monotonic(), 0
         while (passed := time.monotonic() - started) < seconds:
@@ -57,18 +48,15 @@ class Seed:
             if due < min(rate, UPDATE_CHUNK):
                 time.sleep(0.01)
                 continue
-            took = self.write(committer, np.unique(rng.integers(0, self.keys, due)))
-            if commits is not None:
-                commits += took
+            self.write(committer, np.unique(rng.integers(0, self.keys, due)))
             done += due
         return done
 
-    def write(self, committer: Committer, ids: Ids) -> list[float]:
-        """Write a new count to some keys; returns the seconds of each commit."""
+    def write(self, committer: Committer, ids: Ids) -> None:
+        """Write a new count to some keys."""
         count = int(self.counts.max()) + 1
-        took = committer.write(ids, count)
+        committer.write(ids, count)
         self.counts[ids] = count
-        return took
 
     def check(self, outcome: Mapping[str, Any]) -> None:
         """Raise Differ if a store does not hold what was committed."""

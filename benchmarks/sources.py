@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import numpy.typing as npt
 
@@ -31,9 +33,11 @@ def key(number: int) -> bytes:
     return b"key-%08d" % number
 
 
-def create(kafka: Kafka, topic: str, partitions: int) -> None:
-    """Make an empty source topic."""
-    ensure_topics(kafka.admin(), [TopicPlan(topic, partitions, _CONFIG)], 1, 1)
+def create(
+    kafka: Kafka, topic: str, partitions: int, config: Mapping[str, str] | None = None
+) -> None:
+    """Make an empty topic, by default one that keeps all of a source."""
+    ensure_topics(kafka.admin(), [TopicPlan(topic, partitions, config or _CONFIG)], 1, 1)
 
 
 def load(kafka: Kafka, topic: str, kind: str, records: int) -> None:

@@ -5,19 +5,19 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from benchmarks.contenders.engine import Query
+from benchmarks.contenders.javac import compiled
 from benchmarks.positions import GroupPosition
 from benchmarks.processes import Child
 from benchmarks.world import TASKS, World
 from state_lib.stack import jars
 from state_lib.stack.java import java_binary
 
-SOURCE = Path(__file__).parents[1] / "java" / "Count.java"
+PROGRAM = "Count"
 TUNED = {
     "commit.interval.ms": "2000",
     "statestore.cache.max.bytes": str(256 << 20),
@@ -68,7 +68,7 @@ class KafkaStreams:
     def start(self) -> None:
         """Start the JVM."""
         given = [f"{key}={value}" for key, value in self._properties.items()]
-        command = [java_binary(), "-Xmx2g", "-cp", self._classpath, SOURCE.stem, *given]
+        command = [java_binary(), "-Xmx2g", "-cp", self._classpath, PROGRAM, *given]
         log = self.home / f"{self._world.name('jvm')}.log"
         self.jvm = Child("kafka streams", command, log, {})
 
@@ -107,6 +107,10 @@ class KafkaStreams:
         for jvm in self.children:
             jvm.wait(state="RUNNING")
 
+    def restored(self) -> int:
+        """Records that it has read from changelogs since its start."""
+        return sum(e["records"] for jvm in self.children for e in jvm.events(event="restored"))
+
     def stop(self) -> None:
         """Close it; it leaves its group, so that the next start need not wait for its session."""
         for jvm in self.children:
@@ -118,18 +122,8 @@ class KafkaStreams:
 
 @functools.cache
 def classpath(folder: Path) -> str:
-    """The pinned jars and the compiled program.
-
-    Compiled once and beforehand: ``java Count.java`` would compile at every start, and that time
-    is not Kafka Streams'.
-    """
-    libraries = [str(path) for path in jars.fetch("streams")]
+    """The pinned jars and the compiled program."""
+    libraries = list(jars.fetch("streams"))
     # Of the broker's set: the digest's hash function.
-    libraries += [str(path) for path in jars.fetch("kafka") if path.name.startswith("hash4j-")]
-    target = folder / "classes"
-    compiler = [java_binary(), "-m", "jdk.compiler/com.sun.tools.javac.Main"]
-    options = ["-nowarn", "-cp", os.pathsep.join(libraries), "-d", str(target), str(SOURCE)]
-    done = subprocess.run([*compiler, *options], capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"{SOURCE} was not compiled: {done.stderr or done.stdout}")
-    return os.pathsep.join([*libraries, str(target)])
+    libraries += [path for path in jars.fetch("kafka") if path.name.startswith("hash4j-")]
+    return os.pathsep.join(map(str, [*libraries, compiled(PROGRAM, libraries, folder)]))

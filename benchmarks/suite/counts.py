@@ -7,9 +7,11 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from benchmarks.contenders.engine import Query, StreamEngine
+from benchmarks.contenders.guarantees import GUARANTEES, SPARK_GROUP, SPARK_TRANSFORM
+from benchmarks.contenders.guarantees import TUNED as PEER_TUNED
 from benchmarks.contenders.holdfast import Holdfast
 from benchmarks.contenders.kafka_streams import TUNED, KafkaStreams
-from benchmarks.contenders.spark_alone import SparkAlone
+from benchmarks.contenders.spark_alone import GROUP, SparkAlone
 from benchmarks.measure import HOLDFAST, PEER, Contender, Measurement
 from benchmarks.positions import Positions
 from benchmarks.processes import Watch
@@ -33,28 +35,27 @@ class Counts:
 
     unit = "records/s"
     more_is_better = True
+    guarantees = GUARANTEES
 
     def __init__(self, name: str, keys: str, records: int, window_ms: int = 0) -> None:
         self.name = name
         self._keys, self._records, self._window_ms = keys, records, window_ms
         what = f"count by key in windows of {window_ms // 1000} s" if window_ms else "count by key"
         drawn = "all keys distinct" if keys == "distinct" else "Zipf(1.2) keys"
-        self.title = (
-            f"{what}, {drawn}, exactly once, {records:,} records after {WARM_UP:,} of warm-up"
-        )
+        self.title = f"{what}, {drawn}, {records:,} records after {WARM_UP:,} of warm-up"
 
     def prepare(self, world: World) -> None:
         """Load the source."""
         world.source(self._keys, world.records(self._records) + world.records(WARM_UP))
 
     def contenders(self) -> Mapping[str, Contender]:
-        """Holdfast, Kafka Streams as it comes and tuned, Spark's own state."""
-        tuned = partial(KafkaStreams, properties=TUNED)
+        """Holdfast, Kafka Streams as it comes and tuned, Spark's own state by both its verbs."""
         engines: dict[str, Make] = {
             HOLDFAST: Holdfast,
             PEER: KafkaStreams,
-            f"{PEER}, tuned": tuned,
-            "spark alone": SparkAlone,
+            PEER_TUNED: partial(KafkaStreams, properties=TUNED),
+            SPARK_TRANSFORM: SparkAlone,
+            SPARK_GROUP: partial(SparkAlone, verb=GROUP),
         }
         return {name: partial(self._measure, make=make) for name, make in engines.items()}
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from benchmarks.contenders.engine import Query
 from benchmarks.contenders.holdfast import Holdfast
 from benchmarks.contenders.kafka_streams import KafkaStreams
-from benchmarks.measure import HOLDFAST, PEER, Contender, Measurement
+from benchmarks.measure import ALIKE, HOLDFAST, PEER, Contender, Measurement
 from benchmarks.processes import Watch
 from benchmarks.seeds import seeded
 from benchmarks.world import World
@@ -24,6 +24,7 @@ class FullRestore:
     title = f"start of the processes to all tasks open, {KEYS:,} distinct keys, empty disk"
     unit = "s"
     more_is_better = False
+    guarantees = ALIKE
 
     def prepare(self, world: World) -> None:
         """Write the changelog."""
@@ -71,11 +72,12 @@ def kafka_streams_restore(world: World, query: Query, keys: int) -> Measurement:
             engine.wait_running()
             seconds = time.monotonic() - started
             cpu_s, peak_mib = watch.cpu_s(), watch.peak_mib()
-        same = dict(engine.outcome())
+        restored, same = engine.restored(), dict(engine.outcome())
     finally:
         engine.stop()
     shutil.rmtree(engine.home)
-    return Measurement(seconds, cpu_s, peak_mib, same, _rate(keys, seconds))
+    facts = {**_rate(keys, seconds), "records replayed": restored}
+    return Measurement(seconds, cpu_s, peak_mib, same, facts)
 
 
 def _rate(keys: int, seconds: float) -> dict[str, float]:

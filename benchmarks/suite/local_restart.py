@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 
 from benchmarks.contenders.kafka_streams import KafkaStreams
-from benchmarks.measure import HOLDFAST, PEER, Contender, Measurement
+from benchmarks.measure import ALIKE, HOLDFAST, PEER, Contender, Measurement
 from benchmarks.processes import Watch
 from benchmarks.seeds import seeded
 from benchmarks.world import World
@@ -30,6 +30,7 @@ class LocalRestart:
     )
     unit = "s"
     more_is_better = False
+    guarantees = ALIKE
 
     def prepare(self, world: World) -> None:
         """Fill the stores."""
@@ -57,7 +58,7 @@ def _holdfast(world: World) -> Measurement:
             committer.claim()
             seconds = time.monotonic() - started
             cpu_s, peak_mib = watch.cpu_s(), watch.peak_mib()
-        seed.check(holdfast.outcome())
+        seed.check(holdfast.sums())
     finally:
         committer.close()
         holdfast.stop()
@@ -78,11 +79,12 @@ def _kafka_streams(world: World) -> Measurement:
             engine.wait_running()
             seconds = time.monotonic() - started
             cpu_s, peak_mib = watch.cpu_s(), watch.peak_mib()
+        facts = {"records replayed": engine.restored()}
         seed.check(engine.outcome())
     finally:
         engine.stop()
     shutil.rmtree(engine.home)
-    return Measurement(seconds, cpu_s, peak_mib)
+    return Measurement(seconds, cpu_s, peak_mib, facts=facts)
 
 
 LOCAL_RESTART = LocalRestart()

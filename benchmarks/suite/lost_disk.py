@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from benchmarks.measure import HOLDFAST, PEER, Contender, Measurement
+from benchmarks.measure import ALIKE, HOLDFAST, PEER, Contender, Measurement
 from benchmarks.processes import Watch
 from benchmarks.seeds import seeded
 from benchmarks.suite.full_restore import kafka_streams_restore
@@ -28,6 +28,7 @@ class LostDisk:
     )
     unit = "s"
     more_is_better = False
+    guarantees = ALIKE
 
     def prepare(self, world: World) -> None:
         """Fill the stores."""
@@ -41,6 +42,7 @@ class LostDisk:
 def _holdfast(world: World) -> Measurement:
     seed = seeded(world, world.records(KEYS))
     holdfast, committer = seed.holdfast, seed.committer(world)
+    holdfast.forget_snapshots()
     try:
         holdfast.start_hosts()
         committer.claim()
@@ -59,7 +61,7 @@ def _holdfast(world: World) -> Measurement:
             committer.claim()
             seconds = time.monotonic() - started
             cpu_s, peak_mib = watch.cpu_s(), watch.peak_mib()
-        seed.check(holdfast.outcome())
+        seed.check(holdfast.sums())
     finally:
         committer.close()
         holdfast.stop()

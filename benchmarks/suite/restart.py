@@ -11,7 +11,7 @@ from benchmarks.contenders.engine import Query, StreamEngine
 from benchmarks.contenders.holdfast import Holdfast
 from benchmarks.contenders.kafka_streams import TUNED, KafkaStreams
 from benchmarks.feed import Feed
-from benchmarks.measure import HOLDFAST, PEER, Contender, Measurement
+from benchmarks.measure import ALIKE, HOLDFAST, PEER, Contender, Measurement
 from benchmarks.positions import Positions
 from benchmarks.processes import Watch
 from benchmarks.world import BATCH, TASKS, World
@@ -32,6 +32,7 @@ class Restart:
     )
     unit = "s"
     more_is_better = False
+    guarantees = ALIKE
 
     def prepare(self, world: World) -> None:
         """Nothing is shared: each run has a source of its own, which goes on growing."""

@@ -1,20 +1,24 @@
-"""Snapshots: how long commits wait while one is taken, and what a second one uploads."""
+"""Snapshots: how long commits stall while one is taken, and what a second one uploads."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import pyarrow as pa
 
-from benchmarks.measure import HOLDFAST, Contender, Measurement
+from benchmarks.committer import Ids, batches
+from benchmarks.measure import ALIKE, HOLDFAST, Contender, Measurement
+from benchmarks.pace import Pace, stall
 from benchmarks.processes import Watch
 from benchmarks.seeds import seeded
-from benchmarks.world import World
+from benchmarks.world import TASKS, World
 
-KEYS, RATE, CHANGED = 10_000_000, 10_000, 0.01
-QUIET_S, UPDATE_S = 20.0, 2.0
+KEYS, CHANGED = 10_000_000, 0.01
+PERIOD_S, CHUNK = 0.05, 500
+"""Every task commits so often; so many keys in a commit of each of the four."""
+QUIET_S = 20.0
 
 
 class Snapshots:
@@ -22,12 +26,15 @@ class Snapshots:
 
     name = "snapshot"
     title = (
-        f"longest commit of a task while a snapshot of {KEYS:,} keys is taken, {RATE:,} updates/s; "
-        f"beside: the longest in {QUIET_S:.0f} s without one, and the part of the bytes that a "
-        f"second snapshot uploads once {CHANGED:.0%} of the keys have changed"
+        f"commit stall while a whole snapshot of {KEYS:,} keys is taken: the longest time from "
+        f"when a commit was due to its acknowledgement, less the median of the {QUIET_S:.0f} s "
+        f"before; each task commits {CHUNK // TASKS} keys every {PERIOD_S * 1000:.0f} ms; beside: "
+        f"the part of the bytes that a second snapshot uploads once {CHANGED:.0%} of the keys have "
+        "changed since the first"
     )
     unit = "ms"
     more_is_better = False
+    guarantees = ALIKE
 
     def prepare(self, world: World) -> None:
         """Fill the stores."""
@@ -41,38 +48,47 @@ class Snapshots:
 def _holdfast(world: World) -> Measurement:
     seed = seeded(world, world.records(KEYS))
     holdfast, committer = seed.holdfast, seed.committer(world)
-    rate, longest, ended = world.records(RATE), list[float](), list[float]()
+    # What is written meanwhile belongs to the keys that have changed at the second snapshot.
+    changed = np.sort(
+        np.random.default_rng().permutation(seed.keys)[: max(TASKS, int(CHANGED * seed.keys))]
+    )
+    holdfast.forget_snapshots()
     try:
-        with Watch() as watch, ThreadPoolExecutor(1) as pool:
+        with Watch() as watch:
             holdfast.start_hosts()
             watch.add(*holdfast.children)
             committer.claim()
-            seed.update(committer, rate, QUIET_S, longest)
-            quiet = max(longest)
-            longest.clear()
-            started = time.monotonic()
-            taking = pool.submit(holdfast.snapshot)
-            taking.add_done_callback(lambda _: ended.append(time.monotonic()))
-            while not (taking.done() and longest):
-                seed.update(committer, rate, UPDATE_S, longest)
-            seconds, busy = ended[0] - started, max(longest)
-            size = sum(job["size_bytes"] for job in taking.result())
-            ids = np.random.default_rng().permutation(seed.keys)[: int(CHANGED * seed.keys)]
-            seed.write(committer, np.sort(ids))
+            with Pace(committer, _parts(changed), PERIOD_S) as pace:
+                time.sleep(QUIET_S)
+                pace.check()
+                started = time.monotonic()
+                size = sum(job["size_bytes"] for job in holdfast.snapshot())
+                ended = time.monotonic()
+            stalled = stall(pace.commits, started, ended)
+            seed.write(committer, changed)
             again = sum(job["uploaded_bytes"] for job in holdfast.snapshot())
             cpu_s, peak_mib = watch.cpu_s(), watch.peak_mib()
-        seed.check(holdfast.outcome())
+        seed.check(holdfast.sums())
     finally:
         committer.close()
         holdfast.stop()
     facts = {
-        "without ms": quiet * 1000,
-        "snapshot s": seconds,
+        "longest ms": stalled.worst * 1000,
+        "median before ms": stalled.usual * 1000,
+        "median meanwhile ms": stalled.meanwhile * 1000,
+        "longest before ms": stalled.worst_before * 1000,
+        "snapshot s": ended - started,
         "MiB": size / 2**20,
         "second MiB": again / 2**20,
         "second %": 100 * again / size,
     }
-    return Measurement(busy * 1000, cpu_s, peak_mib, facts=facts)
+    return Measurement(stalled.seconds * 1000, cpu_s, peak_mib, facts=facts)
+
+
+def _parts(ids: Ids) -> list[list[pa.BinaryArray]]:
+    """For each task its keys in small sorted parts; none is empty."""
+    split = zip(*batches(np.random.default_rng().permutation(ids), CHUNK), strict=True)
+    return [[keys for keys in parts if len(keys)] for parts in split]
 
 
 SNAPSHOTS = Snapshots()
