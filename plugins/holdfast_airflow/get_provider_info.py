@@ -7,7 +7,15 @@ from typing import Any
 
 NAME = "Holdfast"
 OPERATORS = ("operators.load", "operators.stop", "operators.stream", "operators.verify")
-TRIGGERS = ("triggers.stream", "triggers.stream_end")
+SENSORS = (
+    "sensors.changelog",
+    "sensors.disk",
+    "sensors.driver",
+    "sensors.host",
+    "sensors.snapshot",
+    "sensors.store",
+)
+TRIGGERS = ("triggers.condition", "triggers.stream", "triggers.stream_end")
 HOOKS = ("hooks.cluster", "hooks.holdfast", "hooks.hosts", "hooks.spark")
 TEXT = {"type": ["string", "null"]}
 CONNECTION = {
@@ -52,6 +60,7 @@ def get_provider_info() -> dict[str, Any]:
             }
         ],
         "operators": modules(OPERATORS),
+        "sensors": modules(SENSORS),
         "triggers": modules(TRIGGERS),
         "hooks": modules(HOOKS),
         "connection-types": [CONNECTION],
