@@ -6,7 +6,13 @@ from importlib.metadata import version
 from typing import Any
 
 NAME = "Holdfast"
-OPERATORS = ("operators.load", "operators.stop", "operators.stream", "operators.verify")
+OPERATORS = (
+    "operators.load",
+    "operators.stop",
+    "operators.stream",
+    "operators.verify",
+    "operators.watch",
+)
 SENSORS = (
     "sensors.changelog",
     "sensors.disk",
@@ -36,6 +42,7 @@ CONNECTION = {
         "snapshots_url": {"label": "URL of snapshots", "schema": TEXT},
     },
 }
+NOTIFIERS = ("notifications.IncidentNotifier", "notifications.LogNotifier")
 LINKS = ("links.DriverLogLink", "links.SparkUiLink")
 
 
@@ -64,5 +71,6 @@ def get_provider_info() -> dict[str, Any]:
         "triggers": modules(TRIGGERS),
         "hooks": modules(HOOKS),
         "connection-types": [CONNECTION],
+        "notifications": [f"{package}.{name}" for name in NOTIFIERS],
         "extra-links": [f"{package}.{name}" for name in LINKS],
     }

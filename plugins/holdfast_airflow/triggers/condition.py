@@ -37,6 +37,7 @@ class ConditionTrigger(BaseTrigger):
         hold_s: Seconds for which it must hold, so that one missed answer is no alarm.
         calm_s: Seconds for which it must not hold any more; None: as `Holding`.
         known: Subjects of which it is known that it holds.
+        until: When to look no longer, as wall time (s), with an event of nothing new; None: never.
         options: More arguments of `state_lib.gathering.sensing.Sense`.
     """
 
@@ -51,12 +52,13 @@ class ConditionTrigger(BaseTrigger):
         hold_s: float = 0.0,
         calm_s: float | None = None,
         known: Sequence[str] = (),
+        until: float | None = None,
         options: dict[str, Any] | None = None,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.app, self.condition, self.conn_id, self.env = app, condition, conn_id, env or {}
         self.poke_interval, self.hold_s, self.calm_s = poke_interval, hold_s, calm_s
-        self.known, self.options = list(known), options or {}
+        self.known, self.until, self.options = list(known), until, options or {}
         self._sense: Sense | None = None
         self._blind: str | None = None
         self._asking: asyncio.Future[Look] | None = None
@@ -65,7 +67,7 @@ class ConditionTrigger(BaseTrigger):
         """Class and arguments, from which a triggerer makes it again."""
         path = f"{type(self).__module__}.{type(self).__qualname__}"
         names = ("app", "condition", "conn_id", "env", "poke_interval", "hold_s", "calm_s")
-        return path, {name: getattr(self, name) for name in (*names, "known", "options")}
+        return path, {name: getattr(self, name) for name in (*names, "known", "until", "options")}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Look until there is something new."""
@@ -79,7 +81,7 @@ class ConditionTrigger(BaseTrigger):
                 look = await self._answer(thread)
                 self._tell(look.blind)
                 began, over = holding.feed(look.conditions, look.sure, time.monotonic())
-                if began or over:
+                if began or over or (self.until is not None and time.time() > self.until):
                     said = {"conditions": [c.to_json() for c in began], "over": over}
                     yield TriggerEvent(said)  # type: ignore[no-untyped-call]
                     return
