@@ -37,7 +37,7 @@ class Incidents:
             if known is not None:
                 known["over"], known["over_told"] = None, []
                 continue
-            fresh = {"since": now, "over": None, "told": [], "over_told": []}
+            fresh: Record = {"since": now, "over": None, "told": [], "over_told": []}
             self._records[condition["subject"]] = {**fresh, "condition": dict(condition)}
         self._save()
 

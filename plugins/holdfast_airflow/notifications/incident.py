@@ -11,6 +11,7 @@ from airflow.sdk.exceptions import AirflowException
 
 from holdfast_airflow.incidents import Incidents
 from holdfast_airflow.watched import app_asset
+from state_lib.words import span
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -23,8 +24,8 @@ class IncidentNotifier(BaseNotifier):
     have as an inlet: a worker or an Airflow that starts again tells nothing twice. (One that dies
     between telling and noting it does: rather twice than never.)
 
-    Templates of the notifiers, such as ``{{ incident.text }}``, see ``incident``: ``kind``, which is
-    ``alarm`` or ``recovery``, ``app``, ``condition``, ``subject``, ``text``; of an alarm also
+    Templates of the notifiers, such as ``{{ incident.text }}``, see ``incident``: ``kind``,
+    which is ``alarm`` or ``recovery``, ``app``, ``condition``, ``subject``, ``text``; and of an alarm
     ``seen``, ``needed``, ``step``, ``document``, ``tasks``, ``hosts``.
 
     Args:
@@ -74,11 +75,7 @@ class IncidentNotifier(BaseNotifier):
             )
 
     def _recovery(self, over: Mapping[str, tuple[int, int]]) -> dict[str, Any]:
-        from state_lib.words import span
-
-        lasted = "; ".join(
-            f"{subject} after {span(end - at)}" for subject, (at, end) in over.items()
-        )
+        lasted = "; ".join(f"{s} after {span(end - at)}" for s, (at, end) in over.items())
         return {
             "kind": "recovery",
             "app": self.app,
