@@ -25,7 +25,7 @@ class IncidentNotifier(BaseNotifier):
     between telling and noting it does: rather twice than never.)
 
     Templates of the notifiers, such as ``{{ incident.text }}``, see ``incident``: ``kind``,
-    which is ``alarm`` or ``recovery``, ``app``, ``condition``, ``subject``, ``text``; and of an alarm
+    which is ``alarm`` or ``recovery``, ``app``, ``condition``, ``subject``, ``text``; of an alarm
     ``seen``, ``needed``, ``step``, ``document``, ``tasks``, ``hosts``.
 
     Args:
