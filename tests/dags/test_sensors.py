@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import signal
@@ -16,6 +17,7 @@ from typing import Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
+from confluent_kafka.admin import NewTopic
 
 from holdfast_airflow.sensors import (
     ChangelogUnsafeSensor,
@@ -39,7 +41,7 @@ from tests.support.apps import KV, WIN, App, app_of
 from tests.support.full_disk import fill
 from tests.support.host_process import Hosts
 from tests.support.hosts import publish
-from tests.support.sensing import Looks, sensed
+from tests.support.sensing import Looks, deferred, first, sensed
 from tests.support.waiting import until
 
 SOON = {"poke_interval": 0.3, "hold_s": 1.0}
@@ -53,9 +55,9 @@ def looks(monkeypatch: pytest.MonkeyPatch, api: None) -> Looks:  # noqa: ARG001 
 
 @pytest.fixture
 def app(settings: Settings, request: pytest.FixtureRequest, tmp_path: Path) -> App:
-    """One with a store of each kind, and topics of its own."""
+    """One with topics of its own."""
     name = "".join(c if c.isalnum() else "-" for c in request.node.name).strip("-")[:50]
-    found = app_of(Kafka.of(settings), name, tmp_path, [KV, WIN])
+    found = app_of(Kafka.of(settings), name, tmp_path, [KV])
     found.create()
     return found
 
@@ -154,14 +156,16 @@ def test_a_changelog_that_is_turned_to_delete(make: Make, looks: Looks) -> None:
     assert "holdfast repair config" in found["step"]
 
 
-def test_a_retention_that_is_shortened(make: Make, looks: Looks) -> None:
-    hosts = make()
-    topic, admin = hosts.app.topic("win"), hosts.app.kafka.admin()
+def test_a_retention_that_is_shortened(app: App, looks: Looks) -> None:
+    app.topology = replace(app.topology, stores=(WIN,))
+    app.create()
+    publish(app)
+    topic, admin = app.topic("win"), app.kafka.admin()
     config = {"retention.ms": "60000"}
-    found = sensed(
-        of(ChangelogUnsafeSensor, hosts), looks, lambda: set_topic_configs(admin, topic, config)
-    )
+    sensor = ChangelogUnsafeSensor(task_id="sense", app=app.name, **SOON)
+    found = sensed(sensor, looks, lambda: set_topic_configs(admin, topic, config))
     assert (found["subject"], found["page"]) == (topic, "retention")
+    assert "1 min, less than the store's own" in found["seen"]
 
 
 def test_a_changelog_that_is_deleted_and_made_again(make: Make, looks: Looks) -> None:
@@ -196,8 +200,8 @@ def small(hosts: Hosts) -> Iterator[Callable[[], None]]:
         env={**os.environ, **hosts.settings.as_environment()},
     )
     hosts.processes["host-1"] = process
+    hosts.start(hosts.epoch)  # it runs: its tasks are claimed
     inside = Path(f"/proc/{process.pid}/root{folder}")
-    until(lambda: (inside / "host-1" / hosts.app.name / "0").exists(), 60, "there")
     yield lambda: fill(inside / "ballast", 2 << 20)
 
 
@@ -235,8 +239,6 @@ def test_a_driver_that_has_work_and_commits_nothing(
     scripts.launch(app)
     scripts.commits(app)
     admin = scripts.kafka.admin()
-    from confluent_kafka.admin import NewTopic
-
     admin.create_topics([NewTopic(f"{app}-lines", 1, 1)])[f"{app}-lines"].result()
     producer = scripts.kafka.producer()
     producer.produce(f"{app}-lines", b"a line that no marker says was read")
@@ -280,10 +282,6 @@ def test_a_token_that_every_host_refuses_needs_a_person(make: Make, looks: Looks
 
 
 def sensed_error(sensor: ConditionSensor) -> None:
-    import asyncio
-
-    from tests.support.sensing import deferred, first
-
     trigger, task = deferred(sensor)
     event = asyncio.run(asyncio.wait_for(first(trigger), 60))
     sensor.resume_execution(task.method_name, {"event": event}, {})
