@@ -75,5 +75,5 @@ def sensed(
         return await asyncio.wait_for(waiting, timeout_s * SLOWNESS)
 
     event = asyncio.run(run())
-    assert event["over"] == []
+    assert (event["over"], event["until"]) == ([], None)
     return sensor.resume_execution(task.method_name, {"event": event}, {})

@@ -86,7 +86,7 @@ class WatchConditionOperator(BaseOperator):
         self._notify(context)
         self._watch(context, time.time() + self.lasts.total_seconds())
 
-    def resume(self, context: Context, event: dict[str, Any], until: float) -> None:
+    def resume(self, context: Context, event: dict[str, Any]) -> None:
         """Tell what is new, then defer again.
 
         Raises:
@@ -104,8 +104,8 @@ class WatchConditionOperator(BaseOperator):
         incidents.begin(event["conditions"], now)
         incidents.end(event["over"], now)
         self._notify(context)
-        if time.time() < until:
-            self._watch(context, until)
+        if time.time() < event["until"]:
+            self._watch(context, event["until"])
 
     @property
     def _notifier(self) -> IncidentNotifier:
@@ -129,5 +129,4 @@ class WatchConditionOperator(BaseOperator):
                 options=self.options,
             ),
             method_name="resume",
-            kwargs={"until": until},
         )

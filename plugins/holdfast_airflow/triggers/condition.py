@@ -26,7 +26,7 @@ class ConditionTrigger(BaseTrigger):
 
     Who cannot be asked is waited for, and told of once. Events: ``conditions`` that hold and were
     not known, each as `state_lib.checks.condition.Condition.to_json`, and ``over``: subjects that
-    were known and are well again; or ``error``, which a person must correct.
+    were known and are well again, with ``until``; or ``error``, which a person must correct.
 
     Args:
         app: The application.
@@ -83,6 +83,7 @@ class ConditionTrigger(BaseTrigger):
                 began, over = holding.feed(look.conditions, look.sure, time.monotonic())
                 if began or over or (self.until is not None and time.time() > self.until):
                     said = {"conditions": [c.to_json() for c in began], "over": over}
+                    said["until"] = self.until
                     yield TriggerEvent(said)  # type: ignore[no-untyped-call]
                     return
                 await asyncio.sleep(self.poke_interval)
