@@ -1,7 +1,7 @@
 """Airflow's side of Holdfast, installed as ``holdfast_airflow``.
 
-Laid out as Airflow's own providers: ``operators``, ``triggers``, ``hooks``, ``links``; ``dags``
-makes whole DAGs, ``ui`` the pages.
+Laid out as Airflow's own providers: ``operators``, ``sensors``, ``triggers``, ``hooks``, ``links``,
+``notifications``; ``dags`` makes whole DAGs, ``ui`` the pages.
 """
 
 from __future__ import annotations

@@ -6,8 +6,22 @@ from importlib.metadata import version
 from typing import Any
 
 NAME = "Holdfast"
-OPERATORS = ("operators.load", "operators.stop", "operators.stream", "operators.verify")
-TRIGGERS = ("triggers.stream", "triggers.stream_end")
+OPERATORS = (
+    "operators.load",
+    "operators.stop",
+    "operators.stream",
+    "operators.verify",
+    "operators.watch",
+)
+SENSORS = (
+    "sensors.changelog",
+    "sensors.disk",
+    "sensors.driver",
+    "sensors.host",
+    "sensors.snapshot",
+    "sensors.store",
+)
+TRIGGERS = ("triggers.condition", "triggers.stream", "triggers.stream_end")
 HOOKS = ("hooks.cluster", "hooks.holdfast", "hooks.hosts", "hooks.spark")
 TEXT = {"type": ["string", "null"]}
 CONNECTION = {
@@ -28,6 +42,7 @@ CONNECTION = {
         "snapshots_url": {"label": "URL of snapshots", "schema": TEXT},
     },
 }
+NOTIFIERS = ("notifications.IncidentNotifier", "notifications.LogNotifier")
 LINKS = ("links.DriverLogLink", "links.SparkUiLink")
 
 
@@ -52,8 +67,10 @@ def get_provider_info() -> dict[str, Any]:
             }
         ],
         "operators": modules(OPERATORS),
+        "sensors": modules(SENSORS),
         "triggers": modules(TRIGGERS),
         "hooks": modules(HOOKS),
         "connection-types": [CONNECTION],
+        "notifications": [f"{package}.{name}" for name in NOTIFIERS],
         "extra-links": [f"{package}.{name}" for name in LINKS],
     }

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from math import inf
 
 from state_lib.checks.facts import Facts, HostSeen
-from state_lib.checks.hosts import biggest
 from state_lib.checks.verdict import Level, Verdict
 from state_lib.drivers.trend import fit
 from state_lib.specs import DAY_MS
@@ -56,15 +55,16 @@ def disk(facts: Facts) -> Iterator[Verdict]:
     """One verdict for each host that tells."""
     for host in facts.hosts:
         if host.away is None and host.disk_total:
-            yield _of(facts, host)
+            yield disk_of(host)
 
 
-def _of(facts: Facts, host: HostSeen) -> Verdict:
+def disk_of(host: HostSeen) -> Verdict:
+    """The verdict of one host, which tells of its disk."""
     used = 1 - host.disk_free / host.disk_total
     ahead = filling(host.disk_used, host.disk_free)
     text = f"{used:.0%} used, {size(host.disk_free)} free, {ahead}"
     needed = f"less than {_NEAR:.0%}, a week until it is full, room for a restore"
-    task = biggest(facts, host.id)
+    task = max(host.tasks, key=lambda t: t.bytes, default=None)
     level: Level = "ok"
     if used >= _FULL or ahead.days < _NOW_DAYS:
         level = "fail"

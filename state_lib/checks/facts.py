@@ -79,6 +79,7 @@ class HostSeen:
         tasks: of the application.
         disk_total, disk_free: of the disk that its directories are on; 0 where it does not tell.
         disk_used: ``(time, bytes used)``, oldest first.
+        refused: it is there, and does not accept the token.
     """
 
     id: str
@@ -87,6 +88,7 @@ class HostSeen:
     disk_total: int = 0
     disk_free: int = 0
     disk_used: tuple[tuple[int, int], ...] = ()
+    refused: bool = False
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from state_lib.checks.facts import Facts, TaskSeen
+from state_lib.checks.facts import Facts, HostSeen
 from state_lib.checks.verdict import Level, Verdict
 from state_lib.words import size, some
 
@@ -20,15 +20,16 @@ _STEPS = {
 
 def hosts(facts: Facts) -> Iterator[Verdict]:
     """Every configured host answers in time."""
-    for host in facts.hosts:
-        needed = "an answer in time"
-        if host.away is None:
-            yield Verdict(HOSTS, host.id, "ok", f"{len(host.tasks)} tasks of it", needed)
-        else:
-            step = (
-                "start it, or look at its machine; if it is gone for good: docs/how-to/restore.md"
-            )
-            yield Verdict(HOSTS, host.id, "fail", host.away, needed, step)
+    return (answer_of(host) for host in facts.hosts)
+
+
+def answer_of(host: HostSeen) -> Verdict:
+    """The verdict of one host."""
+    needed = "an answer in time"
+    if host.away is None:
+        return Verdict(HOSTS, host.id, "ok", f"{len(host.tasks)} tasks of it", needed)
+    step = "start it, or look at its machine; if it is gone for good: docs/how-to/restore.md"
+    return Verdict(HOSTS, host.id, "fail", host.away, needed, step)
 
 
 def tasks(facts: Facts) -> Iterator[Verdict]:
@@ -50,8 +51,18 @@ def tasks(facts: Facts) -> Iterator[Verdict]:
             host, task = seen[partitions[0]]
             level: Level = "fail" if state == "quarantined" else "warn"
             text = f"{len(partitions)} tasks are {state}; {task.partition} on {host}: {task.why}"
-            step = _STEPS.get(state, _STEPS["opening"]).format(app=facts.app)
-            yield Verdict(TASKS, subject, level, text, needed, step)
+            yield Verdict(TASKS, subject, level, text, needed, next_step(facts.app, state))
+
+
+def next_step(app: str, state: str) -> str:
+    """What to do about a task that is not open."""
+    return _STEPS.get(state, _STEPS["opening"]).format(app=app)
+
+
+def orphans(facts: Facts) -> list[int]:
+    """Tasks that no host has which answers."""
+    held = {task.partition for host in facts.hosts for task in host.tasks}
+    return [p for p in range(facts.topology.partitions) if p not in held]
 
 
 def memory_bound(facts: Facts) -> Iterator[Verdict]:
@@ -80,20 +91,17 @@ def memory_bound(facts: Facts) -> Iterator[Verdict]:
 
 
 def _orphans(facts: Facts, subject: str, partitions: list[int], needed: str) -> Verdict:
-    away = [h.id for h in facts.hosts if h.away is not None]
     named = {facts.markers[p].owner for p in partitions if p < len(facts.markers)} - {""}
     text = f"{len(partitions)} tasks have no owner; the last one was {', '.join(sorted(named))}"
+    return Verdict(TASKS, subject, "fail", text, needed, orphans_step(facts))
+
+
+def orphans_step(facts: Facts) -> str:
+    """What to do about tasks without owner."""
+    away = [h.id for h in facts.hosts if h.away is not None]
     if away:
-        step = f"start {', '.join(away)}: with it they are back"
-    else:
-        step = (
-            f"start the job: hosts learn of tasks by its claim ('holdfast drivers {facts.app}'); "
-            "or HOLDFAST_HOSTS differs from what the driver has"
-        )
-    return Verdict(TASKS, subject, "fail", text, needed, step)
-
-
-def biggest(facts: Facts, host: str) -> TaskSeen | None:
-    """The task with the largest directory on a host."""
-    found = [task for one in facts.hosts if one.id == host for task in one.tasks]
-    return max(found, key=lambda t: t.bytes, default=None)
+        return f"start {', '.join(away)}: with it they are back"
+    return (
+        f"start the job: hosts learn of tasks by its claim ('holdfast drivers {facts.app}'); "
+        "or HOLDFAST_HOSTS differs from what the driver has"
+    )

@@ -30,6 +30,20 @@ def snapshots(facts: Facts) -> Iterator[Verdict]:
         yield Verdict(NAME, seen.url, "warn", text, "only whole ones", look)
 
 
+def stale(facts: Facts) -> list[int]:
+    """Tasks without a snapshot that is young enough and of use; none where nobody could look."""
+    if facts.snapshots is None or facts.snapshots.away is not None:
+        return []
+    newest, oldest = facts.snapshots.newest, facts.now - facts.wanted.snapshot_age_ms
+    return [
+        p
+        for p in range(facts.topology.partitions)
+        if (one := newest.get(p)) is None
+        or one.why_not is not None
+        or (not one.current and one.written_at < oldest)
+    ]
+
+
 def _newest(facts: Facts, seen: SnapshotsSeen, needed: str, step: str) -> Verdict:
     app, partitions = facts.app, range(facts.topology.partitions)
     missing = [p for p in partitions if p not in seen.newest]

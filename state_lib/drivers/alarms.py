@@ -10,6 +10,7 @@ from state_lib.drivers.events import Event
 from state_lib.drivers.lag import LagTrend
 from state_lib.drivers.pace import FIRST_LIMIT_S, Pace
 from state_lib.drivers.sight import Sight
+from state_lib.drivers.stall import why_stalled
 
 SILENT_S = 20.0
 """How long a driver whose process lives may be missing from its group."""
@@ -113,17 +114,7 @@ class Alarms:
 
     def _stall(self, app: str, sight: Sight, seconds: float) -> Event:
         usual = sorted(self.pace.times)[len(self.pace.times) // 2] if self.pace.times else None
-        if sight.hosts:
-            reason, words = "hosts", "; ".join(sight.hosts)
-        elif sight.batch is not None:
-            since = max(0, (sight.at - sight.batch.since_ms) / 1000)
-            reason = "batch"
-            words = (
-                f"batch {sight.batch.n} of {sight.batch.rows:,} records runs since {since:,.0f} s: "
-                "look at Spark's page and at the driver's log"
-            )
-        else:
-            reason, words = "driver", "it has not begun a batch: look at the driver's log"
+        reason, words = why_stalled(sight)
         batches = "" if usual is None else f" (batches took {usual:,.1f} s)"
         text = (
             f"{app} has {sight.lag:,} records to do and has committed nothing for "

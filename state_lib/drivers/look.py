@@ -116,7 +116,7 @@ class _Story:
         self._follow(own)
         for message in self._tail.read({p: end[p] for p in own}, ASK_TIMEOUT_S):
             self._take(message)
-        if self._claim is not None and not sources:
+        if self._claim is not None and self._claim.topology.sources != sources:
             return self.look()  # now that its sources are known
         return self._sight(there, end)
 

@@ -9,7 +9,7 @@ from typing import Any
 from state_lib.addresses import HostAddress
 from state_lib.apps.hosts import Held, Hosts
 from state_lib.checks.facts import HostSeen, StoreSeen, TaskSeen
-from state_lib.errors import HoldfastError
+from state_lib.errors import HoldfastError, Unauthorized
 
 _AT_ONCE = 64
 
@@ -30,7 +30,7 @@ def hosts_seen(
         try:
             (held,) = Hosts([address], token).held(app, timeout_s)
         except HoldfastError as error:  # it refuses the token, or is no state host
-            return HostSeen(address.id, error.message)
+            return HostSeen(address.id, error.message, refused=isinstance(error, Unauthorized))
         return _host(held, app)
 
     with ThreadPoolExecutor(max(1, min(_AT_ONCE, len(addresses)))) as pool:

@@ -63,6 +63,7 @@ class TaskCollector(Collector):
         yield commits
         yield from self._of_markers(found)
         yield from self._of_stores(found)
+        yield from self._of_disk()
         yield from self._of_process()
 
     def _of_markers(self, found: list[tuple[StateTask, Marker, TaskStores]]) -> Iterator[Metric]:
@@ -115,6 +116,14 @@ class TaskCollector(Collector):
         for metric, value in seen.items():
             cache[metric].add_metric((), value)
         yield from (keys, memory, *sizes.values(), *cache.values())
+
+    def _of_disk(self) -> Iterator[Metric]:
+        disk = self._tasks.disk.to_json()
+        size = self._gauge("disk_size_bytes", "Of the disk that directories are on.", ())
+        free = self._gauge("disk_free_bytes", "That may still be used of it.", ())
+        size.add_metric((), disk["total"])
+        free.add_metric((), disk["free"])
+        yield from (size, free)
 
     def _of_process(self) -> Iterator[Metric]:
         rss = GaugeMetricFamily("process_resident_memory_bytes", "Resident memory.")

@@ -18,8 +18,10 @@ IDS = (
     "flights_load",
     "flights_stream",
     "flights_verify",
+    "flights_watch",
     "word_count_stream",
     "word_count_verify",
+    "word_count_watch",
 )
 HEAVY = ("pyspark", "confluent_kafka", "rocksdict", "pandas", "pyarrow", "fastapi", "requests")
 PARSE = """
@@ -65,7 +67,7 @@ def test_dags_say_what_they_are(dag: DAG) -> None:
     assert "holdfast" in dag.tags
     assert dag.max_active_runs == 1
     assert not dag.catchup
-    assert len(dag.tasks) == 1
+    assert len(dag.tasks) == (7 if dag.dag_id.endswith("_watch") else 1)
 
 
 @pytest.mark.parametrize("wrong", [{"limit": 0}, {"limit": "many"}, {"rate": 0}, {"rate": -1}])

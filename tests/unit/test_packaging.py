@@ -26,13 +26,12 @@ def test_airflow_finds_the_provider() -> None:
 
 def test_what_the_provider_lists_is_there() -> None:
     info = get_provider_info()
-    for kind in ("operators", "triggers", "hooks"):
+    for kind in ("operators", "sensors", "triggers", "hooks"):
         modules = [name for entry in info[kind] for name in entry["python-modules"]]
         assert modules
         for name in modules:
             import_module(name)
-    assert info["extra-links"]
-    for link in info["extra-links"]:
+    for link in (*info["extra-links"], *info["notifications"]):
         module, _, name = link.rpartition(".")
         assert hasattr(import_module(module), name), link
 

@@ -3,5 +3,6 @@
 from holdfast_airflow.dags.load import load_dag
 from holdfast_airflow.dags.stream import stream_dag
 from holdfast_airflow.dags.verify import verify_dag
+from holdfast_airflow.dags.watch import watch_dag
 
-__all__ = ["load_dag", "stream_dag", "verify_dag"]
+__all__ = ["load_dag", "stream_dag", "verify_dag", "watch_dag"]

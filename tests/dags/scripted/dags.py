@@ -1,13 +1,16 @@
 """One stream a test, all run by `job.py` through the connection ``scripted``."""
 
+import os
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from airflow.sdk import DAG
+from airflow.sdk import DAG, BaseNotifier
 
-from holdfast_airflow.dags import stream_dag, verify_dag
+from holdfast_airflow.dags import stream_dag, verify_dag, watch_dag
 from holdfast_airflow.operators.stop import StopStreamOperator
+from holdfast_airflow.operators.watch import WatchConditionOperator
+from holdfast_airflow.sensors import HostDownSensor
 
 APPS = (
     "adopted",
@@ -38,6 +41,27 @@ STOPS: dict[str, dict[str, Any]] = {
     "unhalted": {"wait": timedelta(seconds=1)},
 }
 
+
+class FileNotifier(BaseNotifier):
+    """Writes a line into a file of the test's folder; fails while there is ``<file>.broken``."""
+
+    template_fields = ("line",)
+
+    def __init__(self, file: str, line: str = "{{ incident.kind }} {{ incident.subject }}") -> None:
+        super().__init__()
+        self.file, self.line = file, line
+
+    def notify(self, context: Any) -> None:
+        del context
+        path = Path(os.environ["SCRIPTED"], self.file)
+        if path.with_suffix(".broken").exists():
+            raise OSError(f"{self.file} is not to be reached")
+        with path.open("a") as file:
+            file.write(f"{self.line}\n")
+
+
+WATCH: dict[str, Any] = {"poke_interval": 0.3, "hold_s": 0.6, "calm_s": 0.6, "retries": 0}
+
 for name in (*APPS, *REFUSED):
     given = {"application": JOB, "conn_id": "scripted", "env": {"SCRIPTED_APP": name}}
     stream_dag(name, **{**given, **REFUSED.get(name, {"retries": 0})})
@@ -45,3 +69,19 @@ for name, arguments in STOPS.items():
     with DAG(f"stop_{name}", schedule=None):
         StopStreamOperator(task_id="stop", app=name, **arguments)
 verify_dag("verified", schedule=None, retries=0, read_logs=False)
+watch_dag(
+    "attended",
+    notifiers=[FileNotifier("told", "{{ incident.kind }} {{ incident.condition }}")],
+    schedule=None,
+    lasts=timedelta(seconds=2),
+    **WATCH,
+)
+with DAG("alarmed_watch", schedule=None):
+    WatchConditionOperator(
+        task_id="host_down",
+        app="alarmed",
+        sensor=HostDownSensor,
+        notifiers=[FileNotifier("first"), FileNotifier("second")],
+        lasts=timedelta(seconds=4),
+        **WATCH,
+    )

@@ -6,6 +6,7 @@
 - ``late``: as ``run``, and does not claim before there is a file ``<app>.claims``;
 - ``fail``: raises before it claims anything;
 - ``deaf``: as ``run``, and heeds no request before the file says something else: a long batch;
+- ``idle``: as ``run``, and commits nothing while the file says so;
 - ``hang``: as ``run``, and does not end after its last words;
 - ``claim and fail``: claims, commits once, raises.
 """
@@ -75,6 +76,8 @@ def follow(kafka: Kafka, name: str, control: Control, epoch: int, *, once: bool)
     while not stopping.wait(BATCH_S):
         if word(name) != "deaf" and control.heed(epoch) is not None:
             return
+        if word(name) == "idle":
+            continue
         n += 1
         now = now_ms()
         marker = Marker(epoch=epoch, n=n, owner="script", clock=now, written_at=now)

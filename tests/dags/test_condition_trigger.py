@@ -1,0 +1,204 @@
+"""The trigger of all sensors: what it does while nobody answers, and when it is cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast_airflow.triggers.condition import ConditionTrigger
+from state_lib.changelog.admin import set_topic_configs
+from state_lib.checks.condition import CONDITIONS
+from state_lib.config import Settings
+from state_lib.gathering.sensing import NOTHING, Look, Sense
+from state_lib.kafka import Kafka
+from state_lib.stack.broker import LocalBroker
+from state_lib.stack.ports import free_port
+from tests.support.apps import KV, App, app_of
+from tests.support.brokers import running_broker
+from tests.support.hosts import publish
+from tests.support.sensing import Looks, first, quiet
+from tests.support.waiting import SLOWNESS, until
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalBroker]:
+    """One that may be away: no other test shares it."""
+    with running_broker(tmp_path_factory.mktemp("away")) as running:
+        yield running
+
+
+@pytest.fixture
+def app(broker: LocalBroker, request: pytest.FixtureRequest, tmp_path: Path) -> App:
+    name = request.node.name.replace("_", "-")[:40].strip("-")
+    found = app_of(Kafka({"bootstrap.servers": broker.bootstrap}), name, tmp_path, [KV])
+    found.create()
+    publish(found)
+    return found
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch, api: None) -> Looks:  # noqa: ARG001 - connections
+    return Looks(monkeypatch)
+
+
+def trigger(app: App, name: Any = "changelog-unsafe", **more: Any) -> ConditionTrigger:
+    servers = str(app.kafka.properties["bootstrap.servers"])
+    hosts = f"host-1=127.0.0.1:{free_port()}/{free_port()}"
+    env = {"HOLDFAST_BOOTSTRAP_SERVERS": servers, "HOLDFAST_HOSTS": hosts}
+    env |= {"HOLDFAST_REPLICATION_FACTOR": "1", "HOLDFAST_MIN_INSYNC_REPLICAS": "1"}
+    return ConditionTrigger(app.name, name, env=env, **{"poke_interval": 0.2, **more})
+
+
+def delete_from(app: App) -> None:
+    config = {"cleanup.policy": "delete", "retention.ms": "-1"}
+    set_topic_configs(app.kafka.admin(), app.topic("kv"), config)
+
+
+def test_an_event_says_what_holds(app: App, looks: Looks) -> None:
+    delete_from(app)
+    event = asyncio.run(asyncio.wait_for(first(trigger(app)), 60 * SLOWNESS))
+    (found,) = event["conditions"]
+    assert found["subject"] == app.topic("kv")
+    assert found["text"].startswith(f"changelog-unsafe of {app.name}, {app.topic('kv')}: ")
+    assert looks.count == 1
+
+
+def test_what_is_known_does_not_fire_and_its_end_does(app: App, looks: Looks) -> None:
+    delete_from(app)
+    waiting = trigger(app, known=[app.topic("kv"), "another"], calm_s=1.0)
+    event = asyncio.run(asyncio.wait_for(first(waiting), 60 * SLOWNESS))
+    assert (event["conditions"], event["over"]) == ([], ["another"])
+    assert looks.count > 1
+
+
+def test_a_broker_that_is_away_is_told_of_once_and_waited_for(
+    app: App, looks: Looks, broker: LocalBroker, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def run() -> dict[str, Any]:
+        waiting = asyncio.create_task(first(trigger(app, hold_s=0.5)))
+        await quiet(waiting, looks, 2)
+        with broker.paused():
+            await quiet(waiting, looks, 3)
+            assert looks.last.sure == NOTHING
+            assert looks.last.blind
+        while looks.last.blind:
+            await quiet(waiting, looks, 1)
+        await asyncio.to_thread(delete_from, app)
+        return await asyncio.wait_for(waiting, 90 * SLOWNESS)
+
+    event = asyncio.run(run())
+    assert [c["name"] for c in event["conditions"]] == ["changelog-unsafe"]
+    said = capsys.readouterr().out
+    assert said.count("Cannot look for changelog-unsafe") == 1
+    assert said.count("Looking for changelog-unsafe") == 1
+
+
+@pytest.mark.usefixtures("api")
+def test_airflows_other_triggers_are_not_held_up(
+    app: App, broker: LocalBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even by a look that takes longer than it may."""
+    monkeypatch.setattr("holdfast_airflow.triggers.condition.ANSWER_S", 0.5)
+    slow = trigger(app)
+    longest = 0.0
+
+    async def run() -> None:
+        nonlocal longest
+        waiting = asyncio.create_task(first(slow))
+        end = time.monotonic() + 3
+        while time.monotonic() < end:
+            before = time.monotonic()
+            await asyncio.sleep(0.01)
+            longest = max(longest, time.monotonic() - before)
+        assert not waiting.done()
+        assert slow._blind == "no answer for 0 s and more"
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+
+    with broker.paused():
+        began = time.monotonic()
+        asyncio.run(run())
+        assert time.monotonic() - began < 10 * SLOWNESS, "a cancelled one is not waited for"
+    assert longest < 1 * SLOWNESS
+
+
+def test_a_trigger_that_is_cancelled_leaves_no_thread(app: App, looks: Looks) -> None:
+    async def run() -> None:
+        waiting = asyncio.create_task(first(trigger(app, "driver-stalled")))
+        await quiet(waiting, looks, 2)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+
+    asyncio.run(run())
+    until(lambda: not [t for t in threading.enumerate() if app.name in t.name], 60, "ended")
+
+
+@contextmanager
+def dripping() -> Iterator[int]:
+    """The port of somebody who answers slowly for ever: a byte now and then."""
+    ended = threading.Event()
+    with closing(socket.create_server(("127.0.0.1", 0))) as server:
+        server.settimeout(0.1)
+        taken: list[socket.socket] = []
+
+        def drip() -> None:
+            while not ended.wait(0.1):
+                try:
+                    taken.append(server.accept()[0])
+                except TimeoutError:
+                    pass
+                for one in taken:
+                    try:
+                        one.send(b"H")
+                    except OSError:
+                        continue
+
+        thread = threading.Thread(target=drip)
+        thread.start()
+        try:
+            yield server.getsockname()[1]
+        finally:
+            ended.set()
+            thread.join()
+            for one in taken:
+                one.close()
+
+
+@pytest.mark.parametrize("name", ["host-down", "store-lost", "disk-filling"])
+def test_a_host_that_answers_slowly_for_ever_holds_nobody_up(name: Any) -> None:
+    with dripping() as port:
+        settings = Settings.load(hosts=f"host-1=127.0.0.1:{port}/{port}")
+        sense = Sense(settings, "slow", name, host_timeout_s=1.0)
+        began = time.monotonic()
+        look = sense.look()
+        assert time.monotonic() - began < 5 * SLOWNESS
+    if name == "host-down":
+        assert [c.subject for c in look.conditions] == ["host-1"]
+    else:
+        assert (look.conditions, look.sure) == ((), NOTHING)
+        assert look.blind
+
+
+@pytest.mark.parametrize("name", CONDITIONS)
+def test_an_application_that_nobody_knows_is_waited_for(broker: LocalBroker, name: Any) -> None:
+    settings = Settings.load(
+        bootstrap_servers=broker.bootstrap, hosts=f"host-1=127.0.0.1:{free_port()}/{free_port()}"
+    )
+    sense = Sense(settings, "nobody-s", name, host_timeout_s=1.0)
+    look = sense.look()
+    sense.close()
+    assert {c.name for c in look.conditions} == ({"host-down"} if name == "host-down" else set())
+    if name in ("task-without-owner", "changelog-unsafe", "snapshot-stale"):
+        assert "there is no application 'nobody-s'" in str(look.blind)
+    elif name == "driver-stalled":
+        assert look == Look()

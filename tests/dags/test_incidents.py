@@ -1,0 +1,241 @@
+"""Alarms: once for each incident, and once when it is over, whatever starts again meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.dag_processing.dagbag import BundleDagBag, sync_bag_to_db
+from airflow.sdk import DagRunState
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
+from airflow.sdk.execution_time.context import AssetStateStoreAccessors
+
+from holdfast_airflow.operators.watch import WatchConditionOperator
+from holdfast_airflow.triggers.condition import ConditionTrigger
+from holdfast_airflow.watched import app_asset
+from state_lib.checks.condition import CONDITIONS, Condition
+from state_lib.config import Settings
+from state_lib.kafka import Kafka
+from tests.dags.conftest import Connect
+from tests.support import airflow_home
+from tests.support.apps import KV, app_of
+from tests.support.host_process import Hosts
+from tests.support.hosts import publish
+from tests.support.sensing import first
+from tests.support.waiting import SLOWNESS
+
+
+class Watching:
+    """DAGs that watch, hosts that are killed, and what was told to whom."""
+
+    def __init__(self, folder: Path, bag: BundleDagBag) -> None:
+        self._folder, self.bag = folder, bag
+
+    def run(self, app: str) -> Any:
+        run = self.bag.dags[f"{app}_watch"].test()
+        assert run.state == DagRunState.SUCCESS
+        return run
+
+    def told(self, file: str) -> list[str]:
+        path = self._folder / file
+        return path.read_text().splitlines() if path.exists() else []
+
+    def broken(self, file: str, *, now: bool) -> None:
+        path = (self._folder / file).with_suffix(".broken")
+        path.touch() if now else path.unlink()
+
+    @property
+    def operator(self) -> WatchConditionOperator:
+        (found,) = self.bag.dags["alarmed_watch"].tasks
+        assert isinstance(found, WatchConditionOperator)
+        return found
+
+
+@pytest.fixture
+def watching(
+    settings: Settings, api: None, connect: Connect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Watching:
+    del settings, api, connect  # what a run needs
+    monkeypatch.setenv("SCRIPTED", str(tmp_path))
+    folder = airflow_home.SCRIPTED
+    bag = BundleDagBag(dag_folder=folder, bundle_path=folder, bundle_name="scripted")
+    assert bag.import_errors == {}
+    return Watching(tmp_path, bag)
+
+
+@pytest.fixture
+def hosts(
+    settings: Settings, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: Any
+) -> Iterator[Hosts]:
+    app = app_of(Kafka.of(settings), request.param, tmp_path, [KV])
+    app.topology = replace(app.topology, sources=())  # a look comes to an end all the same
+    app.create()
+    made = Hosts(app)
+    for name, value in made.settings.as_environment().items():
+        monkeypatch.setenv(name, value)
+    try:
+        made.start(publish(app))
+        made.commit(1, {b"k": b"v"})
+        yield made
+    finally:
+        made.stop()
+
+
+@pytest.mark.parametrize("hosts", ["attended"], indirect=True)
+def test_the_dag_watches_every_condition_and_tells_of_those_that_hold(
+    watching: Watching, hosts: Hosts
+) -> None:
+    """All is well, but its driver is gone, and nobody takes snapshots."""
+    del hosts
+    run = watching.run("attended")
+    tasks = {ti.task_id for ti in run.get_task_instances()}
+    assert tasks == {name.replace("-", "_") for name in CONDITIONS}
+    told = ["alarm driver-stalled", "alarm snapshot-stale"]
+    assert sorted(watching.told("told")) == told
+    watching.run("attended")
+    assert sorted(watching.told("told")) == told, "another run, the same incidents"
+
+
+@pytest.mark.parametrize("hosts", ["alarmed"], indirect=True)
+def test_an_incident_is_told_once_over_runs_and_tries(watching: Watching, hosts: Hosts) -> None:
+    watching.run("alarmed")
+    assert watching.told("first") == [], "all is well"
+    hosts.processes["host-1"].kill()
+    hosts.processes["host-1"].wait()
+    watching.run("alarmed")
+    assert watching.told("first") == watching.told("second") == ["alarm host-1"]
+    watching.run("alarmed")
+    assert watching.told("first") == ["alarm host-1"]
+    hosts.start(hosts.epoch)
+    watching.run("alarmed")
+    watching.run("alarmed")
+    assert watching.told("first") == watching.told("second") == ["alarm host-1", "recovery host-1"]
+    hosts.processes["host-1"].kill()
+    hosts.processes["host-1"].wait()
+    watching.run("alarmed")
+    assert watching.told("first")[2:] == ["alarm host-1"], "another incident"
+    hosts.start(hosts.epoch)
+    watching.run("alarmed")
+
+
+def down(*hosts: str) -> list[dict[str, Any]]:
+    return [
+        Condition("host-down", "alarmed", h, "gone", "there", "start it", "hosts").to_json()
+        for h in hosts
+    ]
+
+
+@pytest.fixture
+def worker(watching: Watching) -> Iterator[Worker]:
+    """The task of a run, in a state store that knows the asset, and nothing of incidents."""
+    sync_bag_to_db(watching.bag, "scripted", None)
+    made = Worker(watching)
+    made.forget()
+    yield made
+    made.forget()
+
+
+class Worker:
+    """Runs the task's methods as a worker does after its trigger has fired."""
+
+    def __init__(self, watching: Watching) -> None:
+        self.watching = watching
+        asset = app_asset("alarmed")
+        self.context: Any = {"asset_state_store": AssetStateStoreAccessors([asset])}
+        self._store = self.context["asset_state_store"][asset]
+
+    def forget(self) -> None:
+        self._store.delete("incidents-host-down")
+
+    def begins(self) -> list[str]:
+        """A try begins; the subjects that its trigger knows."""
+        with pytest.raises(TaskDeferred) as raised:
+            self.watching.operator.execute(self.context)
+        assert isinstance(raised.value.trigger, ConditionTrigger)
+        return raised.value.trigger.known
+
+    def resumes(self, conditions: list[dict[str, Any]], over: list[str]) -> list[str]:
+        """Its trigger has fired; the subjects that the next one knows."""
+        event = {"conditions": conditions, "over": over, "until": float("inf")}
+        with pytest.raises(TaskDeferred) as raised:
+            self.watching.operator.resume(self.context, event)
+        assert isinstance(raised.value.trigger, ConditionTrigger)
+        return raised.value.trigger.known
+
+    def told(self, who: str = "first") -> list[str]:
+        return self.watching.told(who)
+
+
+def test_a_worker_that_dies_after_telling_tells_nothing_twice(worker: Worker) -> None:
+    """Airflow hands the same event to another one, or begins another try."""
+    assert worker.resumes(down("a"), []) == ["a"]
+    assert worker.resumes(down("a"), []) == ["a"]
+    assert worker.begins() == ["a"]
+    assert worker.told() == ["alarm a"]
+    assert worker.resumes([], ["a"]) == []
+    assert worker.resumes([], ["a"]) == []
+    assert worker.begins() == []
+    assert worker.told() == worker.told("second") == ["alarm a", "recovery a"]
+
+
+def test_what_joins_later_is_told_and_what_is_known_is_not(worker: Worker) -> None:
+    worker.resumes(down("a", "b"), [])
+    assert worker.resumes(down("c"), ["a"]) == ["b", "c"]
+    assert worker.told() == ["alarm a, b", "alarm c", "recovery a"]
+
+
+def test_a_notifier_that_fails_is_tried_again_and_the_others_are_not(worker: Worker) -> None:
+    worker.watching.broken("first", now=True)
+    with pytest.raises(AirflowException, match=r"1 of 2 notifiers failed.*0-FileNotifier") as error:
+        worker.resumes(down("a"), [])
+    assert not isinstance(error.value, AirflowFailException)
+    assert (worker.told("first"), worker.told("second")) == ([], ["alarm a"])
+    with pytest.raises(AirflowException, match="is not to be reached"):
+        worker.begins()
+    worker.watching.broken("first", now=False)
+    assert worker.begins() == ["a"]
+    assert worker.told("first") == worker.told("second") == ["alarm a"]
+
+
+def test_who_was_never_told_of_a_beginning_is_not_told_of_an_end(worker: Worker) -> None:
+    worker.watching.broken("first", now=True)
+    with pytest.raises(AirflowException):
+        worker.resumes(down("a"), [])
+    worker.watching.broken("first", now=False)
+    worker.resumes([], ["a"])
+    assert (worker.told("first"), worker.told("second")) == ([], ["alarm a", "recovery a"])
+
+
+def test_an_incident_whose_end_nobody_was_told_goes_on(worker: Worker) -> None:
+    worker.resumes(down("a"), [])
+    for who in ("first", "second"):
+        worker.watching.broken(who, now=True)
+    with pytest.raises(AirflowException):
+        worker.resumes([], ["a"])
+    for who in ("first", "second"):
+        worker.watching.broken(who, now=False)
+    worker.resumes(down("a"), [])
+    assert worker.told() == ["alarm a"]
+
+
+def test_what_a_person_must_correct_fails_the_task(worker: Worker) -> None:
+    with pytest.raises(AirflowFailException, match="a refused log-in"):
+        worker.watching.operator.resume(worker.context, {"error": "a refused log-in"})
+
+
+def test_a_watch_ends_when_its_day_is_over(worker: Worker) -> None:
+    with pytest.raises(TaskDeferred) as raised:
+        worker.watching.operator.execute(worker.context)
+    trigger = raised.value.trigger
+    assert isinstance(trigger, ConditionTrigger)
+    assert trigger.until is not None
+    assert trigger.until > time.time()
+    trigger.until = 0.0
+    event = asyncio.run(asyncio.wait_for(first(trigger), 60 * SLOWNESS))
+    assert event == {"conditions": [], "over": [], "until": 0.0}
+    worker.watching.operator.resume(worker.context, event)  # and does not defer
