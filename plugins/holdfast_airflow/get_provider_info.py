@@ -6,8 +6,16 @@ from importlib.metadata import version
 from typing import Any
 
 NAME = "Holdfast"
-OPERATORS = ("operators.load", "operators.stop", "operators.stream", "operators.verify")
-TRIGGERS = ("triggers.stream", "triggers.stream_end")
+OPERATORS = (
+    "operators.load",
+    "operators.prune",
+    "operators.repair",
+    "operators.snapshots",
+    "operators.stop",
+    "operators.stream",
+    "operators.verify",
+)
+TRIGGERS = ("triggers.snapshots", "triggers.stream", "triggers.stream_end")
 HOOKS = ("hooks.cluster", "hooks.holdfast", "hooks.hosts", "hooks.spark")
 TEXT = {"type": ["string", "null"]}
 CONNECTION = {
