@@ -6,7 +6,13 @@ from typing import Any
 
 from airflow.sdk import DAG
 
-from holdfast_airflow.dags import stream_dag, verify_dag
+from holdfast_airflow.dags import (
+    prune_dag,
+    repair_dag,
+    snapshots_dag,
+    stream_dag,
+    verify_dag,
+)
 from holdfast_airflow.operators.stop import StopStreamOperator
 
 APPS = (
@@ -45,3 +51,8 @@ for name, arguments in STOPS.items():
     with DAG(f"stop_{name}", schedule=None):
         StopStreamOperator(task_id="stop", app=name, **arguments)
 verify_dag("verified", schedule=None, retries=0, read_logs=False)
+for name in ("snapped", "unknown"):
+    snapshots_dag(name, schedule=None, retries=0)
+    prune_dag(name, schedule=None, keep=1, daily=0, retries=0)
+for name in ("repaired", "unknown"):
+    repair_dag(name, retries=0)
