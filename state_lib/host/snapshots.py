@@ -279,7 +279,7 @@ class SnapshotJobs:
             raise taken.error
 
 
-def _checked(request: str) -> str:
+def _checked(request: Any) -> str:
     if not isinstance(request, str) or not 0 < len(request) <= _LONGEST:
         raise InvalidRequest(f"{request!r} identifies no request: use 1 to {_LONGEST} characters")
     return request

@@ -263,7 +263,9 @@ def test_nothing_is_approved_without_a_person(dag: DAG) -> None:
     assert {"plan", "approve"} == dag.get_task("apply").upstream_task_ids
     with pytest.raises(ValueError, match="without a person"):
         repair_dag("hasty", approval={"defaults": "Approve"})
-    soon = repair_dag("soon", approval={"response_timeout": timedelta(hours=1)})
+    given = {"response_timeout": timedelta(hours=1)}
+    soon = repair_dag("soon", approval=given).get_task("approve")
+    assert isinstance(soon, ApprovalOperator)
     late = {"error": "the time is over", "error_type": "timeout"}
     with pytest.raises(HITLTimeoutError):
-        soon.get_task("approve").execute_complete({}, late)
+        soon.execute_complete({}, late)
