@@ -16,7 +16,8 @@ from benchmarks.positions import GroupPosition
 from benchmarks.processes import Child
 from benchmarks.world import TASKS, World
 from state_lib.client.flight import FlightHostClient
-from state_lib.client.snapshots import Job, SnapshotClient
+from state_lib.client.snapshot_round import Job
+from state_lib.client.snapshots import SnapshotClient
 from state_lib.host.placement import owner_of
 from state_lib.stores.digest import digest
 

@@ -11,7 +11,13 @@ from airflow.sdk.exceptions import (
     AirflowSkipException,
 )
 
-from state_lib.errors import ConfigurationError, HoldfastError, NotFound, Unauthorized
+from state_lib.errors import (
+    ConfigurationError,
+    HoldfastError,
+    InvalidRequest,
+    NotFound,
+    Unauthorized,
+)
 
 
 class SubmissionUnclear(ConfigurationError):
@@ -20,7 +26,7 @@ class SubmissionUnclear(ConfigurationError):
     code = "submission-unclear"
 
 
-FINAL = (ConfigurationError, NotFound, Unauthorized)
+FINAL = (ConfigurationError, InvalidRequest, NotFound, Unauthorized)
 
 
 @contextmanager

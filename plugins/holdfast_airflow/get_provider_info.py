@@ -8,6 +8,9 @@ from typing import Any
 NAME = "Holdfast"
 OPERATORS = (
     "operators.load",
+    "operators.prune",
+    "operators.repair",
+    "operators.snapshots",
     "operators.stop",
     "operators.stream",
     "operators.verify",
@@ -21,7 +24,12 @@ SENSORS = (
     "sensors.snapshot",
     "sensors.store",
 )
-TRIGGERS = ("triggers.condition", "triggers.stream", "triggers.stream_end")
+TRIGGERS = (
+    "triggers.condition",
+    "triggers.snapshots",
+    "triggers.stream",
+    "triggers.stream_end",
+)
 HOOKS = ("hooks.cluster", "hooks.holdfast", "hooks.hosts", "hooks.spark")
 TEXT = {"type": ["string", "null"]}
 CONNECTION = {

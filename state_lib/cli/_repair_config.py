@@ -10,11 +10,10 @@ import orjson
 import typer
 from rich.console import Console
 
-from state_lib.checks import SETTINGS, Change, judge
+from state_lib.checks import Change
 from state_lib.cli._tables import table
 from state_lib.config import Settings
-from state_lib.gathering.application import gather_settings
-from state_lib.gathering.repair import set_changes
+from state_lib.gathering.repair import differences, set_approved
 from state_lib.kafka import Kafka
 from state_lib.logs import configure_logging
 
@@ -24,16 +23,13 @@ def repair(app: str, *, yes: bool, as_json: bool) -> None:
 
     Raises:
         typer.Exit: 1 if it would have to ask and must not, or something is still different.
-        HoldfastError: the application is not there, Kafka is away, or does not let us.
+        HoldfastError: the application is not there, Kafka is away, or does not let us; or something
+            was set differently while it asked.
     """
     settings = Settings.load()
     configure_logging("ERROR")
     kafka = Kafka.of(settings)
-
-    def differences() -> tuple[Change, ...]:
-        return judge(gather_settings(settings, kafka, app), SETTINGS).changes
-
-    found = differences()
+    found = differences(settings, kafka, app)
     if not found:
         whole = f"nothing to repair: the topics that {app} owns are set as they have to be"
         _line({"event": "whole", "app": app}) if as_json else typer.echo(whole)
@@ -43,16 +39,16 @@ def repair(app: str, *, yes: bool, as_json: bool) -> None:
         if as_json:
             raise typer.Exit(1)
         typer.confirm("Set these?", abort=True, err=True)
-    set_changes(kafka, app, found)
-    left = differences()
+    done = set_approved(settings, kafka, app, found)
+    left = differences(settings, kafka, app)
     if as_json:
         left_ = [asdict(c) for c in left]
-        _line({"event": "done", "app": app, "set": len(found), "left": left_})
+        _line({"event": "done", "app": app, "set": len(done), "left": left_})
     elif left:
         typer.echo("set, and still different; see 'holdfast check':")
         _show(left, as_json=False)
     else:
-        typer.echo(f"repaired: {len(found)} settings of topics that {app} owns")
+        typer.echo(f"repaired: {len(done)} settings of topics that {app} owns")
     if left:
         raise typer.Exit(1)
 

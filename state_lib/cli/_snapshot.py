@@ -15,10 +15,9 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColum
 from rich.table import Table
 from rich.text import Text
 
+from state_lib.apps.pruning import Pruning
 from state_lib.config import Settings
-from state_lib.kafka import Kafka
 from state_lib.logs import configure_logging
-from state_lib.marker import RESTORING
 from state_lib.snapshots.listing import (
     find,
     list_snapshots,
@@ -29,9 +28,7 @@ from state_lib.snapshots.listing import (
     why_not_listed,
 )
 from state_lib.snapshots.manifest import Manifest
-from state_lib.snapshots.prune import Pruned
 from state_lib.snapshots.savepoints import Savepoint, list_savepoints
-from state_lib.task.claiming import standing
 from state_lib.times import iso
 
 Json = dict[str, Any]
@@ -47,16 +44,6 @@ def settings() -> Settings:
 def tasks(url: str, app: str, task: int | None) -> list[int]:
     """The task asked for, or all that storage knows."""
     return stored_tasks(url, app) if task is None else [task]
-
-
-def on_their_way(app: str) -> set[str]:
-    """Snapshots that tasks are being restored to: they are needed until that has ended.
-
-    Raises:
-        Unavailable: Kafka cannot be asked.
-    """
-    markers = standing(Kafka.of(Settings.load()), app)
-    return {m.back["snapshot"] for m in markers if m.state == RESTORING}
 
 
 @contextlib.contextmanager
@@ -102,8 +89,9 @@ def jobs(found: Sequence[Json], *, as_json: bool) -> None:
             table.add_row(job["task"], job["snapshot"], size, uploaded, f"{job['seconds']}")
     Console().print(table)
     errors = Console(stderr=True, soft_wrap=True)
-    for message in [job["error"]["message"] for job in found if job["error"]]:
-        errors.print(f"Error: {message}", style="red", markup=False, highlight=False)
+    for job in [job for job in found if job["error"]]:
+        text = f"Error: {job['task']} on {job['host']}: {job['error']['message']}"
+        errors.print(text, style="red", markup=False, highlight=False)
 
 
 def listing(
@@ -191,21 +179,21 @@ def verified(found: Sequence[Json], *, as_json: bool) -> None:
     Console().print(table if found else "no snapshots")
 
 
-def pruned(done: Sequence[Pruned], savepoints: Sequence[str], *, dry: bool, as_json: bool) -> None:
+def pruned(done: Pruning, *, dry: bool, as_json: bool) -> None:
     """What went, or would go."""
     if as_json:
-        _json({"dry_run": dry, "savepoints": list(savepoints), "tasks": [asdict(d) for d in done]})
+        _json({"dry_run": dry, **asdict(done)})
         return
     table = _table("task", "kept", "pruned", "files deleted", "bytes freed")
     table.title = "a dry run" if dry else None
-    for one in done:
+    for one in done.tasks:
         freed = one.not_collected or decimal(one.freed_bytes)
         counts = (str(len(one.kept)), str(len(one.pruned)), str(one.deleted_files))
         table.add_row(one.task, *counts, freed)
     console = Console()
     console.print(table)
-    if savepoints:
-        console.print(f"savepoints pruned: {', '.join(savepoints)}", highlight=False)
+    if done.savepoints:
+        console.print(f"savepoints pruned: {', '.join(done.savepoints)}", highlight=False)
 
 
 def _table(*columns: str) -> Table:

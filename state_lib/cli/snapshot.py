@@ -119,19 +119,13 @@ def prune(
 
       holdfast snapshot prune flights --keep 1 --savepoints 2 --dry-run
     """
+    from state_lib.apps.pruning import prune_application
     from state_lib.cli import _snapshot as shown
-    from state_lib.snapshots import savepoints as saved
     from state_lib.snapshots.prune import Retention
-    from state_lib.snapshots.prune import prune as run
 
-    url = shown.settings().snapshots_url
-    gone = [] if savepoints is None else saved.prune_savepoints(url, app, savepoints, dry=dry_run)
-    spare = saved.spared(url, app, without=gone) | shown.on_their_way(app)
     retention = Retention(keep, daily)
-    done = [
-        run(url, app, p, retention, spare=spare, dry=dry_run) for p in shown.tasks(url, app, None)
-    ]
-    shown.pruned(done, gone, dry=dry_run, as_json=as_json)
+    done = prune_application(shown.settings(), app, retention, savepoints=savepoints, dry=dry_run)
+    shown.pruned(done, dry=dry_run, as_json=as_json)
 
 
 @group.command()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -153,7 +153,12 @@ class FlightHostClient:
         return self._events("repair-run", body)
 
     def snapshot(
-        self, app: str, partition: int, savepoint: dict[str, Any] | None = None
+        self,
+        app: str,
+        partition: int,
+        savepoint: Mapping[str, Any] | None = None,
+        request: str | None = None,
+        timeout_s: float = LOOK_S,
     ) -> dict[str, Any]:
         """Begin a snapshot of a task, or join the one under way.
 
@@ -161,16 +166,20 @@ class FlightHostClient:
             app: application.
             partition: of the task.
             savepoint: ``{id, epoch, n, wait_s}``: take it at that very commit.
+            request: id of this request: the same one again finds what it has led to.
+            timeout_s: how long the host may take to say so.
 
         Returns:
             What `snapshot_status` returns.
         """
-        body = {"app": app, "partition": partition, "savepoint": savepoint}
-        return self._act("snapshot", body, LOOK_S)
+        body = {"app": app, "partition": partition, "savepoint": savepoint, "request": request}
+        return self._act("snapshot", body, timeout_s)
 
-    def snapshot_status(self, app: str, partition: int) -> dict[str, Any]:
+    def snapshot_status(
+        self, app: str, partition: int, timeout_s: float = LOOK_S
+    ) -> dict[str, Any]:
         """How the last snapshot of a task goes: `state_lib.host.snapshots.Job.to_json`."""
-        return self._act("snapshot-status", {"app": app, "partition": partition}, LOOK_S)
+        return self._act("snapshot-status", {"app": app, "partition": partition}, timeout_s)
 
     def digests(
         self, app: str, partition: int, stores: Sequence[str] | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -11,10 +12,9 @@ import structlog
 
 from state_lib.changelog.claims import topology_of
 from state_lib.client.flight import FlightHostClient
+from state_lib.client.snapshot_round import Job, SnapshotRound
 from state_lib.errors import (
-    HoldfastError,
     InvalidRequest,
-    NotFound,
     Realign,
     StorageUnavailable,
     Unavailable,
@@ -33,11 +33,8 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 _LOOK_S = 0.3
-_ABSENT_S = 30.0
 _COMMIT_WAIT_S = 20.0
 
-Job: TypeAlias = dict[str, Any]
-"""`state_lib.host.snapshots.Job.to_json`: of one task."""
 Watch: TypeAlias = Callable[[Job], None]
 
 
@@ -71,29 +68,30 @@ class SnapshotClient:
             watch: told of each look at a task.
             savepoint: passed on to the hosts, see `FlightHostClient.snapshot`.
         """
-        wanted = range(self.topology.partitions) if partitions is None else partitions
-        for partition in wanted:
+        of = self.partitions(partitions)
+        request = uuid.uuid4().hex if savepoint is None else savepoint["id"]
+        hosts = self._settings.host_addresses
+        asked = SnapshotRound(self.app, of, request, hosts, self._token, savepoint)
+        while True:
+            for job in asked.look():
+                watch(job)
+            if asked.ended:
+                return asked.jobs
+            time.sleep(_LOOK_S)
+
+    def partitions(self, wanted: Sequence[int] | None = None) -> list[int]:
+        """All tasks, or those that are wanted.
+
+        Raises:
+            InvalidRequest: there is no such task.
+        """
+        for partition in wanted or ():
             if not 0 <= partition < self.topology.partitions:
                 raise InvalidRequest(
                     f"application {self.app!r} has tasks 0 to {self.topology.partitions - 1}, not "
                     f"{partition}"
                 )
-        jobs = {p: self._begin(p, savepoint) for p in wanted}
-        seen = dict.fromkeys(jobs, time.monotonic())
-        while running := [p for p, job in jobs.items() if job["state"] == "running"]:
-            time.sleep(_LOOK_S)
-            for partition in running:
-                try:
-                    jobs[partition] = self._ask(partition, "snapshot_status")
-                    seen[partition] = time.monotonic()
-                except NotFound:
-                    jobs[partition] = self._failed(partition, self._restarted(partition))
-                except HoldfastError as error:
-                    absent = time.monotonic() - seen[partition]
-                    if not isinstance(error, Unavailable) or absent > _ABSENT_S:
-                        jobs[partition] = self._failed(partition, error)
-                watch(jobs[partition])
-        return list(jobs.values())
+        return list(self._partitions if wanted is None else wanted)
 
     def savepoint(self, watch: Watch = lambda _: None, timeout_s: float = 300.0) -> Savepoint:
         """Have every task taken at one commit, and list the savepoint.
@@ -110,7 +108,7 @@ class SnapshotClient:
         _raise_first(self.create(watch=watch))
         deadline = time.monotonic() + timeout_s
         while True:
-            markers = [Marker.from_json(self._ask(p, "marker")) for p in self._partitions]
+            markers = [self._marker(p) for p in self._partitions]
             epoch, n = max((m.epoch, m.n) for m in markers)
             savepoint = new_id(now_ms())
             at = {"id": savepoint, "epoch": epoch, "n": n, "wait_s": _COMMIT_WAIT_S}
@@ -142,23 +140,9 @@ class SnapshotClient:
         ]
         return write_savepoint(url, savepoint, manifests)
 
-    def _begin(self, partition: int, savepoint: Mapping[str, Any] | None) -> Job:
-        """Start; a task that is opening is waited for a moment."""
-        deadline = time.monotonic() + _ABSENT_S
-        while True:
-            try:
-                return self._ask(partition, "snapshot", savepoint)
-            except Unavailable as error:
-                if savepoint is not None or time.monotonic() > deadline:
-                    return self._failed(partition, error)
-            except HoldfastError as error:
-                return self._failed(partition, error)
-            time.sleep(_LOOK_S)
-
-    def _ask(self, partition: int, what: str, *more: Any) -> dict[str, Any]:
+    def _marker(self, partition: int) -> Marker:
         with self._client(partition) as client:
-            answer = getattr(client, what)(self.app, partition, *more)
-            return answer.to_json() if isinstance(answer, Marker) else answer
+            return client.marker(self.app, partition)
 
     @contextlib.contextmanager
     def _client(self, partition: int) -> Iterator[FlightHostClient]:
@@ -168,23 +152,6 @@ class SnapshotClient:
             yield client
         finally:
             client.close()
-
-    def _restarted(self, partition: int) -> Unavailable:
-        return Unavailable(
-            f"the host of {self.app}/{partition} was restarted while it took the snapshot: nothing "
-            "was listed; ask again"
-        )
-
-    def _failed(self, partition: int, error: HoldfastError) -> Job:
-        return {
-            "task": f"{self.app}/{partition}",
-            "state": "failed",
-            "phase": "",
-            "done": 0,
-            "total": 0,
-            "snapshot": None,
-            "error": error.to_wire(),
-        }
 
 
 def _raise_first(jobs: Sequence[Job]) -> None:

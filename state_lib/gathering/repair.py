@@ -4,13 +4,53 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from state_lib.apps.sizes import owned_topics
 from state_lib.changelog.admin import set_topic_configs
 from state_lib.changelog.claims import topology_of
-from state_lib.checks.verdict import Change
+from state_lib.checks import SETTINGS, Change, judge
 from state_lib.errors import InvalidRequest
+from state_lib.gathering.application import gather_settings
 from state_lib.kafka import Kafka
+
+if TYPE_CHECKING:
+    from state_lib.config import Settings
+
+
+def differences(settings: Settings, kafka: Kafka, app: str) -> tuple[Change, ...]:
+    """How topics of an application are set now, where checks would have them set differently.
+
+    Raises:
+        NotFound: there is no such application.
+        Unavailable: Kafka is away.
+    """
+    return judge(gather_settings(settings, kafka, app), SETTINGS).changes
+
+
+def set_approved(
+    settings: Settings, kafka: Kafka, app: str, approved: Iterable[Change]
+) -> tuple[Change, ...]:
+    """Set what somebody has seen and approved, as far as it is still different; returns that.
+
+    Raises:
+        InvalidRequest: something differs that was not approved, or by now differently: nothing was
+            altered.
+        Others: as `differences` and `set_changes`.
+    """
+    known, found = set(approved), differences(settings, kafka, app)
+    if new := [change for change in found if change not in known]:
+        first = new[0]
+        raise InvalidRequest(
+            f"the topics of {app!r} are not set any more as they were when the repair was approved:"
+            f" {first.key} of {first.topic} is {first.seen} and is to be {first.wanted}"
+            f"{f', and {len(new) - 1} more' if new[1:] else ''}. Nothing was altered: look at the "
+            "difference again, and approve it anew",
+            app=app,
+            changed=[change.key for change in new],
+        )
+    set_changes(kafka, app, found)
+    return found
 
 
 def set_changes(kafka: Kafka, app: str, changes: Iterable[Change]) -> None:

@@ -141,9 +141,9 @@ def _plan_past(manager: TaskManager, body: Body) -> Body:
 
 
 def _snapshot(snapshots: SnapshotJobs, body: Body) -> Body:
-    """Begin a snapshot of a task, or join the one under way."""
+    """Begin a snapshot of a task, join the one under way, or find the one that is there."""
     at = At.from_json(body.get("savepoint"))
-    return snapshots.start(body["app"], int(body["partition"]), at)
+    return snapshots.start(body["app"], int(body["partition"]), at, body.get("request"))
 
 
 def _restore(manager: TaskManager, body: Body) -> Iterator[Body]:

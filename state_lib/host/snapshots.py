@@ -18,6 +18,7 @@ from state_lib.errors import HoldfastError, InvalidRequest, NotFound, Unavailabl
 from state_lib.failpoints import failpoint
 from state_lib.host.tasks import TaskManager
 from state_lib.marker import now_ms
+from state_lib.snapshots.listing import taken_for
 from state_lib.snapshots.manifest import check_id
 from state_lib.snapshots.write import SnapshotRequest, Written, write_snapshot
 from state_lib.task.checkpoint import checkpoint
@@ -28,6 +29,7 @@ _AT_ONCE = 2
 _SUFFIX = ".snapshot"
 _WAIT_S = 60.0
 _LOOK_S = 0.2
+_LONGEST = 64
 
 
 @dataclass(frozen=True)
@@ -56,10 +58,17 @@ class At:
 
 
 class Job:
-    """One snapshot, from request to end, for whoever asks how it goes."""
+    """One snapshot, from request to end, for whoever asks how it goes.
 
-    def __init__(self, task: StateTask, at: At | None) -> None:
+    Args:
+        task: of which.
+        at: the commit of a savepoint.
+        requests: ids of those that want it.
+    """
+
+    def __init__(self, task: StateTask, at: At | None, *requests: str) -> None:
         self.task, self.at = task, at
+        self.requests = list(requests)
         self.directory = task.path.with_name(f"{task.path.name}{_SUFFIX}")
         self.started_at, self._began = now_ms(), time.monotonic()
         self._seconds: float | None = None
@@ -98,6 +107,7 @@ class Job:
             "started_at": self.started_at,
             "seconds": round(self._seconds or time.monotonic() - self._began, 3),
             "savepoint": self.savepoint,
+            "requests": list(self.requests),
             "snapshot": written and written.manifest.id,
             "size_bytes": written and written.manifest.size_bytes,
             "uploaded_bytes": written and written.uploaded_bytes,
@@ -123,26 +133,40 @@ class SnapshotJobs:
         for left in tasks.context.state_dir.glob(f"*/*{_SUFFIX}"):
             shutil.rmtree(left, ignore_errors=True)  # of a process that was killed
 
-    def start(self, app: str, partition: int, at: At | None = None) -> dict[str, Any]:
+    def start(
+        self, app: str, partition: int, at: At | None = None, request: str | None = None
+    ) -> dict[str, Any]:
         """Begin a snapshot of a task, or join the one that runs; see `Job.to_json`.
+
+        Args:
+            app: application.
+            partition: of the task.
+            at: the commit of a savepoint.
+            request: id of the request. The same one again finds the snapshot that it led to, also
+                after a restart; one that failed is begun again.
 
         Raises:
             NotFound, NotOwner, Unavailable: as `TaskManager.task`.
             Unavailable: one runs already, and a savepoint needs its own.
+            InvalidRequest: ``request`` is no short text.
         """
+        requests = () if request is None else (_checked(request),)
         task = self._tasks.task(app, partition)
         with self._lock:
-            running = self._jobs.get(task.name)
-            if running is not None and running.running:
+            last = self._jobs.get(task.name)
+            if last is not None and last.error is None and request in last.requests:
+                return last.to_json()
+            if last is not None and last.running:
                 if at is None:
-                    return running.to_json()
+                    last.requests += requests
+                    return last.to_json()
                 raise Unavailable(
                     f"a snapshot of {task.name} is under way: ask again when it is done",
                     task=task.name,
                 )
             if self._stopping.is_set():
                 raise Unavailable("this host is stopping; ask again")
-            job = self._jobs[task.name] = Job(task, at)
+            job = self._jobs[task.name] = Job(task, at, *requests)
             thread = threading.Thread(target=self._run, args=[job], name=f"snapshot {task.name}")
             self._threads = {t for t in self._threads if t.is_alive()} | {thread}
             thread.start()
@@ -175,6 +199,9 @@ class SnapshotJobs:
     def _run(self, job: Job) -> None:
         task = job.task
         try:
+            job.written = self._written_before(job)
+            if job.written is not None:
+                return
             if job.at is not None:  # before it has a slot: every task waits for the same commit
                 self._checkpoint(job)
             with self._slot(job):
@@ -188,6 +215,7 @@ class SnapshotJobs:
                     directory=job.directory,
                     host=self._tasks.context.host_id,
                     savepoint=job.savepoint,
+                    requests=tuple(job.requests),
                 )
                 job.written = write_snapshot(request, partial(self._progress, job))
         except HoldfastError as error:
@@ -202,6 +230,14 @@ class SnapshotJobs:
         if job.written is not None:
             about = {"uploaded_bytes": job.written.uploaded_bytes}
             log.info("snapshot", task=task.name, snapshot=job.written.manifest.id, **about)
+
+    def _written_before(self, job: Job) -> Written | None:
+        """What the same request led to before another one, or a restart of this host."""
+        if job.at is not None or not job.requests:
+            return None
+        task = job.task
+        found = taken_for(self._url, task.topology.app, task.partition, job.requests[0])
+        return None if found is None else Written(found, 0)
 
     @contextmanager
     def _slot(self, job: Job) -> Iterator[None]:
@@ -241,6 +277,12 @@ class SnapshotJobs:
             disarm()
         if taken.error is not None:
             raise taken.error
+
+
+def _checked(request: Any) -> str:
+    if not isinstance(request, str) or not 0 < len(request) <= _LONGEST:
+        raise InvalidRequest(f"{request!r} identifies no request: use 1 to {_LONGEST} characters")
+    return request
 
 
 class _Taken:

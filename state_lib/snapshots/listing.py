@@ -91,6 +91,17 @@ def find(url: str, app: str, partition: int, snapshot: str) -> Manifest:
     return manifest
 
 
+def taken_for(url: str, app: str, partition: int, request: str) -> Manifest | None:
+    """The snapshot of a task that was taken at somebody's request, if it is listed.
+
+    Raises:
+        StorageUnavailable: naming the URL.
+    """
+    found = survey(task_storage(url, app, partition), app, partition)
+    listed = (one.listed for one in found)
+    return next((m for m in listed if m is not None and request in m.requests), None)
+
+
 def survey(storage: Storage, app: str, partition: int) -> list[Found]:
     """Every manifest of a task, newest first, whether or not it can be used."""
     names = storage.listing(MANIFESTS).items()

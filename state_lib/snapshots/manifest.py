@@ -54,6 +54,7 @@ class Manifest:
         created_at: wall time (ms) when it was listed.
         host: that took it.
         savepoint: id of the savepoint that it belongs to, or None.
+        requests: ids of those that had asked for it when it was written.
         versions: of the software that wrote it.
         url: where it was read from; no part of its bytes.
     """
@@ -70,6 +71,7 @@ class Manifest:
     created_at: int
     host: str = ""
     savepoint: str | None = None
+    requests: tuple[str, ...] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
     url: str = ""
 
@@ -182,6 +184,7 @@ def _from_json(data: Mapping[str, Any], url: str) -> Manifest:
     known["marker"] = Marker.from_json(known["marker"])
     known["stores"] = tuple(StoreSpec(**spec) for spec in known["stores"])
     known["files"] = tuple(FileEntry(**file) for file in known["files"])
+    known["requests"] = tuple(known.get("requests", ()))
     return Manifest(**known, url=url)
 
 

@@ -46,6 +46,7 @@ class SnapshotRequest:
     directory: Path
     host: str = ""
     savepoint: str | None = None
+    requests: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,7 @@ def write_snapshot(request: SnapshotRequest, report: Progress = silent) -> Writt
         created_at=now_ms(),
         host=request.host,
         savepoint=request.savepoint,
+        requests=request.requests,
         versions=_versions(),
         url=request.url,
     )

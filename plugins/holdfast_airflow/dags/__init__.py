@@ -1,8 +1,11 @@
 """DAGs of an application, ready made: one line in a DAG file each."""
 
 from holdfast_airflow.dags.load import load_dag
+from holdfast_airflow.dags.prune import prune_dag
+from holdfast_airflow.dags.repair import repair_dag
+from holdfast_airflow.dags.snapshots import snapshots_dag
 from holdfast_airflow.dags.stream import stream_dag
 from holdfast_airflow.dags.verify import verify_dag
 from holdfast_airflow.dags.watch import watch_dag
 
-__all__ = ["load_dag", "stream_dag", "verify_dag", "watch_dag"]
+__all__ = ["load_dag", "prune_dag", "repair_dag", "snapshots_dag", "stream_dag", "verify_dag", "watch_dag"]

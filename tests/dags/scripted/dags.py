@@ -7,7 +7,14 @@ from typing import Any
 
 from airflow.sdk import DAG, BaseNotifier
 
-from holdfast_airflow.dags import stream_dag, verify_dag, watch_dag
+from holdfast_airflow.dags import (
+    prune_dag,
+    repair_dag,
+    snapshots_dag,
+    stream_dag,
+    verify_dag,
+    watch_dag,
+)
 from holdfast_airflow.operators.stop import StopStreamOperator
 from holdfast_airflow.operators.watch import WatchConditionOperator
 from holdfast_airflow.sensors import HostDownSensor
@@ -85,3 +92,8 @@ with DAG("alarmed_watch", schedule=None):
         lasts=timedelta(seconds=4),
         **WATCH,
     )
+for name in ("snapped", "unknown"):
+    snapshots_dag(name, schedule=None, retries=0)
+    prune_dag(name, schedule=None, keep=1, daily=0, retries=0)
+for name in ("repaired", "unknown"):
+    repair_dag(name, retries=0)

@@ -148,6 +148,7 @@ def test_what_cannot_be_done_says_so(cluster: Served) -> None:
     assert "no snapshot" in run("verify", app, "20260101T000000000Z-12345678", code=1).stderr
     assert "id" in run("verify", app, "../../etc", code=1).stderr
     run("prune", app, code=2)
+    assert "never run" in run("prune", "nobody", "--keep", "1", code=1).stderr
     blocking = Path(cluster.url.removeprefix("file://"))
     blocking.write_text("a file")
     failed = run("create", app, "--task", "0", code=1)

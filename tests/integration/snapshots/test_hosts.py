@@ -128,6 +128,9 @@ def test_who_may_not_and_what_is_not_there(make_app: MakeApp) -> None:
         for wrong in ({}, {"id": "../x", "epoch": 0, "n": 0, "wait_s": 1}, [1]):
             with pytest.raises(InvalidRequest):
                 client.snapshot(app.name, 0, wrong)  # type: ignore[arg-type]
+        for request in ("", "x" * 65, 7):
+            with pytest.raises(InvalidRequest, match="1 to 64 characters"):
+                client.snapshot(app.name, 0, request=request)  # type: ignore[arg-type]
         far = {"id": new_id(0), "epoch": epoch, "n": 0, "wait_s": 1e9}
         with pytest.raises(InvalidRequest, match="wait_s"):
             client.snapshot(app.name, 0, far)

@@ -1,0 +1,87 @@
+"""The DAG that sets an application's topics right, once a person has approved it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from airflow.sdk import DAG
+
+from holdfast_airflow.operators.repair import RepairChangelogOperator
+from holdfast_airflow.operators.verify import VerifyChangelogsOperator
+
+REPAIR_DOC = """
+### Repair the topics of `{app}`
+
+1. `plan` compares how the topics that `{app}` owns are set with how they have to be, and shows the
+   difference in its log. If there is none, the rest is skipped.
+2. `approve` waits for a person, under *Required Actions*. Nothing approves by itself, also not
+   after a time. A rejection skips the rest.
+3. `apply` sets what was approved, and nothing else. It refuses if the topics are set differently by
+   then: trigger the DAG again.
+4. `verify` checks the application, except for compaction: the brokers' cleaner needs a while.
+
+Sources and outputs are never altered. `holdfast repair config {app}` does the same.
+It is skipped while the application has not run yet, or not since it was reset.
+"""
+ASKED = """
+| topic | setting | is | is to be |
+|---|---|---|---|
+{%- for one in ti.xcom_pull(task_ids='plan')['changes'] %}
+| `{{ one.topic }}` | `{{ one.key }}` | `{{ one.seen }}` | `{{ one.wanted }}` |
+{%- endfor %}
+"""
+
+
+def repair_dag(
+    app: str,
+    *,
+    schedule: timedelta | str | None = None,
+    tags: Sequence[str] = (),
+    approval: dict[str, Any] | None = None,
+    **operator: Any,
+) -> DAG:
+    """The DAG ``<app>_repair``: `plan`, `approve`, `apply`, `verify`.
+
+    Args:
+        app: The application's id.
+        schedule: When it runs; None: only when it is triggered.
+        tags: Besides ``holdfast`` and ``repair``.
+        approval: More arguments of `ApprovalOperator`, such as ``assigned_users``, ``notifiers``.
+        operator: More arguments of `RepairChangelogOperator` and `VerifyChangelogsOperator`, such
+            as ``conn_id``, ``env`` and ``retries``.
+
+    Raises:
+        ValueError: ``approval`` has a default: nobody but a person approves.
+    """
+    from airflow.providers.standard.operators.hitl import ApprovalOperator
+
+    if "defaults" in (approval or {}):
+        raise ValueError(
+            f"repair_dag({app!r}) was given approval={approval!r}: what would be approved or "
+            "rejected without a person; leave 'defaults' out"
+        )
+    with DAG(
+        f"{app}_repair",
+        description=f"Sets the topics of {app} right, once a person has approved it",
+        doc_md=REPAIR_DOC.format(app=app),
+        schedule=schedule,
+        catchup=False,
+        max_active_runs=1,
+        tags=["holdfast", "repair", *tags],
+    ) as dag:
+        given: dict[str, Any] = {"retries": 3, "retry_delay": timedelta(seconds=30), **operator}
+        plan = RepairChangelogOperator(
+            task_id="plan", app=app, only_plan=True, skip_unknown=True, **given
+        )
+        approve = ApprovalOperator(
+            task_id="approve",
+            subject=f"Set these topics of {app}?",
+            body=ASKED,
+            **(approval or {}),
+        )
+        apply = RepairChangelogOperator(task_id="apply", app=app, approved=plan.output, **given)
+        verify = VerifyChangelogsOperator(task_id="verify", app=app, read_logs=False, **given)
+        plan >> approve >> apply >> verify
+    return dag

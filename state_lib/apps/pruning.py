@@ -1,0 +1,66 @@
+"""Retention of a whole application's snapshots: what may go, and what a restore may still need."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from state_lib.changelog.claims import topology_of
+from state_lib.kafka import Kafka
+from state_lib.marker import RESTORING
+from state_lib.names import check_name
+from state_lib.snapshots.listing import stored_tasks
+from state_lib.snapshots.prune import Pruned, Retention, prune
+from state_lib.snapshots.savepoints import prune_savepoints, spared
+from state_lib.task.claiming import standing
+
+if TYPE_CHECKING:
+    from state_lib.config import Settings
+
+
+@dataclass(frozen=True)
+class Pruning:
+    """What a pruning did, or would do: with each task, and ids of savepoints that went."""
+
+    tasks: list[Pruned]
+    savepoints: list[str]
+
+
+def prune_application(
+    settings: Settings,
+    app: str,
+    retention: Retention,
+    *,
+    savepoints: int | None = None,
+    dry: bool = False,
+) -> Pruning:
+    """Remove old snapshots of all tasks, and files that no snapshot of the last day needs.
+
+    Snapshots of savepoints stay, and those that tasks are on their way back to.
+
+    Args:
+        settings: where Kafka and storage are.
+        app: whose.
+        retention: what to keep of each task.
+        savepoints: how many of the newest are kept; None: all.
+        dry: change nothing.
+
+    Raises:
+        NotFound: storage holds nothing of it, and it has never run.
+        StorageUnavailable: what was done is done; running it again goes on.
+        Unavailable: Kafka cannot be asked; nothing was done.
+    """
+    kafka, url = Kafka.of(settings), settings.snapshots_url
+    tasks = stored_tasks(url, check_name("application", app))
+    if not tasks:
+        topology_of(kafka, app)
+    needed = _on_their_way(kafka, app)
+    gone = [] if savepoints is None else prune_savepoints(url, app, savepoints, dry=dry)
+    spare = spared(url, app, without=gone) | needed
+    done = [prune(url, app, task, retention, spare=spare, dry=dry) for task in tasks]
+    return Pruning(done, gone)
+
+
+def _on_their_way(kafka: Kafka, app: str) -> set[str]:
+    """Snapshots that tasks are being restored to: they are needed until that has ended."""
+    return {m.back["snapshot"] for m in standing(kafka, app) if m.state == RESTORING}
