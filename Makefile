@@ -107,7 +107,7 @@ chaos: setup ## Kills at random instants, audited: MINUTES=10 SEED=…
 	  pytest -q -m full tests/chaos/test_outages.py -k random
 
 .PHONY: bench
-bench: setup ## Beside Kafka Streams, an hour or two; ARGS="--only count-zipf --write" (--help: all)
+bench: setup ## Beside Kafka Streams, two hours; ARGS="--only count-zipf --write" (--help: all)
 	@python -m benchmarks $(ARGS)
 
 .PHONY: demo

@@ -1,8 +1,8 @@
 """``python -m benchmarks``: Holdfast beside Kafka Streams and Spark, on this machine, now.
 
 Starts a broker of its own in a temporary folder and ends all that it started. Every benchmark's
-contenders run in turn, round by round; results that differ are an error. A benchmark that fails
-does not end the others; the exit code is 1 then.
+contenders run in turn, round by round; results that differ are an error. A contender or a benchmark
+that fails does not end the others; the exit code is 1 then.
 """
 
 from __future__ import annotations
@@ -47,6 +47,8 @@ def main(arguments: list[str] | None = None) -> None:
                 failed.append(benchmark.name)
                 world.seeds.clear()  # what they hold may not be what they should
                 continue
+            asked = [c for c in benchmark.contenders() if c in (options.contender or [c])]
+            failed += [f"{benchmark.name} ({c})" for c in asked if c not in rounds[0]]
             rows = summarize(rounds, more_is_better=benchmark.more_is_better)
             report.show(console, benchmark, rows)
             if options.write:

@@ -29,6 +29,8 @@ def run(
 ) -> list[dict[str, Measurement]]:
     """Measure every contender once a round, first the one, then the other.
 
+    A contender that fails does not end the others: it is not in the result.
+
     Args:
         benchmark: what to run.
         world: where.
@@ -38,29 +40,40 @@ def run(
 
     Raises:
         Differ: the contenders of a round came to different results.
-        TooLong: naming the step that was ended.
+        TooLong: the preparation took too long.
+        Exception: the first one, where every contender failed.
     """
     with limit(limit_s, f"{benchmark.name}: its preparation"):
         benchmark.prepare(world)
     every = benchmark.contenders().items()
     contenders = [(name, c) for name, c in every if not only or name in only]
-    names = [name for name, _ in contenders]
-    results = []
+    results, failed = list[dict[str, Measurement]](), dict[str, Exception]()
     for n in range(rounds):
         # Every other round backwards: who comes later must not always be the same.
         order = contenders if n % 2 == 0 else contenders[::-1]
         runs = {}
         for name, contender in order:
-            with limit(limit_s, f"{benchmark.name}, round {n + 1}, {name}"):
-                runs[name] = contender(world)
-            told = _told(runs[name], benchmark.unit)
-            world.say(f"{benchmark.name}, round {n + 1} of {rounds}, {name}: {told}")
+            if name in failed:
+                continue
+            what = f"{benchmark.name}, round {n + 1} of {rounds}, {name}"
+            try:
+                with limit(limit_s, what):
+                    runs[name] = contender(world)
+            except Exception as error:  # noqa: BLE001 - what ends one does not end the others
+                failed[name] = error
+                world.seeds.clear()  # what they hold may not be what they should
+                world.say(f"{what} failed, its rounds do not count: {error}")
+            else:
+                world.say(f"{what}: {_told(runs[name], benchmark.unit)}")
         try:
             check_same(runs)
         except Differ as error:
             raise Differ(f"{benchmark.name}, round {n + 1}: {error}") from None
-        results.append({name: runs[name] for name in names})
-    return results
+        results.append(runs)
+    names = [name for name, _ in contenders if name not in failed]
+    if failed and not names:
+        raise next(iter(failed.values()))
+    return [{name: runs[name] for name in names} for runs in results]
 
 
 @contextlib.contextmanager

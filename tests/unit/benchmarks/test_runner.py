@@ -1,9 +1,12 @@
 import signal
 import time
+from pathlib import Path
 
 import pytest
 
-from benchmarks.runner import TooLong, limit
+from benchmarks.measure import ALIKE, Contender, Measurement
+from benchmarks.runner import TooLong, limit, run
+from benchmarks.world import World
 
 
 def test_a_step_that_takes_too_long_is_ended_by_name() -> None:
@@ -22,3 +25,39 @@ def test_a_step_within_its_time_is_left_alone(seconds: float) -> None:
     with limit(seconds, "a step"):
         time.sleep(0.01)
     assert signal.getsignal(signal.SIGALRM) is before
+
+
+class Two:
+    """A `Benchmark` of a contender that works and one that fails in the second round."""
+
+    name, title, unit, more_is_better, guarantees = "two", "two", "s", False, ALIKE
+
+    def __init__(self) -> None:
+        self.ran = 0
+
+    def prepare(self, world: World) -> None:
+        """Nothing is shared."""
+
+    def contenders(self) -> dict[str, Contender]:
+        return {"works": lambda _: Measurement(1, 0, 0), "fails": self._fail}
+
+    def _fail(self, _world: World) -> Measurement:
+        self.ran += 1
+        if self.ran > 1:
+            raise RuntimeError("ended with 1")
+        return Measurement(2, 0, 0)
+
+
+def test_a_contender_that_fails_is_told_and_does_not_end_the_others(tmp_path: Path) -> None:
+    said, two = list[str](), Two()
+    rounds = run(two, World(tmp_path, 1.0, said.append), 3)
+    assert [list(runs) for runs in rounds] == [["works"]] * 3
+    assert two.ran == 2
+    assert "two, round 2 of 3, fails failed, its rounds do not count: ended with 1" in said
+
+
+def test_an_error_is_raised_where_every_contender_failed(tmp_path: Path) -> None:
+    two = Two()
+    two.ran = 1
+    with pytest.raises(RuntimeError, match="ended with 1"):
+        run(two, World(tmp_path, 1.0, print), 1, ["fails"])
