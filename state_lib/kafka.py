@@ -119,6 +119,8 @@ class Kafka:
                 "fetch.message.max.bytes": 8 << 20,
                 "queued.max.messages.kbytes": 32 << 10,
                 "queued.min.messages": 50_000,
+                # A full queue is looked at again so soon; a second, the default, starves readers.
+                "fetch.queue.backoff.ms": 10,
                 "fetch.wait.max.ms": 50,
                 "error_cb": self.door.hear,
                 **self.properties,
