@@ -6,8 +6,16 @@ from importlib.metadata import version
 from typing import Any
 
 NAME = "Holdfast"
-OPERATORS = ("operators.load", "operators.stop", "operators.stream", "operators.verify")
-TRIGGERS = ("triggers.stream", "triggers.stream_end")
+OPERATORS = (
+    "operators.audit",
+    "operators.capacity",
+    "operators.drill",
+    "operators.load",
+    "operators.stop",
+    "operators.stream",
+    "operators.verify",
+)
+TRIGGERS = ("triggers.job", "triggers.stream", "triggers.stream_end")
 HOOKS = ("hooks.cluster", "hooks.holdfast", "hooks.hosts", "hooks.spark")
 TEXT = {"type": ["string", "null"]}
 CONNECTION = {
@@ -28,7 +36,7 @@ CONNECTION = {
         "snapshots_url": {"label": "URL of snapshots", "schema": TEXT},
     },
 }
-LINKS = ("links.DriverLogLink", "links.SparkUiLink")
+LINKS = ("links.CapacityReportLink", "links.DriverLogLink", "links.SparkUiLink")
 
 
 def get_provider_info() -> dict[str, Any]:

@@ -15,9 +15,15 @@ from airflow.sdk.exceptions import ParamValidationError
 from tests.support.airflow_home import ROOT
 
 IDS = (
+    "flights_audit",
+    "flights_capacity",
+    "flights_drill",
     "flights_load",
     "flights_stream",
     "flights_verify",
+    "word_count_audit",
+    "word_count_capacity",
+    "word_count_drill",
     "word_count_stream",
     "word_count_verify",
 )
