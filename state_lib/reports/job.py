@@ -16,7 +16,7 @@ import structlog
 from state_lib.errors import HoldfastError, StorageUnavailable
 from state_lib.marker import now_ms
 from state_lib.reports.folder import Reports
-from state_lib.reports.record import Record
+from state_lib.reports.record import Record, State
 
 log = structlog.get_logger(__name__)
 BEAT_S = 5.0
@@ -77,7 +77,7 @@ class _Beating(threading.Thread):
         """The last words; tried again for a while. Raises StorageUnavailable in the end."""
         self._over.set()
         self.join()  # a sign of life must not follow them
-        state = "done" if error is None else "failed"
+        state: State = "done" if error is None else "failed"
         last = replace(self._record, at=now_ms(), state=state, result=result, error=error)
         deadline = time.monotonic() + LAST_TRY_S
         while True:

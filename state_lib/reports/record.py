@@ -11,6 +11,8 @@ import orjson
 from state_lib.errors import HoldfastError, from_wire
 from state_lib.reports.folder import Reports
 
+State = Literal["running", "done", "failed"]
+
 
 @dataclass(frozen=True)
 class Record:
@@ -32,7 +34,7 @@ class Record:
     pid: int
     at: int
     phase: str = ""
-    state: Literal["running", "done", "failed"] = "running"
+    state: State = "running"
     result: Mapping[str, Any] | None = None
     error: Mapping[str, Any] | None = None
 
