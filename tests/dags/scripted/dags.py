@@ -6,7 +6,7 @@ from typing import Any
 
 from airflow.sdk import DAG
 
-from holdfast_airflow.dags import stream_dag, verify_dag
+from holdfast_airflow.dags import audit_dag, capacity_dag, drill_dag, stream_dag, verify_dag
 from holdfast_airflow.operators.stop import StopStreamOperator
 
 APPS = (
@@ -45,3 +45,9 @@ for name, arguments in STOPS.items():
     with DAG(f"stop_{name}", schedule=None):
         StopStreamOperator(task_id="stop", app=name, **arguments)
 verify_dag("verified", schedule=None, retries=0, read_logs=False)
+for name in ("broken", "diverged", "drilled", "nobody", "unsaved"):
+    drill_dag(name, schedule=None, retries=0)
+for name in ("measured", "nobody"):
+    capacity_dag(name, schedule=None, retries=0)
+for name in ("nobody", "word_count"):
+    audit_dag(name, schedule=None, retries=0)
