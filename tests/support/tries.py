@@ -42,11 +42,9 @@ class Tries:
         try:
             return self.operator.execute(self.context)
         except TaskDeferred as deferred:
-            assert isinstance(deferred.trigger, JobTrigger)
-            # As a triggerer makes it.
             path, given = deferred.trigger.serialize()
-            assert path == "holdfast_airflow.triggers.job.JobTrigger"
-            return JobTrigger(**given)
+        assert path == "holdfast_airflow.triggers.job.JobTrigger"
+        return JobTrigger(**given)  # as a triggerer makes it
 
     def waited(self, trigger: JobTrigger) -> dict[str, Any]:
         """What its trigger fires."""
