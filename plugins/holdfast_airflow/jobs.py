@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from holdfast_airflow.watched import app_asset
-from state_lib.errors import StorageUnavailable
+from state_lib.errors import StorageUnavailable, Unavailable
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -162,11 +162,30 @@ class JobMemory:
         return {**names, "max_tries": ti.max_tries}  # which a clear sets anew, and a retry does not
 
 
-def wall_s(job: Job) -> float:
-    """When it was launched."""
-    return float(job.process["started_at"]) / 1000
+def lives(job: Job, seen: Seen, again_s: float | None = None) -> bool:
+    """Whether a job lives, so that no second one may be launched.
 
+    Args:
+        job: that was launched last.
+        seen: a look at it.
+        again_s: after which it is looked at again where clocks of two machines may differ (s);
+            default: two signs of life.
 
-def lives(job: Job, seen: Seen) -> bool:
-    """As `Seen.lives`, now."""
-    return seen.lives(wall_s(job), time.time())
+    Raises:
+        Unavailable: it runs on another machine, and storage does not say how it is.
+    """
+    if seen.alive is None and seen.away is not None:
+        raise Unavailable(
+            f"it cannot be known whether the {job.kind} of {job.app} ({job.place}) still runs: "
+            f"{seen.away}",
+            app=job.app,
+        )
+    if seen.lives(float(job.process["started_at"]) / 1000, time.time()):
+        return True
+    if seen.alive is not None or seen.record is None or seen.ended:
+        return False
+    from state_lib.reports.job import BEAT_S
+
+    time.sleep(2 * BEAT_S if again_s is None else again_s)
+    later = job.look().record
+    return later is not None and later.at != seen.record.at and not later.ended

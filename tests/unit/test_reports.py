@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from holdfast_airflow.jobs import SILENT_S, START_S, Seen, Vigil
+from holdfast_airflow.jobs import SILENT_S, START_S, Job, Seen, Vigil, lives
 from state_lib.config import Settings
+from state_lib.drivers.process import DriverProcess
 from state_lib.errors import (
     ConfigurationError,
     HoldfastError,
     InvalidName,
     NotFound,
     StorageUnavailable,
+    Unavailable,
 )
 from state_lib.reports import job as jobs
 from state_lib.reports.folder import Reports, new_report
@@ -156,3 +159,31 @@ def test_one_look_tells_whether_to_adopt() -> None:
     assert not Seen(None, None).lives(now - START_S - 1, now)
     assert Seen(None, said()).lives(0, now + SILENT_S - 1)
     assert not Seen(None, said()).lives(0, now + SILENT_S + 1)
+
+
+def elsewhere(url: str, job: str) -> Job:
+    process = DriverProcess(job, "drill-app", "another-machine", 7, "", 0)
+    return Job("drill", "app", url, process.to_json())
+
+
+def test_a_job_elsewhere_lives_while_it_gives_signs_whatever_its_clock(
+    reports: Reports, tmp_path: Path
+) -> None:
+    job = elsewhere(tmp_path.as_uri(), new_report())
+    Record(job.id, "another-machine", 7, at=1).write(reports)  # a clock that is far behind
+    assert not lives(job, job.look(), again_s=0.1)
+
+    def beats() -> None:
+        Record(job.id, "another-machine", 7, at=2).write(reports)
+
+    timer = threading.Timer(0.1, beats)
+    timer.start()
+    assert lives(job, job.look(), again_s=1.0)
+    timer.join()
+
+
+def test_where_nobody_can_say_nothing_is_launched(tmp_path: Path) -> None:
+    (tmp_path / "app").write_text("in the way")
+    job = elsewhere(tmp_path.as_uri(), new_report())
+    with pytest.raises(Unavailable, match=r"the drill of app \(process 7 on another-machine\)"):
+        lives(job, job.look())

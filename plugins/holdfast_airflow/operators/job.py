@@ -153,7 +153,8 @@ class ReportJobOperator(BaseOperator):
             mark, name, socket.gethostname(), 0, str(file), int(time.time() * 1000)
         )
         # Before it is launched: who is killed in between finds it by its mark.
-        memory.keep(job := self._job(settings, process))
+        self._launched = process
+        memory.keep(self._job(settings, process))
         self._launched = launch(name, command, env=env, log=file, mark=mark)
         memory.keep(job := self._job(settings, self._launched))
         self.log.info(
