@@ -91,7 +91,7 @@ class AuditReport:
     def differences(self) -> tuple[str, ...]:
         """A line for each example of what differs, or for digests if nothing else does."""
         return tuple(
-            f"{c.kind} {c.name}: {line}"
+            f"{c.kind} {c.name}".strip() + f": {line}"
             for c in self.comparisons
             if not c.clean
             for line in c.examples or (f"digest {c.digest_actual}, not {c.digest_expected}",)

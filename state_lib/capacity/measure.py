@@ -85,9 +85,13 @@ def newest_page(settings: Settings, app: str) -> bytes | None:
     return next((p for i in reports.ids() if (p := reports.read(f"{i}.html")) is not None), None)
 
 
-def earlier_reports(reports: Reports) -> Iterator[Mapping[str, Any]]:
+def earlier_reports(reports: Reports) -> list[Mapping[str, Any]]:
     """Figures that were kept, the oldest first; what cannot be read is left out."""
-    for name in reversed(reports.ids()):
+    return list(_newest_first(reports))[::-1]
+
+
+def _newest_first(reports: Reports) -> Iterator[Mapping[str, Any]]:
+    for name in reports.ids():
         try:
             yield orjson.loads(reports.read(f"{name}.json") or b"")
         except orjson.JSONDecodeError:
@@ -99,7 +103,7 @@ def _rates(settings: Settings, kafka: Kafka, app: str) -> tuple[Rates, str]:
     rates = restore_rates(kafka, app)
     if rates.seen:
         return rates, f"the last {rates.seen} restores of hosts"
-    for said in reversed(list(earlier_reports(Reports.of(settings, app, "drill")))):
+    for said in _newest_first(Reports.of(settings, app, "drill")):
         drilled = drilled_rates(rates, said.get("result") or {})
         if drilled is not None:
             return drilled, f"the restore drill {said['id']}"

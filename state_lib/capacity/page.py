@@ -41,7 +41,7 @@ dl { display: flex; flex-wrap: wrap; gap: .5rem 2.5rem } dd { margin: 0; font-si
 dt { color: var(--soft) }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums }
 th, td { text-align: right; padding: .2rem .6rem; border-bottom: 1px solid var(--grid) }
-th:first-child, td:first-child, td.text, th.text { text-align: left }
+th:first-child, td:first-child { text-align: left }
 svg { width: 100%; height: auto } svg text { font-size: 10px; fill: var(--soft) }
 .grid { stroke: var(--grid) } polyline, .bound { fill: none; stroke-width: 1.6 }
 .bound { stroke-dasharray: 5 4 } .warn { color: var(--s1) } .scroll { overflow-x: auto }

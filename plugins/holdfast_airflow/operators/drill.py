@@ -36,7 +36,7 @@ class RestoreDrillOperator(ReportJobOperator):
         folder: Where the temporary directory is made; default: ``drills`` in the home.
         kwargs: see `ReportJobOperator`.
 
-    Returns (as XCom): as `state_lib.digests.drill.Drill.to_json`: ``seconds``, ``fetched_bytes``,
+    Returns (as XCom): as `state_lib.digests.drill.Drill.to_json`, without digests: ``seconds``, ``fetched_bytes``,
     ``records``, ``records_per_s`` and ``bytes_per_s``, of all and by task; with its ``url`` also
     under the key ``report`` if the task fails.
     """
@@ -99,7 +99,12 @@ class RestoreDrillOperator(ReportJobOperator):
             f"{result['records']:,}",
             f"{result['records_per_s']:,.0f}",
         )
-        return dict(result)
+        return self.brief(result)
+
+    def brief(self, result: Mapping[str, Any]) -> dict[str, Any]:
+        """Without digests, which are in the report's file."""
+        tasks = [{k: v for k, v in t.items() if k != "digests"} for t in result["tasks"]]
+        return {**result, "tasks": tasks}
 
     def _tell(self, task: Mapping[str, Any]) -> None:
         name = f"{self.app}/{task['partition']} on {task['host']}"
