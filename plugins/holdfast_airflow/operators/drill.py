@@ -36,9 +36,9 @@ class RestoreDrillOperator(ReportJobOperator):
         folder: Where the temporary directory is made; default: ``drills`` in the home.
         kwargs: see `ReportJobOperator`.
 
-    Returns (as XCom): as `state_lib.digests.drill.Drill.to_json`, without digests: ``seconds``, ``fetched_bytes``,
-    ``records``, ``records_per_s`` and ``bytes_per_s``, of all and by task; with its ``url`` also
-    under the key ``report`` if the task fails.
+    Returns (as XCom): as `state_lib.digests.drill.Drill.to_json`, without digests: ``seconds``,
+    ``fetched_bytes``, ``records``, ``records_per_s`` and ``bytes_per_s``, of all and by task; with
+    its ``url`` also under the key ``report`` if the task fails.
     """
 
     kind: ClassVar[Kind] = "drill"
