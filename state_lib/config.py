@@ -106,6 +106,14 @@ class Settings(LoginSettings, BaseSettings):
         description="Where snapshots are kept: a directory or any URL that fsspec knows, "
         "s3://bucket/prefix for example. Default: snapshots in `home`.",
     )
+    reports_url: str = Field(
+        "",
+        description="Where audits, drills and capacity reports are kept: as `snapshots_url`; "
+        "Airflow's workers and triggerers must see the same. Default: reports in `home`.",
+    )
+    reports_kept: PositiveInt = Field(
+        30, description="How many reports of a kind are kept of each application."
+    )
     restore_mode: Literal["auto", "orchestrated"] = Field(
         "auto",
         description="What a host does about a lost store: restore it by the plan, or report it and "
@@ -243,11 +251,13 @@ class Settings(LoginSettings, BaseSettings):
         return path.expanduser().absolute() if path else None
 
     @model_validator(mode="after")
-    def _snapshots_at_home(self) -> Self:
-        if "://" not in self.snapshots_url:
-            path = Path(self.snapshots_url or self.home / "snapshots").expanduser().absolute()
-            # Not `as_uri`: fsspec takes the rest as it is.
-            object.__setattr__(self, "snapshots_url", f"file://{path}")
+    def _kept_at_home(self) -> Self:
+        for name in ("snapshots", "reports"):
+            url = getattr(self, f"{name}_url")
+            if "://" not in url:
+                path = Path(url or self.home / name).expanduser().absolute()
+                # Not `as_uri`: fsspec takes the rest as it is.
+                object.__setattr__(self, f"{name}_url", f"file://{path}")
         return self
 
     @field_validator("hosts")

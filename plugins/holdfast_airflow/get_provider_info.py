@@ -7,6 +7,9 @@ from typing import Any
 
 NAME = "Holdfast"
 OPERATORS = (
+    "operators.audit",
+    "operators.capacity",
+    "operators.drill",
     "operators.load",
     "operators.prune",
     "operators.repair",
@@ -26,6 +29,7 @@ SENSORS = (
 )
 TRIGGERS = (
     "triggers.condition",
+    "triggers.job",
     "triggers.snapshots",
     "triggers.stream",
     "triggers.stream_end",
@@ -50,8 +54,15 @@ CONNECTION = {
         "snapshots_url": {"label": "URL of snapshots", "schema": TEXT},
     },
 }
-NOTIFIERS = ("notifications.IncidentNotifier", "notifications.LogNotifier")
-LINKS = ("links.DriverLogLink", "links.SparkUiLink")
+NOTIFIERS = (
+    "notifications.IncidentNotifier",
+    "notifications.LogNotifier",
+)
+LINKS = (
+    "links.CapacityReportLink",
+    "links.DriverLogLink",
+    "links.SparkUiLink",
+)
 
 
 def get_provider_info() -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Buttons on a stream's task: its driver's log, and Spark's own page."""
+"""Buttons on tasks: a driver's log, Spark's own page, the newest capacity report."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ URL_PREFIX = "/holdfast"
 
 
 def page(ti_key: TaskInstanceKey, name: str) -> str:
-    """The address of a page about the driver that a task supervises."""
+    """The address of a page about the application of a task."""
     base = conf.get("api", "base_url", fallback="").rstrip("/")
     return f"{base}{URL_PREFIX}/streams/{ti_key.dag_id}/{ti_key.task_id}/{name}"
 
@@ -44,3 +44,15 @@ class SparkUiLink(BaseOperatorLink):
         """As `DriverLogLink.get_link`."""
         del operator
         return page(ti_key, "spark")
+
+
+@attrs.define()
+class CapacityReportLink(BaseOperatorLink):
+    """The newest capacity report of the application, on a page of Airflow's api-server."""
+
+    name = "Capacity report"
+
+    def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
+        """As `DriverLogLink.get_link`."""
+        del operator
+        return page(ti_key, "capacity")

@@ -75,9 +75,32 @@ class AuditReport:
         """Whether nothing differs."""
         return all(c.clean for c in self.comparisons)
 
+    @property
+    def counts(self) -> dict[str, int]:
+        """Over all comparisons: entries that were compared, and those that are not as expected."""
+        found = self.comparisons
+        return {
+            "compared": sum(c.expected for c in found),
+            "missing": sum(c.missing for c in found),
+            "unexpected": sum(c.unexpected for c in found),
+            "different": sum(c.different for c in found),
+            "doubled": sum(c.doubled for c in found),
+        }
+
+    @property
+    def differences(self) -> tuple[str, ...]:
+        """A line for each example of what differs, or for digests if nothing else does."""
+        return tuple(
+            f"{c.kind} {c.name}".strip() + f": {line}"
+            for c in self.comparisons
+            if not c.clean
+            for line in c.examples or (f"digest {c.digest_actual}, not {c.digest_expected}",)
+        )
+
     def to_json(self) -> dict[str, Any]:
         """As plain data."""
-        body = asdict(self) | {"clean": self.clean}
+        body = asdict(self) | {"clean": self.clean, "counts": self.counts}
+        body["differences"] = list(self.differences)
         body["comparisons"] = [asdict(c) | {"clean": c.clean} for c in self.comparisons]
         return body
 

@@ -65,7 +65,7 @@ class Totals:
     actual: Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 
-def audit(
+def audit(  # noqa: PLR0913 - what is audited, against what, and who is told
     app: str,
     settings: Settings,
     recompute: Recompute,
@@ -73,6 +73,7 @@ def audit(
     totals: Totals | None = None,
     spark: SparkSession | None = None,
     wait_s: float = 60.0,
+    tell: Callable[[str], None] = lambda _: None,
 ) -> AuditReport:
     """Compare every entry of an application with a recompute.
 
@@ -83,13 +84,14 @@ def audit(
         totals: see `Totals`.
         spark: a session to use; else one is opened, and stopped at the end.
         wait_s: how long to wait for a moment at which all tasks stand at one place.
+        tell: told of each phase when it begins.
 
     Raises:
         NotFound: no such application.
         Unavailable: no such moment came, or brokers or hosts are away.
         ConfigurationError: the source no longer holds what was read.
     """
-    clock = _Stopwatch()
+    clock = _Stopwatch(tell)
     kafka = Kafka.of(settings)
     topology = topology_of(kafka, app)
     with clock("gathering"):
@@ -278,12 +280,14 @@ def _totals(
 class _Stopwatch:
     """Seconds per phase."""
 
-    def __init__(self) -> None:
+    def __init__(self, tell: Callable[[str], None]) -> None:
         self.seconds: dict[str, float] = {}
+        self._tell = tell
 
     @contextmanager
     def __call__(self, phase: str) -> Iterator[None]:
         started = time.monotonic()
+        self._tell(phase)
         try:
             yield
         finally:

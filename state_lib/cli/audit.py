@@ -43,18 +43,14 @@ def audit(
     from pyspark.errors import PySparkException
     from rich.console import Console
 
-    from state_lib.audit import Totals
     from state_lib.audit import audit as run
-    from state_lib.companions import companion
+    from state_lib.audit.beside import recompute_of
     from state_lib.config import Settings
     from state_lib.errors import HoldfastError
 
     try:
-        module = companion(name, "audit", jobs, "recompute")
-        totals = None
-        if hasattr(module, "totals_from_csv") and not skip_csv:
-            totals = Totals(module.totals_from_csv, module.totals_from_stores)
-        report = run(name, Settings.load(), module.recompute, totals=totals, wait_s=wait)
+        recompute, totals = recompute_of(name, jobs, skip_csv=skip_csv)
+        report = run(name, Settings.load(), recompute, totals=totals, wait_s=wait)
     except (HoldfastError, KafkaException, PySparkException, OSError) as error:
         console = Console(stderr=True, soft_wrap=True)
         console.print(f"Error: {error}", style="red", markup=False, highlight=False)

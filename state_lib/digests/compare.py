@@ -140,7 +140,9 @@ def compare(  # noqa: PLR0913 - who is asked, about what, where
                 begin = partial(fill, newest=newest)
                 with aside(kafka, topology, partition, names, begin, folder, report) as replica:
                     replica.follow()
-                    found.append(_compare(client, topology, partition, names, replica, report))
+                    found.append(
+                        compare_replica(client, topology, partition, names, replica, report)
+                    )
             except Unauthorized:
                 raise
             except HoldfastError as error:
@@ -150,7 +152,7 @@ def compare(  # noqa: PLR0913 - who is asked, about what, where
     return Comparison(topology, "changelog" if snapshots_url is None else "snapshot", found)
 
 
-def _compare(
+def compare_replica(
     client: FlightHostClient,
     topology: Topology,
     partition: int,
@@ -158,6 +160,19 @@ def _compare(
     replica: Replica,
     report: Progress,
 ) -> Compared:
+    """A replica that has read its changelogs, against the live stores.
+
+    Args:
+        client: of the task's owner.
+        topology: of the application.
+        partition: of the task.
+        stores: names.
+        replica: of them; it is read on.
+        report: told of what is read.
+
+    Raises:
+        Unauthorized: the host refused the token.
+    """
     compared = Compared(TaskDigest(partition, client.address.id), {}, 0)
     for look in range(1, LOOKS + 1):
         if look > 1:

@@ -34,6 +34,9 @@ class Replica:
         path: an empty directory, or one that holds the task's state up to ``offsets``.
         offsets: changelog topic → next offset; what is absent is read from the log's start.
         report: told of records that were replayed.
+
+    Attributes:
+        records: that were replayed so far.
     """
 
     def __init__(
@@ -47,6 +50,7 @@ class Replica:
     ) -> None:
         self._kafka, self._topology, self._partition = kafka, topology, partition
         self._path, self._report = path, report
+        self.records = 0
         self._offsets = dict(offsets)
         self._stores = TaskStores(topology, path, OPTIONS)
 
@@ -102,6 +106,7 @@ class Replica:
         """Tell how it goes; look at the disk."""
         del offset
         require_room(self._path)
+        self.records += records
         self._report(task, f"replay of {store}", records)
 
     def on_snapshot_fetched(self, task: str, done: int, total: int) -> None:

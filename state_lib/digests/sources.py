@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -13,7 +14,8 @@ from state_lib.marker import Marker, now_ms
 from state_lib.restore.facts import log_ranges
 from state_lib.restore.validity import judge
 from state_lib.snapshots.fetch import fetch
-from state_lib.snapshots.listing import list_snapshots
+from state_lib.snapshots.listing import survey, task_storage, why_not_listed
+from state_lib.snapshots.manifest import Manifest
 from state_lib.specs import Topology
 
 SourceName = Literal["changelog", "snapshot"]
@@ -43,24 +45,66 @@ def from_nothing(
     return {}
 
 
+@dataclass(frozen=True)
+class Chosen:
+    """The snapshot that a restore would take.
+
+    ``kept``: changelogs whose stores are in it; ``passed_over``: newer ones, with reasons.
+    """
+
+    manifest: Manifest
+    kept: Collection[str]
+    passed_over: tuple[str, ...] = ()
+
+
+def choose_snapshot(
+    kafka: Kafka, url: str, topology: Topology, partition: int, newest: Marker
+) -> Chosen:
+    """The newest snapshot in storage from which a restore could go on.
+
+    Raises:
+        NotFound: there is none; its detail ``known`` has the ids of those that cannot be used.
+        StorageUnavailable: naming the URL.
+    """
+    logs = log_ranges(kafka, topology, partition)
+    reasons = dict[str, str]()
+    app = topology.app
+    for found in survey(task_storage(url, app, partition), app, partition):
+        manifest = found.listed
+        if manifest is None:
+            reasons[found.id] = why_not_listed(found)
+            continue
+        judged = judge(topology, manifest.checkpoint, logs, newest, now_ms())
+        if judged.why_not is None and judged.kept:
+            return Chosen(manifest, judged.kept, tuple(f"{i}: {w}" for i, w in reasons.items()))
+        reasons[found.id] = judged.why_not or "it holds none of these stores"
+    why = "; ".join(f"{i}: {w}" for i, w in reasons.items())
+    raise NotFound(
+        f"no snapshot of {app}/{partition} in {url} can be used ({why or 'there is none'}): "
+        f"'holdfast snapshot create {app}'",
+        task=f"{app}/{partition}",
+        url=url,
+        known=list(reasons),
+    )
+
+
+def fetch_snapshot(chosen: Chosen, path: Path) -> dict[str, int]:
+    """Bring it; returns changelog topic → next offset of what is in it.
+
+    Raises:
+        SnapshotInvalid: a file is not what the manifest says.
+        StorageUnavailable: naming the URL.
+        Unavailable: too little room.
+    """
+    require_room(path.parent, chosen.manifest.size_bytes)
+    fetch(chosen.manifest, path)
+    return {topic: int(chosen.manifest.offsets[topic][1]) for topic in chosen.kept}
+
+
 def from_snapshot(kafka: Kafka, url: str) -> Fill:
     """The newest snapshot in storage from which a restore could go on."""
 
     def fill(topology: Topology, partition: int, path: Path, newest: Marker) -> dict[str, int]:
-        logs = log_ranges(kafka, topology, partition)
-        reasons = []
-        for manifest in list_snapshots(url, topology.app, partition):
-            found = judge(topology, manifest.checkpoint, logs, newest, now_ms())
-            if found.why_not is None and found.kept:
-                require_room(path.parent, manifest.size_bytes)
-                fetch(manifest, path)
-                return {topic: int(manifest.offsets[topic][1]) for topic in found.kept}
-            reasons.append(f"{manifest.id}: {found.why_not or 'it holds none of these stores'}")
-        raise NotFound(
-            f"no snapshot of {topology.app}/{partition} in {url} can be used "
-            f"({'; '.join(reasons) or 'there is none'}): 'holdfast snapshot create {topology.app}'",
-            task=f"{topology.app}/{partition}",
-            url=url,
-        )
+        return fetch_snapshot(choose_snapshot(kafka, url, topology, partition, newest), path)
 
     return fill

@@ -160,6 +160,7 @@ def launch(
     env: Mapping[str, str],
     log: Path,
     cwd: Path | None = None,
+    mark: str | None = None,
 ) -> DriverProcess:
     """Start a driver in a session of its own, so that no signal meant for its launcher reaches it.
 
@@ -169,6 +170,7 @@ def launch(
         env: the whole environment of the process; the driver's id and log are set on top.
         log: standard output and error are appended to it. Its folder is made.
         cwd: working directory; this process' when None.
+        mark: the process' id, of a launcher that has written it down before; a new one when None.
 
     Raises:
         ConfigurationError: the program, the job file that the command names, or the log's folder
@@ -184,7 +186,7 @@ def launch(
                 path=argument,
             )
     log = log.absolute()
-    mark = uuid.uuid4().hex
+    mark = mark or uuid.uuid4().hex
     try:
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as out:

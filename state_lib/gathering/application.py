@@ -74,7 +74,7 @@ def gather(
 
 def gather_settings(settings: Settings, kafka: Kafka, app: str) -> Facts:
     """What Kafka alone says: topics, their settings and bounds, markers. Raises as `gather`."""
-    topology, now = _topology(kafka, app), now_ms()
+    topology, now = declared(kafka, app), now_ms()
     markers = standing(kafka, app)
     return Facts(
         topology=topology,
@@ -85,8 +85,11 @@ def gather_settings(settings: Settings, kafka: Kafka, app: str) -> Facts:
     )
 
 
-def _topology(kafka: Kafka, app: str) -> Topology:
-    """As declared, for those as well who may not describe the group of its drivers: checkers."""
+def declared(kafka: Kafka, app: str) -> Topology:
+    """As declared, for those as well who may not describe the group of its drivers: checkers.
+
+    Raises as `gather`.
+    """
     check_name("application", app)
     try:
         return topology_of(kafka, app)

@@ -48,23 +48,25 @@ class Storage:
     Args:
         url: of all snapshots.
         parts: names below it, checked.
+        kept: what lies there, for errors: ``<KEPT>S_URL`` is the setting.
 
     Raises:
         InvalidName: a part that could leave the URL.
         ConfigurationError: a protocol that is unknown or not installed.
     """
 
-    def __init__(self, url: str, *parts: str) -> None:
+    def __init__(self, url: str, *parts: str, kept: str = "snapshot") -> None:
         for part in parts:
-            check_name("snapshot folder", part)
+            check_name(f"{kept} folder", part)
+        self._kept = kept
         self.url = "/".join((url.rstrip("/"), *parts))
         try:
             base = UPath(url, use_listings_cache=False)
             self._fs: Any = base.fs
         except (ImportError, ValueError) as error:
             raise ConfigurationError(
-                f"snapshots cannot be kept in {url}: {error}; set HOLDFAST_SNAPSHOTS_URL to one "
-                "that fsspec knows (for s3:// install holdfast[s3])",
+                f"{kept}s cannot be kept in {url}: {error}; set HOLDFAST_{kept.upper()}S_URL to "
+                "one that fsspec knows (for s3:// install holdfast[s3])",
                 url=url,
             ) from error
         self._root = "/".join((base.path.rstrip("/"), *parts))
@@ -182,7 +184,7 @@ class Storage:
             number = error.errno if isinstance(error, OSError) else None
             step = _STEPS.get(number or 0, _AWAY)
             raise StorageUnavailable(
-                f"snapshot storage {self.url}: cannot {action}: {str(error) or repr(error)}; "
+                f"{self._kept} storage {self.url}: cannot {action}: {str(error) or repr(error)}; "
                 f"{step}, then ask again",
                 url=self.url,
                 action=action,

@@ -15,6 +15,9 @@ from airflow.sdk.exceptions import ParamValidationError
 from tests.support.airflow_home import ROOT
 
 IDS = (
+    "flights_audit",
+    "flights_capacity",
+    "flights_drill",
     "flights_load",
     "flights_prune",
     "flights_repair",
@@ -22,6 +25,9 @@ IDS = (
     "flights_stream",
     "flights_verify",
     "flights_watch",
+    "word_count_audit",
+    "word_count_capacity",
+    "word_count_drill",
     "word_count_prune",
     "word_count_repair",
     "word_count_snapshots",

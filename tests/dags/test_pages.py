@@ -11,6 +11,8 @@ from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
 from airflow.dag_processing.dagbag import BundleDagBag, sync_bag_to_db
 from fastapi.testclient import TestClient
 
+from state_lib.reports.folder import Reports
+from state_lib.snapshots.manifest import new_id
 from tests.support.airflow_home import AIRFLOW_BUNDLE
 
 LOG = "/holdfast/streams/flights_stream/supervise/log"
@@ -97,3 +99,24 @@ def test_sparks_page_while_kafka_is_away(client: TestClient) -> None:
     answer = client.get(path, headers=logged_in("viewer"), follow_redirects=False)
     assert answer.status_code == 404
     assert "no Spark page of 'flights' is known" in answer.json()["detail"]
+
+
+CAPACITY = "/holdfast/streams/flights_capacity/report/capacity"
+
+
+def test_the_newest_capacity_report(
+    client: TestClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOLDFAST_REPORTS_URL", str(tmp_path))
+    assert client.get(CAPACITY).status_code == 401
+    missing = client.get(CAPACITY, headers=logged_in("viewer"))
+    assert missing.status_code == 404
+    assert "HOLDFAST_REPORTS_URL" in missing.json()["detail"]
+    reports = Reports(tmp_path.as_uri(), "flights", "capacity")
+    for at in (1_800_000_000_000, 1_800_000_001_000):
+        reports.write(f"{new_id(at)}.html", f"<p>page of {at}</p>".encode())
+    page = client.get(CAPACITY, headers=logged_in("viewer"))
+    assert page.status_code == 200
+    assert page.text == "<p>page of 1800000001000</p>"
+    assert page.headers["content-type"].startswith("text/html")
+    assert page.headers["content-security-policy"].startswith("default-src 'none'")

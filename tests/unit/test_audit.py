@@ -145,6 +145,27 @@ def test_report_as_json_and_text() -> None:
         assert words in shown.get()
 
 
+def test_a_report_counts_and_names_all_that_differs() -> None:
+    wrong = EXPECTED | {"dropped": {}, "digests": {"counts": "12/2"}}
+    report = AuditReport("tiny", {}, 0, 8, tuple(assess(TOPOLOGY, 40 * HOUR, wrong, actual())))
+    assert report.counts == {
+        "compared": 2 + 1 + 2 + 0 + 1,
+        "missing": 0,
+        "unexpected": 1,
+        "different": 0,
+        "doubled": 0,
+    }
+    assert report.differences == (
+        "store counts: digest 11/2, not 12/2",
+        "dropped: unexpected 'late:hours': 3",
+    )
+    body = report.to_json()
+    assert body["counts"] == report.counts
+    assert body["differences"] == list(report.differences)
+    clean = AuditReport("tiny", {}, 0, 8, tuple(assess(TOPOLOGY, 40 * HOUR, EXPECTED, actual())))
+    assert (clean.clean, clean.differences) == (True, ())
+
+
 @pytest.mark.parametrize("path", [*sorted(JOBS.glob("*_audit.py")), JOBS / "_recompute.py"])
 def test_recomputes_use_nothing_of_state_lib(path: Path) -> None:
     allowed = {"jobs._recompute"}

@@ -1,5 +1,8 @@
 """DAGs of an application, ready made: one line in a DAG file each."""
 
+from holdfast_airflow.dags.audit import audit_dag
+from holdfast_airflow.dags.capacity import capacity_dag
+from holdfast_airflow.dags.drill import drill_dag
 from holdfast_airflow.dags.load import load_dag
 from holdfast_airflow.dags.prune import prune_dag
 from holdfast_airflow.dags.repair import repair_dag
@@ -8,4 +11,15 @@ from holdfast_airflow.dags.stream import stream_dag
 from holdfast_airflow.dags.verify import verify_dag
 from holdfast_airflow.dags.watch import watch_dag
 
-__all__ = ["load_dag", "prune_dag", "repair_dag", "snapshots_dag", "stream_dag", "verify_dag", "watch_dag"]
+__all__ = [
+    "audit_dag",
+    "capacity_dag",
+    "drill_dag",
+    "load_dag",
+    "prune_dag",
+    "repair_dag",
+    "snapshots_dag",
+    "stream_dag",
+    "verify_dag",
+    "watch_dag",
+]

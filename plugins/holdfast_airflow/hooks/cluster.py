@@ -13,7 +13,8 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from holdfast_airflow.errors import SubmissionUnclear
-from holdfast_airflow.hooks.spark import AIRFLOWS, SparkTarget, refused
+from holdfast_airflow.hooks.spark import SparkTarget, refused
+from holdfast_airflow.settings import AIRFLOWS
 from state_lib.errors import Unavailable
 
 if TYPE_CHECKING:

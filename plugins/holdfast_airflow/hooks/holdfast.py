@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from state_lib.checks import Report
     from state_lib.config import Settings
+    from state_lib.specs import Topology
 
 ANSWER_TIMEOUT_S = 5.0
 
@@ -71,6 +72,19 @@ class HoldfastHook(BaseHook):
         from state_lib.kafka import Kafka
 
         return judge(gather(self.settings, Kafka.of(self.settings), app, read_logs=read_logs))
+
+    def declared(self, app: str) -> Topology:
+        """An application, as its last driver declared it.
+
+        Raises:
+            NotFound: no such application.
+            LogLost: its topology topic is gone, and its tasks are not.
+            Unavailable: Kafka is away.
+        """
+        from state_lib.gathering.application import declared
+        from state_lib.kafka import Kafka
+
+        return declared(Kafka.of(self.settings), app)
 
     def test_connection(self) -> tuple[bool, str]:
         """The test button: are Kafka and every host there, and do they let us in?"""

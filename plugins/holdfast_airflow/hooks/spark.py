@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from holdfast_airflow.settings import environment_of
 from state_lib.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 ANSWER_TIMEOUT_S = 5.0
 LOOPBACKS = ("127.0.0.1", "localhost", "::1")
 ONLY_HERE = ("spark.driver.host", "spark.driver.bindAddress")
-# Airflow's own variables name its database and its secrets: nothing for a job that runs for months.
-AIRFLOWS = ("AIRFLOW", "_AIRFLOW", "__AIRFLOW", "HOLDFAST_AIRFLOW")
 
 
 @dataclass(frozen=True)
@@ -35,6 +34,7 @@ class SparkTarget:
         settings: Holdfast's settings, which the driver gets as variables.
         conf: Spark properties that win over Holdfast's.
         env: Variables that win over the worker's.
+        arguments: Of the job.
     """
 
     conn_id: str
@@ -42,6 +42,7 @@ class SparkTarget:
     settings: Settings
     conf: Mapping[str, str] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
+    arguments: tuple[str, ...] = ()
 
     @property
     def master(self) -> str:
@@ -76,7 +77,10 @@ class SparkTarget:
             ) from error
         try:
             return SparkSubmitHook(
-                conn_id=self.conn_id, name=f"holdfast-{self.app}", conf=dict(self.conf)
+                conn_id=self.conn_id,
+                name=f"holdfast-{self.app}",
+                conf=dict(self.conf),
+                application_args=list(self.arguments),
             )
         except NameError as error:  # the hook's own check of a package that is not installed
             raise ConfigurationError(
@@ -110,10 +114,7 @@ class SparkTarget:
         from state_lib.stack.java import java_home
         from state_lib.submit import python_of_executors  # noqa: PLC0415
 
-        given = {**os.environ, **self.settings.as_environment()}
-        if self.settings.token_file is None:  # a token was set, and the worker's file would win
-            given.pop("HOLDFAST_TOKEN_FILE", None)
-        inherited = {k: v for k, v in given.items() if not k.startswith(AIRFLOWS)}
+        inherited = environment_of(self.settings)
         beside = str(Path(sys.executable).parent)
         ours = {
             "PATH": os.pathsep.join((beside, inherited.get("PATH", os.defpath))),

@@ -1,4 +1,4 @@
-"""Pages about the driver that a task supervises: its log, and the way to Spark's page.
+"""Pages about the application of a task: its driver's log and Spark's page, its capacity report.
 
 A plugin's application is open to anyone unless it asks Airflow's security. Every route here does:
 whoever may read the logs of a DAG may read the log of the driver that the DAG supervises, and no
@@ -38,6 +38,8 @@ body {{ margin: 1rem }} pre {{ white-space: pre-wrap; overflow-wrap: anywhere; f
 <pre>{text}</pre>
 <script>scrollTo(0, document.body.scrollHeight)</script>
 </html>"""
+# A report is read from storage: nothing in it may run or fetch anything here.
+ONLY_ITSELF = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
 
 app = FastAPI(title="Holdfast", docs_url=None, redoc_url=None, openapi_url=None)
 may_read_logs = Depends(requires_access_dag("GET", DagAccessEntity.TASK_LOGS))
@@ -83,6 +85,26 @@ def spark(dag_id: str, task_id: str, session: SessionDep) -> Response:
             status.HTTP_404_NOT_FOUND, f"no Spark page of {name!r} is known: {why}. Try again"
         )
     return RedirectResponse(sight.facts.ui)
+
+
+@app.get("/streams/{dag_id}/{task_id}/capacity", dependencies=[may_read_logs])
+def capacity(dag_id: str, task_id: str, session: SessionDep) -> Response:
+    """The newest capacity report."""
+    from state_lib.capacity.measure import newest_page  # noqa: PLC0415 - Kafka's client
+
+    name = supervised(dag_id, task_id, session)
+    try:
+        settings = _settings()
+        found = newest_page(settings, name)
+    except HoldfastError as error:
+        raise HTTPException(status.HTTP_404_NOT_FOUND, error.message) from error
+    if found is None:
+        raise HTTPException(
+            status.HTTP_404_NOT_FOUND,
+            f"there is no capacity report of {name!r} in {settings.reports_url}: run the task. "
+            "Workers and the api-server must see the same HOLDFAST_REPORTS_URL",
+        )
+    return HTMLResponse(found, headers={"Content-Security-Policy": ONLY_ITSELF})
 
 
 def supervised(dag_id: str, task_id: str, session: Any) -> str:

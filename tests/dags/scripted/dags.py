@@ -8,6 +8,9 @@ from typing import Any
 from airflow.sdk import DAG, BaseNotifier
 
 from holdfast_airflow.dags import (
+    audit_dag,
+    capacity_dag,
+    drill_dag,
     prune_dag,
     repair_dag,
     snapshots_dag,
@@ -97,3 +100,9 @@ for name in ("snapped", "unknown"):
     prune_dag(name, schedule=None, keep=1, daily=0, retries=0)
 for name in ("repaired", "unknown"):
     repair_dag(name, retries=0)
+for name in ("broken", "diverged", "drilled", "nobody", "unsaved"):
+    drill_dag(name, schedule=None, retries=0)
+for name in ("measured", "nobody"):
+    capacity_dag(name, schedule=None, retries=0)
+for name in ("nobody", "word_count"):
+    audit_dag(name, schedule=None, retries=0)

@@ -1,0 +1,55 @@
+"""The DAG that reports an application's capacity."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from airflow.sdk import DAG
+
+from holdfast_airflow.operators.capacity import CapacityReportOperator
+
+CAPACITY_DOC = """
+### Capacity of `{app}`
+
+What the state of `{app}` takes and how it grows: records, bytes on disk, in changelogs and in
+snapshots, days until disks are full, seconds that restores would take. A page with charts is kept
+(the task's button opens the newest one), and the figures as JSON. It never fails for what it finds:
+`{app}_verify` does. It is skipped while the application has not run yet.
+`holdfast capacity {app}` does the same.
+"""
+
+
+def capacity_dag(
+    app: str,
+    *,
+    schedule: timedelta | str | None = "@daily",
+    tags: Sequence[str] = (),
+    **operator: Any,
+) -> DAG:
+    """The DAG ``<app>_capacity``: one task, `report`, every day.
+
+    Args:
+        app: The application's id.
+        schedule: When it runs; None: only when it is triggered.
+        tags: Besides ``holdfast`` and ``capacity``.
+        operator: More arguments of `CapacityReportOperator`.
+    """
+    with DAG(
+        f"{app}_capacity",
+        description=f"Reports what the state of {app} takes, and how it grows",
+        doc_md=CAPACITY_DOC.format(app=app),
+        schedule=schedule,
+        catchup=False,
+        max_active_runs=1,
+        tags=["holdfast", "capacity", *tags],
+    ) as dag:
+        given: dict[str, Any] = {
+            "retries": 3,
+            "retry_delay": timedelta(seconds=30),
+            "skip_unknown": True,
+            **operator,
+        }
+        CapacityReportOperator(task_id="report", app=app, **given)
+    return dag

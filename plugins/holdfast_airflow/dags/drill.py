@@ -1,0 +1,56 @@
+"""The DAG that drills an application's restore."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from airflow.sdk import DAG
+
+from holdfast_airflow.operators.drill import RestoreDrillOperator
+
+DRILL_DOC = """
+### Restore drill of `{app}`
+
+Restores the newest snapshot of each task of `{app}` and the tail of its changelogs aside, on the
+worker, and compares the digest of every store with the live one at the same positions: a backup
+that was never restored is none. It touches nothing that is live, and reports seconds, bytes and
+records per second. It fails if a store differs at two markers, or if a snapshot cannot be restored.
+It is skipped while there is no snapshot, or the application has not run yet.
+`holdfast drill {app}` does the same.
+"""
+
+
+def drill_dag(
+    app: str,
+    *,
+    schedule: timedelta | str | None = "@daily",
+    tags: Sequence[str] = (),
+    **operator: Any,
+) -> DAG:
+    """The DAG ``<app>_drill``: one task, `drill`, every day.
+
+    Args:
+        app: The application's id.
+        schedule: When it runs; None: only when it is triggered.
+        tags: Besides ``holdfast`` and ``drill``.
+        operator: More arguments of `RestoreDrillOperator`.
+    """
+    with DAG(
+        f"{app}_drill",
+        description=f"Restores the newest snapshots of {app} aside, and compares",
+        doc_md=DRILL_DOC.format(app=app),
+        schedule=schedule,
+        catchup=False,
+        max_active_runs=1,
+        tags=["holdfast", "drill", *tags],
+    ) as dag:
+        given: dict[str, Any] = {
+            "retries": 3,
+            "retry_delay": timedelta(minutes=2),
+            "skip_unknown": True,
+            **operator,
+        }
+        RestoreDrillOperator(task_id="drill", app=app, **given)
+    return dag
