@@ -8,7 +8,7 @@ committed; `effective` sorts that out.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -103,15 +103,24 @@ class ProgressLog:
 
     def read(self, since: int = -1) -> list[Recorded]:
         """Every batch from an offset on, in log order. Records of a ``kind`` are others'."""
+        found = self._said(since)
+        return [Recorded.from_json(one, at) for one, at in found if "kind" not in one]
+
+    def parked(self, epoch: int, since: int = -1) -> list[int]:
+        """Tasks that the driver of an epoch has left out, by the last that it said since then."""
+        out: list[int] = []
+        for one, _ in self._said(since):
+            if one.get("epoch") == epoch and "parked" in one:
+                out = sorted(int(p) for p in one["parked"])
+        return out
+
+    def _said(self, since: int) -> Iterator[tuple[dict[str, Any], int]]:
         admin = self._kafka.admin()
         at = (self._topic, 0)
         first, end = starts(admin, [at])[at], ends(admin, [at])[at]
-        out: list[Recorded] = []
         begin = since if first <= since < end else first  # else it is another topic's offset
         for messages in read(self._kafka, self._topic, 0, begin, end):
-            found = ((orjson.loads(m.value() or b"{}"), m.offset() or 0) for m in messages)
-            out += [Recorded.from_json(one, at) for one, at in found if "kind" not in one]
-        return out
+            yield from ((orjson.loads(m.value() or b"{}"), m.offset() or 0) for m in messages)
 
 
 def repeats(
@@ -135,7 +144,10 @@ def repeats(
         if last < 0:
             break
         batch = batches[last]
-        here = {p: max(here.get(p, 0), min(batch.to.get(p, o), o)) for p, o in target.items()}
+        here = {
+            p: max(here.get(p, 0), min(batch.to.get(p, here.get(p, o)), o))
+            for p, o in target.items()
+        }
         found.append(batch)
     return found, here
 
@@ -143,8 +155,8 @@ def repeats(
 def effective(records: Iterable[Recorded]) -> list[Recorded]:
     """The batches that stand, in order: later epochs override earlier ones from where they start.
 
-    A driver records only when it holds all tasks: what one of before writes after that does not
-    stand, and is left out.
+    A driver records only when it holds every task or has fenced it (`state_lib.spark.left_out`):
+    what one of before writes after that does not stand, and is left out.
 
     A batch that no task committed is overridden by whatever started at the same positions later.
     An aligned batch is recorded again under the new epoch, with the clock it had before: it

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 from pyarrow import flight
 
 from state_lib.addresses import HostAddress
+from state_lib.client.watch import Watch
+from state_lib.errors import HoldfastError, Unavailable
 from state_lib.marker import CommitHeader, Marker
 from state_lib.wire import MARKER_KEY, TOKEN_HEADER, UP, from_flight, pack, unpack
 
@@ -26,7 +28,7 @@ class FlightHostClient:
     """A connection to one host; made on first use. Not for use by several threads at once."""
 
     def __init__(self, address: HostAddress, token: str | None) -> None:
-        self.address = address
+        self.address, self._token = address, token
         self._where = f"{address.id} ({address.host}:{address.flight_port})"
         self._headers = (
             [] if token is None else [(TOKEN_HEADER.encode(), f"Bearer {token}".encode())]
@@ -196,26 +198,68 @@ class FlightHostClient:
             marker = Marker.from_bytes(reader.schema.metadata[MARKER_KEY])
         return marker, self._chunks(reader)
 
+    def answers(self, timeout_s: float) -> bool:
+        """Whether the host answers at all in that time: with a refusal, too."""
+        try:
+            self._act("ping", {}, timeout_s)
+        except Unavailable:
+            return False
+        except HoldfastError:
+            return True
+        return True
+
     @contextlib.contextmanager
     def exchange(
-        self, app: str, partition: int, epoch: int, n: int, timeout_s: float = EXCHANGE_S
+        self,
+        app: str,
+        partition: int,
+        epoch: int,
+        n: int,
+        timeout_s: float = EXCHANGE_S,
+        silent_s: float | None = None,
     ) -> Iterator[Exchange]:
         """Open the exchange of one task and batch; all of it has to be done in ``timeout_s``.
+
+        Args:
+            app: application.
+            partition: of the task.
+            epoch: of the driver.
+            n: of the batch.
+            timeout_s: in all.
+            silent_s: for how long the host may answer nobody meanwhile; None: as long.
 
         Raises:
             Superseded, Unavailable, NotOwner: see `state_lib.errors`.
         """
         request = {"app": app, "partition": partition, "epoch": epoch, "n": n}
         descriptor = flight.FlightDescriptor.for_command(pack(request))
-        with self._errors():
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(self._errors())
             writer, reader = self._connected().do_exchange(descriptor, self._within(timeout_s))
-            try:
-                writer.begin(UP)
-                first = unpack(reader.read_chunk().app_metadata)
-                yield Exchange(writer, reader, first)
-            finally:
-                with contextlib.suppress(flight.FlightError, pa.ArrowException, OSError):
-                    writer.close()
+            if silent_s is not None:
+                stack.enter_context(self._watching(silent_s, reader.cancel))
+            stack.enter_context(_closing(writer))
+            writer.begin(UP)
+            first = unpack(reader.read_chunk().app_metadata)
+            yield Exchange(writer, reader, first)
+
+    @contextlib.contextmanager
+    def _watching(self, silent_s: float, end: Callable[[], None]) -> Iterator[None]:
+        """Let ``end`` be called if the host is silent; what fails by that is Unavailable."""
+        other = FlightHostClient(self.address, self._token)
+        watch = Watch(other, silent_s, end)
+        try:
+            with watch:
+                yield
+        except (flight.FlightError, pa.ArrowException, OSError, StopIteration) as error:
+            if watch.is_silent:
+                self.close()
+                raise Unavailable(
+                    f"host {self._where} has not answered for {silent_s:g} s in the middle of an "
+                    "exchange; it is retried",
+                    host=self._where,
+                ) from error
+            raise
 
     def close(self) -> None:
         """Drop the connection."""
@@ -261,6 +305,16 @@ class FlightHostClient:
         except StopIteration as error:
             self.close()
             raise from_flight(error, self._where) from error
+
+
+@contextlib.contextmanager
+def _closing(writer: Any) -> Iterator[None]:
+    """End a call, whatever has become of it."""
+    try:
+        yield
+    finally:
+        with contextlib.suppress(flight.FlightError, pa.ArrowException, OSError):
+            writer.close()
 
 
 class Exchange:

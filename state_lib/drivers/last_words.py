@@ -23,6 +23,8 @@ from state_lib.kafka import Kafka, ends, starts
 KEPT = 8
 IN_LOG = "last words"
 """The event of a driver's log that says how it ended."""
+BEGINS = "starting"
+"""The event with which it begins."""
 _NO_PROGRAM = ("SyntaxError: ", "IndentationError: ", "TabError: ")
 _OWN = ENDED + b"/"
 
@@ -51,15 +53,18 @@ def _end(said: Mapping[str, Any]) -> Ended:
 def end_in_log(lines: Sequence[str], driver: str) -> Ended | None:
     """A driver's last words, from the end of its log; None if it said none there.
 
-    A job that does not compile says none of ours: Python's own are enough.
+    A job that does not compile says none of ours: Python's own are enough, unless a driver has
+    begun after them, of a job that did compile.
     """
+    has_begun = False
     for line in reversed(lines):
-        if line.startswith(_NO_PROGRAM):
+        if line.startswith(_NO_PROGRAM) and not has_begun:
             return Ended(driver, "failed", line, retry=False)
-        if IN_LOG not in line:
+        if IN_LOG not in line and BEGINS not in line:
             continue
         with contextlib.suppress(orjson.JSONDecodeError, KeyError, TypeError):
             said = orjson.loads(line)
+            has_begun |= said["event"] == BEGINS
             if (said["event"], said["id"]) == (IN_LOG, driver):
                 return _end(said)
     return None

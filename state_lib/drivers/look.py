@@ -100,6 +100,7 @@ class _Story:
         self._ended = LastWords()
         self._begun: dict[str, Any] = {}
         self._parked: tuple[int, tuple[int, ...]] = -1, ()
+        self._repeats = 0
         self._markers: dict[int, Marker] = {}
 
     def look(self) -> Sight:
@@ -161,6 +162,7 @@ class _Story:
         if "parked" in said:
             self._parked = said["epoch"], tuple(int(p) for p in said["parked"])
         if "kind" not in said:  # those that have one are no batches: restores, for example
+            self._repeats += said.get("tasks") is not None
             self._begun = said
 
     def _sight(self, there: list[Partition], end: dict[Partition, int]) -> Sight:
@@ -196,6 +198,7 @@ class _Story:
             total=sum(end[p] for p in there),
             batch=self._running(epoch, n),
             parked=parked,
+            repeats=self._repeats,
             ended=self._ended.ends(),
             stop_asked=self._stop,
             handover_asked=self._handover,

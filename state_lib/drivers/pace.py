@@ -31,6 +31,7 @@ class Pace:
     fed_at: float = 0.0
     epoch: int = -1
     n: int = 0
+    repeats: int = 0
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
@@ -42,15 +43,21 @@ class Pace:
         self.fed_at = 0.0
 
     def feed(self, sight: Sight, now: float) -> bool:
-        """Take one look in; whether a batch was committed since the one before."""
+        """Take one look in; whether a batch was committed since the one before.
+
+        One that waited while others were repeated for parked tasks tells nothing of its own time.
+        """
         blind = now - self.fed_at > BLIND_S
         self.fed_at = now
         advanced = sight.epoch == self.epoch and sight.n > self.n
-        if advanced and self.busy_since is not None and not blind:
+        alone = sight.repeats == self.repeats
+        if advanced and self.busy_since is not None and not blind and alone:
             took = (now - self.busy_since) / (sight.n - self.n)
             self.times = [*self.times, round(took, 3)][-REMEMBERED:]
         if advanced or blind or sight.epoch != self.epoch:
             self.busy_since = None
+        if advanced or sight.epoch != self.epoch:
+            self.repeats = sight.repeats
         self.epoch, self.n = sight.epoch, sight.n
         if sight.lag == 0:
             self.busy_since = None

@@ -90,6 +90,7 @@ class Sight:
             stream, so that whoever supervises next starts a new one; None before any.
         parked: tasks that the driver has left out, because their hosts are away or restore them;
             ``n``, ``clock`` and ``done`` are those of the others.
+        repeats: how many batches were seen to be repeated for tasks that had missed them.
         hosts: what is wrong with state hosts; asked only while there is work and no commit.
         away: why Kafka cannot be asked; the rest is then that of the look before.
     """
@@ -110,6 +111,7 @@ class Sight:
     stop_asked: Stop | None = None
     handover_asked: Stop | None = None
     parked: tuple[int, ...] = ()
+    repeats: int = 0
     hosts: tuple[str, ...] = ()
     away: str | None = None
 

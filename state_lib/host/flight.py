@@ -175,6 +175,7 @@ def _digest(manager: TaskManager, body: Body) -> Iterator[Body]:
 _ACTIONS: dict[str, Callable[[TaskManager, Body], Body]] = {
     "claim": _claim,
     "marker": _marker,
+    "ping": lambda manager, body: {},  # noqa: ARG005 - that it answers is all
     "holdings": lambda manager, body: holdings(manager, body.get("app")),
     "restore-plan": _plan,
     "past-plan": _plan_past,

@@ -93,12 +93,7 @@ def align(
         least, recorded = found.positions, found.batch
         group = [present[i] for i in found.tasks]
         if recorded is None:
-            raise ConfigurationError(
-                f"tasks {group} stand at {nested(least)}, behind {nested(target)}, and no record "
-                "of the progress topic covers that: it was deleted or cut short. Use another "
-                "application id, or bring the topic back",
-                tasks=group,
-            )
+            raise lost(group, least, target)
         if len(group) < len(at):
             batches.check_code(recorded, group)
         to = repeat(batches, read, recorded, least, target, group)
@@ -119,6 +114,8 @@ def repeat(
 ) -> Positions:
     """Repeat one batch for tasks that stand at some positions; returns where it leads them.
 
+    They stay where they are in partitions that the batch did not know yet.
+
     Args:
         batches: what repeats it.
         read: what reads its rows.
@@ -127,10 +124,20 @@ def repeat(
         target: beyond which nothing is repeated.
         tasks: that missed it.
     """
-    to = {p: max(at[p], min(recorded.to.get(p, o), o)) for p, o in target.items()}
+    to = {p: max(at[p], min(recorded.to.get(p, at[p]), o)) for p, o in target.items()}
     log.info("aligning", tasks=list(tasks), rows=sum(to.values()) - sum(at.values()))
     batches.align(read(_offsets(at), _offsets(to)), recorded, at, to, tasks)
     return to
+
+
+def lost(tasks: Sequence[int], at: Positions, target: Positions) -> ConfigurationError:
+    """The error for tasks that stand behind others, with no record of what they have next."""
+    return ConfigurationError(
+        f"tasks {list(tasks)} stand at {nested(at)}, behind {nested(target)}, and no record of the "
+        "progress topic covers that: it was deleted or cut short. Use another application id, or "
+        "bring the topic back",
+        tasks=list(tasks),
+    )
 
 
 def _offsets(positions: Positions) -> str:

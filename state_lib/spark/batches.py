@@ -6,6 +6,7 @@ import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -37,7 +38,8 @@ log = structlog.get_logger(__name__)
 Positions = dict[Partition, int]
 T = TypeVar("T")
 _TICK_S = 10.0
-"""What a tick may take: no batch begins meanwhile, and no stop is heard. It is done again."""
+"""What a tick may take: no batch begins meanwhile. It is done again."""
+_LOOK_S = 1.0
 
 
 @dataclass
@@ -66,8 +68,12 @@ class Standing:
 
     @property
     def is_level(self) -> bool:
-        """Whether every task that is not parked is known to stand at `clock`."""
-        return all(self.markers[p].clock == self.clock for p in self.present)
+        """Whether every task that is not parked is known to stand at `clock`, and at one commit.
+
+        Savepoints want one commit of all.
+        """
+        present = [self.markers[p] for p in self.present]
+        return all(m.clock == self.clock for m in present) and len({m.n for m in present}) == 1
 
     @property
     def maxima(self) -> Positions:
@@ -142,10 +148,15 @@ class Batches:
     ) -> None:
         """Repeat a recorded batch for the tasks that missed it, with its clock and its now.
 
-        Those of them that cannot be reached are parked then.
+        Its rows number the sources as they did then. One of this epoch keeps its own number, where
+        these tasks can take it: commits of the others are numbered without a gap. Those that cannot
+        be reached are parked then.
         """
+        numbers = [self.standing.markers[task].n for task in tasks]
+        own = recorded.epoch == self.standing.epoch and max(numbers) < recorded.n
         plan = replace(
-            self._plan(at, to, recorded.clock),
+            self._plan(at, to, recorded.clock, recorded.n if own else None),
+            numbered=tuple(sorted(recorded.to)),
             now=recorded.now,
             max_future_ms=recorded.max_future_ms,
             limits=recorded.limits,
@@ -168,12 +179,17 @@ class Batches:
         """
         at = [flat(m.positions) for m in self.standing.markers]
         patience = self._settings.exchange_timeout_s
-        self._without_rows(at, positions, None, patience)
+        for error in self._without_rows(at, positions, None, patience, None).values():
+            raise error
 
     def tick(self) -> bool:
         """With nothing unread, move the clock to the greatest event time; False if it is there.
 
-        A tick that only some tasks took is repeated for all.
+        A tick that only some tasks took is repeated for all. Tasks that are away for as long as a
+        batch would wait for them are parked, if a tick may take as long.
+
+        Raises:
+            Unavailable: another task did not take it in time.
         """
         standing = self.standing
         end = ends(self._admin, standing.positions)
@@ -183,25 +199,39 @@ class Batches:
         if clock <= standing.clock and standing.is_level:
             return False
         here = [standing.positions] * self._app.partitions
-        self._without_rows(here, here, clock, min(_TICK_S, self._settings.exchange_timeout_s))
+        timeout, park_after = self._tick_s, self._settings.park_after_s
+        away = self._without_rows(here, here, clock, timeout, min(park_after, timeout))
+        if park_after <= timeout:
+            gone = self._gone(away)
+            if set(standing.present) - set(gone):
+                self._park(gone)
+        for task, why in away.items():
+            if task not in standing.parked:
+                raise why
         return True
+
+    @property
+    def _tick_s(self) -> float:
+        return min(_TICK_S, self._settings.exchange_timeout_s)
 
     def _without_rows(
         self,
         from_: Sequence[Positions],
         to: Sequence[Positions],
         clock: int | None,
-        patience_s: float,
-    ) -> None:
+        timeout_s: float,
+        patience_s: float | None,
+    ) -> dict[int, Unavailable]:
         """A commit of every task that is there, with no rows. It is recorded, and covers none.
 
-        ``clock``: that of all of them; None: each keeps its own.
+        ``clock``: that of all of them; None: each keeps its own. ``timeout_s`` and ``patience_s``
+        as in `ExchangePlan`. Returns the tasks that did not take it.
         """
         plan = self._plan(to[0], to[0], self.standing.clock if clock is None else clock)
         self._progress.append(plan.record())
         self.standing.told = plan.clock
 
-        def commit(task: int) -> Marker:
+        def commit(task: int) -> Marker | Unavailable:
             stays = self.standing.markers[task].clock
             own = replace(
                 plan,
@@ -209,29 +239,56 @@ class Batches:
                 to=nested(to[task]),
                 clock=stays if clock is None else clock,
             )
-            address = owner_of(self._app.id, task, self._settings.host_addresses)
-            client = FlightHostClient(address, self._token)
-            try:
-                patient = replace(self._exchange_plan(own), timeout_s=patience_s, patience_s=None)
-                return exchange(patient, task, None, client)
-            finally:
-                client.close()
+            whole = self._exchange_plan(own)
+            bounded = replace(whole, timeout_s=timeout_s, patience_s=patience_s)
+            with closing(self._client(task)) as client:
+                try:
+                    return exchange(bounded, task, None, client)
+                except Unavailable as error:
+                    return error
 
         tasks = self.standing.present
         with ThreadPoolExecutor(min(16, len(tasks))) as pool:
-            for task, marker in zip(tasks, pool.map(commit, tasks), strict=True):
+            done = dict(zip(tasks, pool.map(commit, tasks), strict=True))
+        for task, marker in done.items():
+            if isinstance(marker, Marker):
                 self.standing.markers[task] = marker
+        return {task: error for task, error in done.items() if isinstance(error, Unavailable)}
+
+    def _gone(self, away: Mapping[int, Unavailable]) -> dict[int, Unavailable]:
+        """Those of the tasks that did not commit in time that nobody answers for now.
+
+        The others are slow.
+        """
+
+        def is_gone(task: int) -> bool:
+            with closing(self._client(task)) as client:
+                try:
+                    client.marker(self._app.id, task, _LOOK_S)
+                except HoldfastError:
+                    return True
+                return False
+
+        with ThreadPoolExecutor(16) as pool:
+            return {
+                t: away[t] for t, gone in zip(away, pool.map(is_gone, away), strict=True) if gone
+            }
+
+    def _client(self, task: int) -> FlightHostClient:
+        address = owner_of(self._app.id, task, self._settings.host_addresses)
+        return FlightHostClient(address, self._token)
 
     def close(self) -> None:
         """Free Kafka clients."""
         self._group.close()
 
-    def _plan(self, from_: Positions, to: Positions, clock: int) -> BatchPlan:
-        self.standing.n += 1
+    def _plan(self, from_: Positions, to: Positions, clock: int, n: int | None = None) -> BatchPlan:
+        """``n``: of one that has a number; None: the next."""
+        self.standing.n += n is None
         parked = tuple(sorted(self.standing.parked))
         return BatchPlan(
             epoch=self.standing.epoch,
-            n=self.standing.n,
+            n=self.standing.n if n is None else n,
             from_=nested(from_),
             to=nested(to),
             clock=clock,
@@ -274,6 +331,8 @@ class Batches:
 
     def _park(self, away: Mapping[int, Unavailable]) -> None:
         """Leave tasks out until they are back."""
+        if not away:
+            return
         for task, why in away.items():
             if task not in self.standing.parked:
                 log.warning("parked a task", task=f"{self._app.id}/{task}", why=why.message)

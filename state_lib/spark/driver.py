@@ -22,6 +22,7 @@ from state_lib.changelog.claims import speaker
 from state_lib.changelog.progress import ProgressLog
 from state_lib.changelog.topics import plan_topics
 from state_lib.config import Settings
+from state_lib.drivers.last_words import BEGINS
 from state_lib.drivers.sight import How
 from state_lib.drivers.watched import Watched
 from state_lib.errors import (
@@ -193,8 +194,10 @@ class Driver:
             batches.close()
 
     def _claimant(self, epoch: Epoch) -> Claimant:
+        def stopped() -> bool:
+            return self._asked_to_stop(epoch)
+
         hosts = tuple(self._settings.host_addresses)
-        stopped = lambda: self._asked_to_stop(epoch)  # noqa: E731
         return Claimant(self._app.topology, epoch, hosts, self._token, stopped)
 
     def _asked_to_stop(self, epoch: Epoch | None) -> bool:
@@ -246,7 +249,7 @@ def main(app: Application, settings: Settings, starting: Starting | None = None)
 
     configure_logging(settings.log_level)
     watched = Watched.of(app.id, settings)
-    log.info("starting", app=app.id, driver=watched.presence.who.id)
+    log.info(BEGINS, app=app.id, driver=watched.presence.who.id)
     try:
         how, why, retry = _run(app, settings, watched, starting)
     except BaseException as error:

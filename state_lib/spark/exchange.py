@@ -88,8 +88,8 @@ def exchange(
 
     Raises:
         Superseded, Realign: this driver must stop or align; trying again would not help.
-        Unavailable: the host stayed away for ``plan.patience_s``, or did not answer for
-            ``plan.timeout_s``.
+        Unavailable: the host stayed away for ``plan.patience_s``, answered nobody for as long in
+            the middle of an exchange, or was not done in ``plan.timeout_s``.
     """
     verbs = {} if table is None else _fold(plan, table)
     deadline = time.monotonic() + plan.timeout_s
@@ -98,11 +98,15 @@ def exchange(
     wait = _FIRST_WAIT_S
     while True:
         try:
+            silent_s = None
             if patience_s < plan.timeout_s:
                 _look(plan, task, client, patience - time.monotonic())
                 patience = time.monotonic() + patience_s  # it is there
+                silent_s = patience_s
             batch, left = plan.batch, max(_LEAST_S, deadline - time.monotonic())
-            with client.exchange(plan.app, task, batch.epoch, batch.n, left) as open_exchange:
+            with client.exchange(
+                plan.app, task, batch.epoch, batch.n, left, silent_s
+            ) as open_exchange:
                 if open_exchange.already_done:
                     return open_exchange.marker
                 return _run(plan, open_exchange, verbs, table)

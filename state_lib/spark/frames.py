@@ -10,7 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from state_lib.application import Aggregation, Source, Step
 from state_lib.spark.attempts import types_of
 from state_lib.spark.entries import entry, explodes, judge
-from state_lib.spark.plan import BatchPlan
+from state_lib.spark.plan import SEEN, BatchPlan
 from state_lib.spark.rows import apply_steps, decode, judged_by
 from state_lib.spark.sizes import UNBOUNDED
 from state_lib.spark.template import Template
@@ -33,7 +33,8 @@ class Combiner:
     def combine(self, batch: DataFrame, plan: BatchPlan) -> DataFrame:
         """See `combine`."""
         judged = judged_by(batch, plan)
-        shape = (tuple(plan.sources()), plan.tasks, tuple(sorted(plan.limits.items())))
+        limits = tuple(sorted(plan.limits.items()))
+        shape = (tuple(plan.sources()), plan.tasks, plan.repeated, limits)
         known = self._templates.get(shape)
         if known is not None and known.fits:
             return known.over(judged)
@@ -94,9 +95,29 @@ def _combined(
     for frame in frames[1:]:
         union = union.unionByName(frame)
     if plan.tasks is not None:
-        union = union.where(F.col("task").isin(*plan.tasks))
+        union = _of_tasks(union, plan.tasks, told=not plan.repeated)
     shuffled = union.repartitionById(partitions, F.col("task"))
     return shuffled.groupBy(*GROUP).agg(*_partials(aggregations))
+
+
+def _of_tasks(entries: DataFrame, tasks: Sequence[int], *, told: bool) -> DataFrame:
+    """Entries of some tasks.
+
+    ``told``: they keep the event times of the others' rows as well: the clock is that of all, and
+    is not to depend on which hosts are away.
+    """
+    mine = F.col("task").isin(*tasks)
+    if not told:
+        return entries.where(mine)
+    stand_in = F.element_at(F.array(*map(F.lit, tasks)), F.col("src") % len(tasks) + 1)
+    own = {"task": stand_in, "kind": F.lit(SEEN), "start": F.lit(0).cast("bigint")}
+    kept = ("src", "ts")
+    return entries.select(
+        *(
+            F.col(c) if c in kept else F.when(mine, F.col(c)).otherwise(own.get(c)).alias(c)
+            for c in entries.columns
+        )
+    )
 
 
 def _partials(aggregations: Sequence[Aggregation]) -> list[Column]:

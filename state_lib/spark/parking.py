@@ -24,7 +24,7 @@ from state_lib.errors import (
     Unavailable,
 )
 from state_lib.marker import Marker, flat, nested
-from state_lib.spark.align import Read, repeat
+from state_lib.spark.align import Read, lost, repeat
 from state_lib.spark.batches import Batches, Positions
 from state_lib.spark.versions import Chain, behind
 
@@ -134,7 +134,7 @@ class Parking:
             found = behind([*at, here], self._chain)
             if found is not None and found.batch is not None:
                 return [tasks[i] for i in found.tasks], found.batch
-        raise _lost(tasks, at[0], here)
+        raise lost(tasks, at[0], here)
 
     def _chain_from(self, since: int) -> Chain:
         return Chain(lambda: effective(self._records(since)))
@@ -185,12 +185,3 @@ class Parking:
 
     def _is_missing(self, task: int) -> bool:
         return task in self.batches.standing.parked and task not in self._returning
-
-
-def _lost(tasks: list[int], at: Positions, target: Positions) -> ConfigurationError:
-    return ConfigurationError(
-        f"tasks {tasks} stand at {nested(at)}, behind {nested(target)}, and no record of the "
-        "progress topic covers that: it was deleted or cut short. Use another application id, or "
-        "bring the topic back",
-        tasks=tasks,
-    )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from state_lib.addresses import HostAddress
 from state_lib.application import Aggregation
-from state_lib.marker import ByPartition
+from state_lib.marker import ByPartition, flat, nested
 
 SEEN, DROPPED, DEAD = -1, -2, -3
 """Kinds of entries that change no store: they carry event times, drop counts and dead letters.
@@ -31,6 +31,8 @@ class BatchPlan:
         code: fingerprint of the job.
         limits: store → what its topics take of one record (key plus value, bytes).
         recorded: offset in the progress log where this batch was recorded first; -1 before that.
+        numbered: source partitions of a repeated batch as it was first recorded: which task has a
+            row without a key goes by their numbers. There are no rows of others, which are newer.
     """
 
     epoch: int
@@ -47,18 +49,20 @@ class BatchPlan:
     limits: Mapping[str, int] = field(default_factory=dict)
     repeated: bool = False
     parked: tuple[int, ...] = ()
+    numbered: tuple[tuple[str, int], ...] = ()
 
     def sources(self) -> list[tuple[str, int]]:
         """Source partitions in the order in which rows number them."""
-        return sorted((t, int(p)) for t, parts in self.to.items() for p in parts)
+        known = sorted(flat(self.to))
+        return [*self.numbered, *(p for p in known if p not in self.numbered)]
 
     def record(self) -> dict[str, object]:
-        """As ``<app>-progress`` keeps it."""
+        """As ``<app>-progress`` keeps it: of a repeated batch, its own source partitions."""
         return {
             "epoch": self.epoch,
             "n": self.n,
-            "from": self.from_,
-            "to": self.to,
+            "from": self._own(self.from_),
+            "to": self._own(self.to),
             "clock": self.clock,
             "now": self.now,
             "max_future_ms": self.max_future_ms,
@@ -68,6 +72,11 @@ class BatchPlan:
             "parked": self.parked,
             "recorded": self.recorded,
         }
+
+    def _own(self, positions: ByPartition) -> ByPartition:
+        if not self.numbered:
+            return positions
+        return nested({p: o for p, o in flat(positions).items() if p in self.numbered})
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,13 @@ from typing import Any
 
 import orjson
 import structlog
+from py4j.protocol import Py4JError
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from state_lib.config import Settings
-from state_lib.errors import ConfigurationError, HoldfastError, Realign, Superseded, Unavailable
+from state_lib.errors import HoldfastError, Realign, Unavailable
 from state_lib.failpoints import failpoint
 from state_lib.kafka import Kafka
 from state_lib.marker import flat, nested
@@ -188,35 +189,66 @@ class Streaming:
         self._parking.bring_back(self._settings.batch_target_s)
 
     def _watch(self, query: StreamingQuery, asked_to_stop: Callable[[], bool]) -> None:
-        """Poll for a stop, a newer driver, and idle time; leave when the query has ended."""
-        while query.isActive:
-            if self._waited():
-                self._end(query)
-                return
-            try:
-                if asked_to_stop():
-                    continue
-                if self._lock.acquire(blocking=False):
-                    try:
-                        self._bring_back()
-                        if self._batches.tick():
-                            log.info("tick", clock=self._batches.standing.clock)
-                        if self._size.calmed():
-                            self._resized.set()
-                    finally:
-                        self._lock.release()
-            except (Superseded, ConfigurationError):
-                with contextlib.suppress(Unavailable):  # whoever took over has the tasks
-                    halt(query, self._topology.app, lambda: ENDING_S)
-                raise
-            except Unavailable as error:
-                log.warning("Kafka or a host is away; going on", why=error.message)
+        """Poll for a stop and a newer driver; leave when the query has ended, and leave none."""
+        over = threading.Event()
+        threading.Thread(target=self._beside, args=[over], name="beside", daemon=True).start()
+        try:
+            is_to_end = self._heard(query, asked_to_stop)
+        except BaseException:
+            self._leave(query)
+            raise
+        finally:
+            over.set()
+        if is_to_end:
+            self._end(query)
+            return
         if self._failure is not None:
+            self._leave(query)
             raise self._failure
         with contextlib.suppress(StreamingQueryException):
             query.awaitTermination(1)
         failure = query.exception()
         raise HoldfastError(f"the query of {self._topology.app!r} ended: {failure}")
+
+    def _heard(self, query: StreamingQuery, asked_to_stop: Callable[[], bool]) -> bool:
+        """Wait until the query is to end; False if it has ended, or something failed."""
+        while query.isActive and self._failure is None:
+            if self._waited():
+                return self._stopping.is_set() or self._failure is None
+            try:
+                asked_to_stop()
+            except Unavailable as error:
+                log.warning("Kafka is away; going on", why=error.message)
+        return False
+
+    def _leave(self, query: StreamingQuery) -> None:
+        """Stop a query after a failure: that is what is told, and others may have the tasks."""
+        with contextlib.suppress(Unavailable, Py4JError, ConnectionError):
+            halt(query, self._topology.app, lambda: ENDING_S)
+
+    def _beside(self, over: threading.Event) -> None:
+        """In a thread: what is done between batches may take long, and a stop is to be heard."""
+        while not over.wait(POLL_S) and not self._is_ending:
+            if not self._lock.acquire(blocking=False):
+                continue
+            try:
+                if not self._is_ending:
+                    self._between()
+            except Unavailable as error:
+                log.warning("Kafka or a host is away; going on", why=error.message)
+            except BaseException as error:  # noqa: BLE001 - it is raised where the query is watched
+                self._failure = error
+                return
+            finally:
+                self._lock.release()
+
+    def _between(self) -> None:
+        """Idle time: parked tasks catch up, the clock moves, batches are small again."""
+        self._bring_back()
+        if self._batches.tick():
+            log.info("tick", clock=self._batches.standing.clock)
+        if self._size.calmed():
+            self._resized.set()
 
     def _end(self, query: StreamingQuery) -> None:
         """Between two batches: none begins any more.

@@ -74,8 +74,10 @@ def make_way(
     A claim ends the other driver at once, maybe within a batch, and what it declares counts from
     then on: the code of before might not fit any more.
 
+    While tasks are parked that have missed batches, it is not asked to: it alone may finish them.
+
     Raises:
-        CodeChanged: it has left a batch half done.
+        CodeChanged: it has left a batch half done, or has yet to bring back a parked task.
         Unavailable: it does not come to an edge, for a while; nothing was claimed.
     """
     claim = newest_claim(kafka, topology.app)
@@ -83,6 +85,7 @@ def make_way(
         return
     log.info("the job has changed", code=code, before=claim.by["code"], file=claim.by.get("file"))
     if others := _others(watched, kafka, topology.app):
+        _check_parked(kafka, topology, claim.epoch, code, settings.accept_new_code)
         watched.control.ask_to_make_way(others, f"a driver with other code ({code}) takes over")
         deadline = time.monotonic() + settings.stop_timeout_s + ENDING_S
         while others := _others(watched, kafka, topology.app):
@@ -104,6 +107,34 @@ def make_way(
     found = behind([flat(m.positions) for m in markers], chain, [m.published_to for m in markers])
     if found is not None and found.batch is not None and len(found.tasks) < len(markers):
         check_code(topology.app, found.batch, code, settings.accept_new_code, found.tasks)
+
+
+def _check_parked(kafka: Kafka, topology: Topology, epoch: int, code: str, accepted: str) -> None:
+    """Refuse to end the driver of an epoch while it has tasks to bring back."""
+    markers = [newest_marker(kafka, topology, p) for p in range(topology.partitions)]
+    progress, since = ProgressLog(kafka, topology.app), min(m.recorded for m in markers)
+    parked = progress.parked(epoch, since)
+    chain = Chain(lambda: effective(progress.read(since)))
+    next_of = {p: chain.next_of(flat(markers[p].positions)) for p in parked}
+    missed = {p: b for p, b in next_of.items() if b and b.code not in (None, code, accepted)}
+    if not missed:
+        return
+    first = next(iter(missed.values()))
+    raise CodeChanged(
+        f"tasks {list(missed)} of application {topology.app!r} are parked, as their hosts are away "
+        f"or restore them, and have missed batches of code {first.code} since batch {first.n} of "
+        f"epoch {first.epoch}; this job is code {code}. Finished by it, rows that belong to "
+        "another task now would be lost or counted twice. The driver of before goes on, and brings "
+        "them back: see to their hosts ('holdfast status' names them), and start this job when no "
+        "task is parked. Or, to take that risk, set "
+        f"HOLDFAST_ACCEPT_NEW_CODE={first.code}",
+        app=topology.app,
+        theirs=first.code,
+        ours=code,
+        epoch=first.epoch,
+        n=first.n,
+        tasks=list(missed),
+    )
 
 
 def _others(watched: Watched, kafka: Kafka, app: str) -> list[str]:

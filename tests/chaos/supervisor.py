@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import Any
 
@@ -68,10 +69,10 @@ class Supervisor:
 
     def half(self, program: str) -> psutil.Process:
         """The JVM (java) or the Python that runs the job (python)."""
-        found = [
-            p
-            for p in marked(ID_VARIABLE, self.process.id)
-            if program in p.name() and not {"pyspark.daemon", "pyspark.worker"} & set(p.cmdline())
-        ]
+        workers, found = {"pyspark.daemon", "pyspark.worker"}, list[psutil.Process]()
+        for process in marked(ID_VARIABLE, self.process.id):
+            with contextlib.suppress(psutil.NoSuchProcess):  # one that has just ended, a zombie too
+                if program in process.name() and not workers & set(process.cmdline()):
+                    found.append(process)
         assert len(found) == 1, found
         return found[0]

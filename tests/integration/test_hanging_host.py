@@ -16,12 +16,12 @@ from confluent_kafka.admin import NewTopic
 from state_lib import Application, Text
 from state_lib.errors import Unavailable
 from state_lib.kafka import Kafka
-from state_lib.marker import NO_CLOCK, flat, nested
+from state_lib.marker import NO_CLOCK, CommitHeader, Marker, flat, nested
 from state_lib.spark import batches as module
 from state_lib.spark.batches import Batches, Standing
 from state_lib.spark.exchange import exchange
 from state_lib.spark.plan import BatchPlan, ExchangePlan
-from tests.support.apps import NOON, App
+from tests.support.apps import NOON, App, batch
 from tests.support.host_process import TOKEN, Hosts
 from tests.support.hosts import publish
 from tests.support.waiting import SLOWNESS
@@ -81,6 +81,38 @@ def test_an_exchange_ends_when_its_time_is_over(hung: Hung) -> None:
         assert exchange(plan, 0, None, client).n == batch.n
 
 
+def test_a_host_that_hangs_within_an_exchange_is_not_waited_for(hung: Hung) -> None:
+    hosts = hung.hosts
+    with hosts.client() as client:
+        n = client.marker(NAME, 0).n + 1
+
+        def hang_and_commit() -> None:
+            with client.exchange(NAME, 0, hosts.epoch, n, 50.0, 1.0) as exchange, hung.stopped():
+                exchange.commit(_header(exchange.marker, n))
+
+        began = time.monotonic()
+        with pytest.raises(Unavailable, match=r"host-1 .* has not answered for 1 s in the middle"):
+            hang_and_commit()
+        assert time.monotonic() - began < SOON_S
+        with client.exchange(NAME, 0, hosts.epoch, n + 1, 50.0, 1.0) as exchange:
+            header = _header(exchange.marker, n + 1)
+            assert exchange.commit(header).n == n + 1, "it goes on"
+
+
+def test_a_slow_host_that_answers_is_waited_for(hung: Hung) -> None:
+    hosts, slow_s = hung.hosts, 3.0
+    hosts.armed.write_text(f"commit.before_transaction=sleep:{slow_s}")
+    try:
+        with hosts.client() as client:
+            n = client.marker(NAME, 0).n + 1
+            with client.exchange(NAME, 0, hosts.epoch, n, 50.0, 1.0) as exchange:
+                began = time.monotonic()
+                assert exchange.commit(_header(exchange.marker, n)).n == n
+                assert time.monotonic() - began > slow_s - 0.5
+    finally:
+        hosts.armed.write_text("")
+
+
 @pytest.mark.parametrize(("tick_s", "exchange_s"), [(1.0, 300), (10.0, 1)])
 def test_a_tick_ends_when_its_time_is_over(
     hung: Hung, monkeypatch: pytest.MonkeyPatch, tick_s: float, exchange_s: float
@@ -105,6 +137,11 @@ def test_a_tick_ends_when_its_time_is_over(
             assert time.monotonic() - began < SOON_S
         assert batches.tick(), "it is repeated"
         assert standing.is_level
+
+
+def _header(marker: Marker, n: int) -> CommitHeader:
+    """Of a commit that moves nothing: one that was under way may come before it or after it."""
+    return replace(batch(marker, n=n).header, to=marker.positions)
 
 
 def _nothing() -> Any:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from state_lib.changelog.progress import Recorded, effective, repeats
 from state_lib.kafka import Partition
+from state_lib.marker import nested
 from state_lib.spark.plan import BatchPlan
 
 P = ("t", 0)
@@ -148,3 +149,24 @@ def test_the_batches_that_lead_from_here_to_there() -> None:
     assert repeats({P: 0, Q: 0}, {P: 25, Q: 25}, chain)[1] == {P: 25, Q: 25}
     gap = [chain[0], chain[2]]
     assert repeats({P: 0, Q: 0}, there, gap) == (chain[:1], {P: 10, Q: 10}), "and no further"
+
+
+def test_what_a_batch_did_not_know_is_left_to_the_batches_that_do() -> None:
+    """A partition that is newer than the first of them."""
+    first = Recorded(1, 1, {P: 0}, {P: 10}, 0, 0)
+    second = Recorded(1, 2, {P: 10, Q: 0}, {P: 20, Q: 9}, 0, 0)
+    third = Recorded(1, 3, {P: 20, Q: 9}, {P: 30, Q: 15}, 0, 0)
+    chain, there = [first, second, third], {P: 30, Q: 15}
+    assert repeats({P: 0, Q: 0}, there, chain) == (chain, there)
+    assert repeats({P: 0}, {P: 10, Q: 7}, [first]) == ([first], {P: 10, Q: 7}), "nobody read it"
+
+
+def test_a_repeated_batch_numbers_the_sources_as_it_did() -> None:
+    """Which task has a row without a key goes by these numbers."""
+    early, new, late = ("a", 0), ("a", 1), ("b", 0)
+    plan = BatchPlan(2, 9, nested({early: 0, new: 0, late: 0}), nested({early: 5, new: 0, late: 7}),
+                     1, 2, 3, {}, (1,), repeated=True, numbered=(early, late))  # fmt: skip
+    assert plan.sources() == [early, late, new]
+    assert replace(plan, numbered=()).sources() == [early, new, late]
+    again = Recorded.from_json(orjson.loads(orjson.dumps(plan.record())), 40)
+    assert (again.from_, again.to) == ({early: 0, late: 0}, {early: 5, late: 7}), "and once more"

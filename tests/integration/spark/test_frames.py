@@ -25,9 +25,9 @@ from tests.support.rows import HOUR, NOW, Row, source
 
 
 def combined(
-    spark: SparkSession, app: Application, rows: list[Row], clock: int = -1, tasks: Any = None
+    spark: SparkSession, app: Application, rows: list[Row], clock: int = -1, **plan_: Any
 ) -> list[Any]:
-    plan = BatchPlan(1, 1, {}, {"t": {"0": 99, "1": 99}}, clock, NOW, HOUR, {}, tasks)
+    plan = BatchPlan(1, 1, {}, {"t": {"0": 99, "1": 99}}, clock, NOW, HOUR, {}, **plan_)
     frame = combine(spark, source(spark, rows), app.aggregations, app.partitions, plan)
     return frame.withColumn("at", F.spark_partition_id()).collect()
 
@@ -199,9 +199,33 @@ def test_undecodable_text_is_a_letter(spark: SparkSession) -> None:
 def test_align_reads_for_its_tasks_only(spark: SparkSession, flights: Application) -> None:
     records: list[Row] = [(b"", value(f"k{i}", 1), i % 2, i, 5) for i in range(40)]
     everything = combined(spark, flights, records)
-    some = combined(spark, flights, records, tasks=(1, 3))
+    some = combined(spark, flights, records, tasks=(1, 3), repeated=True)
     assert {r.task for r in some} == {1, 3}
     assert sum(r.n for r in some) == sum(r.n for r in everything if r.task in (1, 3))
+
+
+def test_rows_of_tasks_that_are_parked_leave_their_event_times(
+    spark: SparkSession, flights: Application
+) -> None:
+    """The clock does not depend on which hosts are away, and nothing else is kept of them."""
+    present = (0, 2)
+    records: list[Row] = [(b"", value(f"k{i}", 1), i % 2, i, 5 + i) for i in range(40)]
+    records += [(b"", b"{}", i % 2, i, 99) for i in range(40, 44)]
+
+    def latest(rows: list[Any]) -> dict[int, int]:
+        return {src: max(r.ts or -1 for r in rows if r.src == src) for src in (0, 1)}
+
+    def told(rows: list[Any]) -> list[str]:
+        return sorted(repr(r) for r in rows if r.kind != SEEN)
+
+    everything = combined(spark, flights, records)
+    some = combined(spark, flights, records, tasks=present, parked=(1, 3))
+    ours = [r for r in everything if r.task in present]
+    assert latest(ours) != latest(everything)
+    assert latest(some) == latest(everything) == {0: 43, 1: 44}
+    assert {r.task for r in some} == {r.at for r in some} == set(present)
+    assert told(some) == told(ours)
+    assert sum(r.n for r in some) == sum(r.n for r in everything)
 
 
 def test_int64_keys_are_kafkas_bytes(spark: SparkSession) -> None:

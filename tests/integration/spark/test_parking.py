@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import orjson
 import pytest
-from confluent_kafka.admin import NewTopic
+from confluent_kafka.admin import NewPartitions, NewTopic
 from pyspark.sql import SparkSession
 
 from state_lib import Application, Text
@@ -21,19 +22,23 @@ from state_lib.changelog.reader import read
 from state_lib.changelog.topics import progress_topic
 from state_lib.client.flight import FlightHostClient
 from state_lib.config import Settings
-from state_lib.errors import HoldfastError, Superseded, Unavailable
+from state_lib.drivers.members import living_drivers
+from state_lib.drivers.watched import Watched
+from state_lib.errors import CodeChanged, HoldfastError, Superseded, Unavailable
 from state_lib.host.placement import owner_of
 from state_lib.host.tasks import TaskManager
 from state_lib.kafka import Kafka, ends, require
-from state_lib.marker import Marker, flat, nested
-from state_lib.spark.align import Read, align
+from state_lib.keys import partition_for
+from state_lib.marker import Marker, flat, nested, now_ms
+from state_lib.spark.align import Read, align, initial_positions
 from state_lib.spark.batches import Batches, Standing
-from state_lib.spark.claims import Claimant
+from state_lib.spark.claims import Claimant, write_claim
 from state_lib.spark.epochs import Epoch, topology_id
 from state_lib.spark.frames import Combiner
 from state_lib.spark.left_out import LeftOut
 from state_lib.spark.parking import Parking
 from state_lib.spark.session import kafka_options, read_range
+from state_lib.spark.versions import make_way
 from tests.support.apps import App, batch
 from tests.support.hosts import address, publish, served
 from tests.support.waiting import until
@@ -49,7 +54,11 @@ class World:
         self.spark, self.kafka, self.name, self.topic = spark, kafka, name, f"{name}-in"
         self.job = Application(name, partitions=PARTITIONS)
         self.job.stream(self.topic, Text()).group_by("value").count("counts")
-        kafka.admin().create_topics([NewTopic(self.topic, 1, 1)])[self.topic].result()
+        self.other = f"{name}-other"
+        """Another source, whose number is one more than the number of partitions of the first."""
+        self.job.stream(self.other, Text()).group_by("value").count("others")
+        for topic in self.job.topology.sources:
+            kafka.admin().create_topics([NewTopic(topic, 1, 1)])[topic].result()
         self.app = App(kafka, self.job.topology, root)
         self.app.create()
         self.addresses = [address("host-1"), address(AWAY)]
@@ -78,17 +87,17 @@ class World:
     def stop(self, host: str) -> None:
         self.running[host].close()
 
-    def produce(self) -> int:
-        """Twenty words more; returns the end of the topic."""
+    def produce(self, at: int = 0) -> int:
+        """Twenty words more, now or at a time (ms); returns the end of the topic."""
         producer = self.kafka.producer(self.topic)
         for word in WORDS[self.sent : self.sent + 20]:
-            producer.produce(self.topic, word.encode(), partition=0)
+            producer.produce(self.topic, word.encode(), partition=0, timestamp=at)
         producer.flush(30)
         self.sent += 20
         return ends(self.kafka.admin(), [(self.topic, 0)])[self.topic, 0]
 
-    def driver(self) -> Driven:
-        return Driven(self)
+    def driver(self, watched: Watched | None = None) -> Driven:
+        return Driven(self, watched)
 
     def counts(self) -> dict[bytes, int]:
         """Of all tasks."""
@@ -105,10 +114,12 @@ class World:
 class Driven:
     """What a driver holds after its claim."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, watched: Watched | None = None) -> None:
         self.world, kafka, job = world, world.kafka, world.job
-        sources = require(kafka.admin(), [world.topic])
-        self.epoch = Epoch(publish(world.app, world.addresses), topology_id(kafka, world.name))
+        sources = require(kafka.admin(), job.topology.sources)
+        who = None if watched is None else watched.presence.who
+        number = write_claim(kafka, job.topology, who, job.fingerprint, world.addresses)
+        self.epoch = Epoch(number, topology_id(kafka, world.name))
         hosts = tuple(world.addresses)
         self.claimant = Claimant(job.topology, self.epoch, hosts, None, lambda: False)
         left_out = LeftOut(kafka, job.topology, sources, PARK_S)
@@ -117,10 +128,10 @@ class Driven:
         self.standing = Standing(self.epoch.number, markers, ids, parked=left_out.parked)
         combiner = Combiner(world.spark, job.aggregations, PARTITIONS)
         self.batches = Batches(job, world.settings, kafka, combiner, self.standing, None)
-        start = {(world.topic, 0): 0}
-        if any(not m.positions for m in markers):
-            self.batches.initial([start] * PARTITIONS)
-        options = kafka_options(world.settings, [world.topic])
+        at = initial_positions(kafka.admin(), markers, sources)
+        if any(x != flat(m.positions) for x, m in zip(at, markers, strict=True)):
+            self.batches.initial(at)
+        options = kafka_options(world.settings, list(job.topology.sources))
         self.read: Read = lambda from_, to: read_range(world.spark, options, from_, to)
         self.records = ProgressLog(kafka, world.name).read
         assert align(self.batches, self.read, self.records, lambda: False)
@@ -165,7 +176,7 @@ def test_others_go_on_and_it_catches_up(world: World) -> None:
         assert sorted(driver.standing.parked) == world.theirs
         for task in set(range(PARTITIONS)) - set(world.theirs):
             marker = world.managers["host-1"].task(world.name, task).marker
-            assert flat(marker.positions) == {(world.topic, 0): end}
+            assert flat(marker.positions) == {(world.topic, 0): end, (world.other, 0): 0}
         assert _told(world)[-1] == world.theirs
 
         world.start(AWAY)
@@ -175,6 +186,55 @@ def test_others_go_on_and_it_catches_up(world: World) -> None:
         assert len({m.clock for m in driver.standing.markers}) == 1
     chain = effective(driver.records(-1))
     assert [r.to[world.topic, 0] for r in chain] == [20, 40, 60], "repeats are no batches"
+
+
+def test_the_clock_is_that_of_all(world: World) -> None:
+    """Also of events of the parked task, which nobody has counted yet."""
+    with closing(world.driver()) as driver, driver.parking() as parking:
+        world.produce()
+        driver.stream()
+        world.stop(AWAY)
+        world.produce()
+        driver.stream()
+        assert sorted(driver.standing.parked) == world.theirs
+        theirs = next(w for w in WORDS if partition_for(w.encode(), PARTITIONS) in world.theirs)
+        latest = driver.standing.maxima[world.topic, 0] + 60_000
+        producer = world.kafka.producer(world.topic)
+        producer.produce(world.topic, theirs.encode(), partition=0, timestamp=latest)
+        producer.flush(30)
+        driver.stream()
+        assert driver.standing.maxima == {(world.topic, 0): latest}
+        world.start(AWAY)
+        driver.come_back(parking)
+        assert world.counts() == world.expected() | {
+            theirs.encode(): world.expected().get(theirs.encode(), 0) + 1
+        }
+
+
+def test_partitions_that_are_added_meanwhile_change_no_rows_task(world: World) -> None:
+    """A row without a key is of the task that its source's number names: the number of then."""
+    before = world.owner(1)
+    more = next(n for n in range(1, PARTITIONS) if world.owner((1 + n) % PARTITIONS) != before)
+    away = world.owner((1 + more) % PARTITIONS)  # it would be of there, if it were numbered anew
+    with closing(world.driver()) as driver:
+        world.produce()
+        driver.stream()
+        world.stop(away)
+        producer = world.kafka.producer(world.other)
+        for _ in range(3):
+            producer.produce(world.other, b"\xff is no text", partition=0)
+        producer.flush(30)
+        world.produce()
+        driver.stream()
+        assert driver.standing.parked
+    grown = NewPartitions(world.topic, 1 + more)
+    world.kafka.admin().create_partitions([grown])[world.topic].result()
+    world.start(away)
+    with closing(world.driver()) as driver:
+        assert not driver.standing.parked
+        assert world.counts() == world.expected()
+        said = [dict(m.dropped) for m in driver.standing.markers]
+        assert said == [{"undecodable": 3} if p == 1 else {} for p in range(PARTITIONS)]
 
 
 def test_a_driver_begins_without_it(world: World) -> None:
@@ -203,8 +263,8 @@ def test_what_its_host_had_under_way_does_not_come_after(world: World) -> None:
     host = world.managers[AWAY].task(world.name, task)
     before = host.marker
     away = {p: Unavailable("hangs") for p in world.theirs}
-    sources = require(world.kafka.admin(), [world.topic])
-    newer = Epoch(publish(world.app, world.addresses), epoch.topic_id)
+    sources = require(world.kafka.admin(), world.job.topology.sources)
+    newer, rival = _rival(world, epoch)
     left_out = LeftOut(world.kafka, world.job.topology, sources, 0.0)
     markers = left_out.of(newer)(away)
     assert {m.epoch for m in markers.values()} == {newer.number}
@@ -212,9 +272,14 @@ def test_what_its_host_had_under_way_does_not_come_after(world: World) -> None:
     late = batch(before, {})
     with pytest.raises(HoldfastError):
         host.commit(replace(late, header=replace(late.header, to=before.positions)))
-    rival = Claimant(world.job.topology, newer, tuple(world.addresses), None, lambda: False)
     claimed = until(lambda: _claimed(rival, task), 60, "the host takes what was written")
     assert (claimed.epoch, claimed.positions) == (newer.number, before.positions)
+
+
+def _rival(world: World, before: Epoch) -> tuple[Epoch, Claimant]:
+    """The claim of a newer driver, and what takes tasks for it."""
+    newer = Epoch(publish(world.app, world.addresses), before.topic_id)
+    return newer, Claimant(world.job.topology, newer, tuple(world.addresses), None, lambda: False)
 
 
 def _claimed(claimant: Claimant, task: int) -> Marker | None:
@@ -243,6 +308,100 @@ def test_it_goes_away_again_while_it_catches_up(world: World) -> None:
         assert world.counts() == world.expected()
 
 
+def test_a_tick_parks_a_task_whose_host_is_away(world: World) -> None:
+    with closing(world.driver()) as driver, driver.parking() as parking:
+        world.produce()
+        driver.stream()
+        world.stop(AWAY)
+        assert driver.batches.tick()
+        assert sorted(driver.standing.parked) == world.theirs
+        assert not driver.batches.tick(), "those that are there have taken it"
+        world.start(AWAY)
+        driver.come_back(parking)
+        assert driver.batches.tick(), "for those that missed it"
+        assert driver.standing.is_level
+        assert world.counts() == world.expected()
+
+
+def test_repeats_leave_no_gap_in_the_numbers_of_commits(world: World) -> None:
+    """Savepoints want one commit of all, and watchers count batches by them."""
+    with closing(world.driver()) as driver, driver.parking() as parking:
+        world.produce()
+        driver.stream()
+        world.stop(AWAY)
+        for _ in range(2):
+            world.produce()
+            driver.stream()
+        before = driver.standing.n
+        world.start(AWAY)
+        driver.come_back(parking)
+        assert {m.n for m in driver.standing.markers} == {driver.standing.n} == {before}
+        assert world.counts() == world.expected()
+
+
+def test_tasks_that_stand_at_several_commits_come_to_one_when_it_is_calm(world: World) -> None:
+    """A driver that began without some repeats for them what one of before had numbered."""
+    at = now_ms()  # of all: no clock is behind
+    with closing(world.driver()) as first:
+        world.produce(at)
+        first.stream()
+        assert first.batches.tick()
+    world.stop(AWAY)
+    with closing(world.driver()) as second:
+        world.produce(at)
+        second.stream()
+    with closing(world.driver()) as driver, driver.parking() as parking:
+        world.start(AWAY)
+        driver.come_back(parking)
+        assert {m.clock for m in driver.standing.markers} == {at}
+        assert len({m.n for m in driver.standing.markers}) == 2
+        assert driver.batches.tick()
+        assert len({m.n for m in driver.standing.markers}) == 1
+        assert not driver.batches.tick()
+
+
+def test_other_code_does_not_end_a_driver_that_has_tasks_to_bring_back(world: World) -> None:
+    old, new = (Watched.of(world.name, world.settings) for _ in range(2))
+    asked = SimpleNamespace(presence=new.presence, stopping=new.stopping, control=Deaf())
+    watched: Any = asked
+    with closing(world.driver(old)) as driver, driver.parking() as parking:
+        old.presence.join()
+        until(lambda: living_drivers(world.kafka, world.name), 60, "a living driver")
+        world.produce()
+        driver.stream()
+        world.stop(AWAY)
+        world.produce()
+        driver.stream()
+
+        def make_way_for(code: str, accepted: str = "") -> None:
+            settings = world.settings.model_copy(update={"accept_new_code": accepted})
+            make_way(watched, world.kafka, world.job.topology, code, settings)
+
+        with pytest.raises(
+            CodeChanged, match=r"are parked.*The driver of before goes on"
+        ) as refused:
+            make_way_for("other")
+        assert refused.value.details["tasks"] == world.theirs
+        with pytest.raises(AskedToEnd):
+            make_way_for("other", accepted=world.job.fingerprint)
+        world.start(AWAY)
+        driver.come_back(parking)
+        with pytest.raises(AskedToEnd):
+            make_way_for("other")
+        old.presence.leave("stopped", "the test is over")
+
+
+class AskedToEnd(Exception):
+    """The driver of before was."""
+
+
+class Deaf:
+    """Where others are asked to make way."""
+
+    def ask_to_make_way(self, drivers: list[str], why: str) -> None:
+        raise AskedToEnd(drivers, why)
+
+
 def test_a_task_that_never_was_is_waited_for(world: World) -> None:
     """Where it begins is decided for all tasks at once."""
     world.stop(AWAY)
@@ -267,8 +426,7 @@ def test_a_driver_of_before_does_not_get_a_task_that_is_not_claimed_yet(world: W
     with closing(world.driver()) as old:
         world.produce()
         old.stream()
-        newer = Epoch(publish(world.app, world.addresses), old.epoch.topic_id)
-        rival = Claimant(world.job.topology, newer, tuple(world.addresses), None, lambda: False)
+        _, rival = _rival(world, old.epoch)
         first, *others = [p for p in range(PARTITIONS) if world.owner(p) == AWAY]
         rival.one(first)
         for task in others:

@@ -343,3 +343,11 @@ def test_the_last_words_of_another_driver_do_not_count() -> None:
     life.said = [json.dumps(said), "last words of no JSON"]
     life.see(Sight(at=0))
     assert life.names(Sight(at=0), process=False, seconds=60) == ["crashed"]
+
+
+def test_a_job_that_did_not_compile_is_not_the_one_that_began_after_it() -> None:
+    """A log is appended to: the one of now was killed, and a restart may help."""
+    life = Life()
+    life.said = ["SyntaxError: a typo", json.dumps({"event": "starting", "driver": OURS})]
+    life.see(Sight(at=0))
+    assert life.names(Sight(at=0), process=False, seconds=60) == ["crashed"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import threading
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +15,7 @@ from jobs.word_count import app
 from state_lib.config import Settings
 from state_lib.drivers import presence
 from state_lib.drivers.process import DriverProcess
-from state_lib.errors import Unavailable
+from state_lib.errors import HoldfastError, Realign, Unavailable
 from state_lib.spark import streaming
 from state_lib.spark.batches import Batches
 from state_lib.spark.ending import ENDING_S
@@ -86,6 +87,76 @@ def test_a_batch_that_has_not_begun_does_not_outwait_a_stop(*, stopped: bool) ->
             Batches._patiently(waits, ask, lambda: True)
     else:
         assert Batches._patiently(waits, ask, lambda: False) == "here"
+
+
+class Query:
+    """Of Spark's, as far as who watches it sees it."""
+
+    isActive = True  # noqa: N815 - its name there
+
+    def stop(self) -> None:
+        self.isActive = False
+
+
+def _watched(bring_back: Callable[[float], None], tick: Callable[[], bool]) -> Streaming:
+    """What does these between two batches, every moment."""
+    stream = _stream(threading.Event())
+    parking: Any = SimpleNamespace(bring_back=bring_back, batches=SimpleNamespace(tick=tick))
+    stream._parking = parking
+    return stream
+
+
+def test_a_stop_is_heard_while_parked_tasks_are_brought_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(streaming, "POLL_S", 0.05)
+    begun, query = threading.Event(), Query()
+
+    def bring_back(_: float) -> None:
+        begun.set()
+        assert stream._stopping.wait(60)
+
+    def asked_to_stop() -> bool:
+        if begun.is_set():
+            stream._stopping.set()
+        return begun.is_set()
+
+    stream = _watched(bring_back, lambda: False)
+    spark: Any = query
+    watch = threading.Thread(target=stream._watch, args=[spark, asked_to_stop], daemon=True)
+    watch.start()
+    watch.join(20)
+    assert not watch.is_alive()
+    assert not query.isActive
+
+
+@pytest.mark.parametrize("failure", [Realign("stands elsewhere"), RuntimeError("a fault")])
+def test_whatever_fails_between_two_batches_leaves_no_query(
+    monkeypatch: pytest.MonkeyPatch, failure: Exception
+) -> None:
+    monkeypatch.setattr(streaming, "POLL_S", 0.05)
+    query: Any = Query()
+
+    def fail(_: float) -> None:
+        raise failure
+
+    with pytest.raises(type(failure), match=str(failure)):
+        _watched(fail, lambda: False)._watch(query, lambda: False)
+    assert not query.isActive
+
+
+def test_whatever_fails_where_a_stop_is_listened_for_leaves_no_query(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(streaming, "POLL_S", 0.05)
+    query: Any = Query()
+
+    def asked_to_stop() -> bool:
+        raise HoldfastError("who knows")
+
+    with pytest.raises(HoldfastError, match="who knows"):
+        _watched(lambda _: None, lambda: False)._watch(query, asked_to_stop)
+    assert not query.isActive
 
 
 @pytest.mark.parametrize(
