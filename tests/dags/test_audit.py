@@ -151,8 +151,7 @@ def test_what_fails_in_the_job_is_told(
     Committed(settings, "uncommitted", tmp_path)
     (tmp_path / "uncommitted_audit.py").write_text("def recompute(spark, rows, batches): ...\n")
     env = {"HOLDFAST_JOBS_DIR": str(tmp_path)}
-    given = {"task_id": "audit", "app": "uncommitted", "env": env, "wait_s": 0.5}
-    task = Tries(lambda: AuditOperator(**given))
+    task = Tries(lambda: AuditOperator(task_id="audit", app="uncommitted", env=env, wait_s=0.5))
     trigger = task.execute()
     event = task.waited(trigger)
     assert event["event"] == "ended", log(settings, "audit-uncommitted")
