@@ -226,6 +226,7 @@ def test_storage_that_is_gone_is_named(
     hosts: Hosts, scripted: BundleDagBag, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """What hosts cannot write to, and what cannot be pruned; the next run is well."""
+    ids(event_of(made("at home")))
     folder = Path(hosts.url.removeprefix("file://"))
     aside = folder.rename(folder.with_name("aside"))
     folder.write_text("a file where storage should be")
@@ -235,7 +236,7 @@ def test_storage_that_is_gone_is_named(
             operator().taken({}, event)
         pruned = scripted.dags[f"{APP}_prune"].test()
         assert pruned.state == DagRunState.FAILED
-        assert f"AirflowException: snapshots at {hosts.url}" in capsys.readouterr().out
+        assert f"AirflowException: snapshot storage {hosts.url}" in capsys.readouterr().out
     finally:
         folder.unlink()
         aside.rename(folder)
