@@ -13,7 +13,7 @@ from rich.console import Console
 from state_lib.checks import Change
 from state_lib.cli._tables import table
 from state_lib.config import Settings
-from state_lib.gathering.repair import differences, set_approved
+from state_lib.gathering.repair import differences, left_different, set_approved
 from state_lib.kafka import Kafka
 from state_lib.logs import configure_logging
 
@@ -40,7 +40,7 @@ def repair(app: str, *, yes: bool, as_json: bool) -> None:
             raise typer.Exit(1)
         typer.confirm("Set these?", abort=True, err=True)
     done = set_approved(settings, kafka, app, found)
-    left = differences(settings, kafka, app)
+    left = left_different(settings, kafka, app)
     if as_json:
         left_ = [asdict(c) for c in left]
         _line({"event": "done", "app": app, "set": len(done), "left": left_})

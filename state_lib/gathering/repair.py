@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -17,6 +18,8 @@ from state_lib.kafka import Kafka
 if TYPE_CHECKING:
     from state_lib.config import Settings
 
+_SETTLE_S, _AGAIN_S = 3.0, 0.2
+
 
 def differences(settings: Settings, kafka: Kafka, app: str) -> tuple[Change, ...]:
     """How topics of an application are set now, where checks would have them set differently.
@@ -26,6 +29,14 @@ def differences(settings: Settings, kafka: Kafka, app: str) -> tuple[Change, ...
         Unavailable: Kafka is away.
     """
     return judge(gather_settings(settings, kafka, app), SETTINGS).changes
+
+
+def left_different(settings: Settings, kafka: Kafka, app: str) -> tuple[Change, ...]:
+    """As `differences`, after something was set: brokers tell each other of it within a moment."""
+    deadline = time.monotonic() + _SETTLE_S
+    while (found := differences(settings, kafka, app)) and time.monotonic() < deadline:
+        time.sleep(_AGAIN_S)
+    return found
 
 
 def set_approved(

@@ -71,7 +71,7 @@ class RepairChangelogOperator(BaseOperator, SkipMixin):
             AirflowSkipException: no such application, where that is to be skipped.
             AirflowException: Kafka is away; a retry goes on.
         """
-        from state_lib.gathering.repair import differences, set_approved
+        from state_lib.gathering.repair import differences, left_different, set_approved
         from state_lib.kafka import Kafka
 
         with as_airflow(skip_unknown=self.skip_unknown):
@@ -83,7 +83,7 @@ class RepairChangelogOperator(BaseOperator, SkipMixin):
             if wanted is None:
                 wanted = differences(settings, kafka, self.app)
             done = set_approved(settings, kafka, self.app, wanted)
-            left = differences(settings, kafka, self.app)
+            left = left_different(settings, kafka, self.app)
         self._tell("was set", done)
         if left:
             self._tell("is still different", left)
