@@ -10,12 +10,11 @@ import orjson
 import pytest
 from airflow.dag_processing.dagbag import BundleDagBag
 from airflow.sdk import DagRunState
-from typer.testing import CliRunner
 
-from state_lib.cli import app as cli
 from state_lib.config import Settings
 from state_lib.reports.folder import Reports
 from tests.support import airflow_home
+from tests.support.command import holdfast
 from tests.support.committed import PARTITIONS, Committed
 
 APP = "measured"
@@ -28,12 +27,6 @@ def run(bag: BundleDagBag, api: None, settings: Settings) -> Callable[[str], Any
     folder = airflow_home.SCRIPTED
     scripted = BundleDagBag(dag_folder=folder, bundle_path=folder, bundle_name="scripted")
     return lambda app: scripted.dags[f"{app}_capacity"].test()
-
-
-def holdfast(*words: str) -> str:
-    result = CliRunner().invoke(cli, ["capacity", *words], env={"COLUMNS": "200"})
-    assert result.exit_code == 0, result.output
-    return result.stdout
 
 
 @pytest.mark.usefixtures("hosts")
@@ -86,15 +79,14 @@ def test_an_application_that_has_not_run_is_skipped(run: Callable[[str], Any]) -
 def test_the_command_does_the_same(settings: Settings, tmp_path: Path) -> None:
     Committed(settings, "measured-by-hand", tmp_path).commit(0, a="1")
     file = tmp_path / "page.html"
-    said = orjson.loads(holdfast("measured-by-hand", "--json", "--html", str(file)))
+    said = orjson.loads(holdfast("capacity", "measured-by-hand", "--json", "--html", str(file)))
     assert sum(c["changelog_records"] for c in said["cells"]) == 1
     assert "Capacity of measured-by-hand" in file.read_text()
     assert Reports.of(settings, "measured-by-hand", "capacity").ids() == []
-    shown = holdfast("measured-by-hand", "--keep", "--quick")
+    shown = holdfast("capacity", "measured-by-hand", "--keep", "--quick")
     assert "kept: file://" in shown
     assert "host-1" in shown
     assert len(Reports.of(settings, "measured-by-hand", "capacity").ids()) == 1
     nowhere = str(tmp_path / "no" / "page.html")
-    result = CliRunner().invoke(cli, ["capacity", "measured-by-hand", "--html", nowhere, "--quick"])
-    assert result.exit_code == 1
-    assert "--html" in result.stderr
+    words = ("capacity", "measured-by-hand", "--quick")
+    assert "(--html)" in holdfast(*words, "--html", nowhere, code=1)

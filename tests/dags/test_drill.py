@@ -15,14 +15,12 @@ import pytest
 from airflow.dag_processing.dagbag import BundleDagBag
 from airflow.sdk import DagRunState
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
-from typer.testing import CliRunner
 
 from holdfast_airflow.dags import drill_dag
 from holdfast_airflow.jobs import Job
 from holdfast_airflow.operators.drill import RestoreDrillOperator
 from holdfast_airflow.triggers.job import JobTrigger
 from state_lib import processes
-from state_lib.cli import app as cli
 from state_lib.config import Settings
 from state_lib.digests.drill_job import drill_app
 from state_lib.drivers.identity import ID_VARIABLE
@@ -30,6 +28,7 @@ from state_lib.errors import Busy
 from state_lib.reports.folder import Reports
 from state_lib.restore.lock import restore_lock
 from tests.support import airflow_home
+from tests.support.command import holdfast
 from tests.support.committed import PARTITIONS, Committed
 from tests.support.tries import Tries
 from tests.support.waiting import until
@@ -68,12 +67,6 @@ def filled(app: Committed) -> Committed:
     return app
 
 
-def holdfast(*words: str, code: int = 0) -> str:
-    result = CliRunner().invoke(cli, ["drill", *words], env={"COLUMNS": "200"})
-    assert result.exit_code == code, result.output
-    return result.stdout
-
-
 def report_of(ti: Any) -> Any:
     return ti.xcom_pull("drill", key="report")
 
@@ -96,7 +89,7 @@ def test_a_restore_aside_gives_the_live_state_and_its_rates(
     kept = orjson.loads(Path(report_of(ti)["url"].removeprefix("file://")).read_bytes())
     digests = [task["digests"]["kv"] for task in kept["result"]["tasks"]]
     assert [one.partition("/")[2] for one in digests] == ["3"] * PARTITIONS
-    by_hand = orjson.loads(holdfast("drilled", "--json"))
+    by_hand = orjson.loads(holdfast("drill", "drilled", "--json"))
     assert (by_hand["equal"], by_hand["records"]) == (True, PARTITIONS)
 
 
@@ -126,7 +119,7 @@ def test_without_any_snapshot_it_is_skipped(
     assert (state, ti.state) == (DagRunState.SUCCESS, "skipped")
     assert "'holdfast snapshot create unsaved'" in capsys.readouterr().out
     assert report_of(ti)["absent"] == [0, 1]
-    assert "'holdfast snapshot create unsaved'" in holdfast("unsaved", code=1)
+    assert "'holdfast snapshot create unsaved'" in holdfast("drill", "unsaved", code=1)
 
 
 def test_a_snapshot_that_cannot_be_restored_fails(
