@@ -16,6 +16,7 @@ from state_lib.host.server import StateHost
 from state_lib.logs import configure_logging
 
 log = structlog.get_logger(__name__)
+LOOK_S = 1.0
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -35,7 +36,9 @@ def main(arguments: list[str] | None = None) -> int:
     except HoldfastError as error:
         log.error("host cannot start", host=host_id, why=error.message)
         return 1
-    stop.wait()
+    # A signal that another thread gets, as after a SIGCONT, wakes no lock that this one waits for.
+    while not stop.wait(LOOK_S):
+        pass
     host.stop()
     return 0
 

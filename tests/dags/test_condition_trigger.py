@@ -22,6 +22,7 @@ from state_lib.gathering.sensing import NOTHING, Look, Sense
 from state_lib.kafka import Kafka
 from state_lib.stack.broker import LocalBroker
 from state_lib.stack.ports import free_port
+from tests.dags.conftest import Connect
 from tests.support.apps import KV, App, app_of
 from tests.support.brokers import running_broker
 from tests.support.hosts import publish
@@ -207,3 +208,24 @@ def test_an_application_that_nobody_knows_is_waited_for(broker: LocalBroker, nam
         assert "nobody-s" in str(look.blind)
     elif name == "driver-stalled":
         assert look == Look()
+
+
+def test_a_connection_that_cannot_be_read_is_not_replaced_by_other_settings(
+    app: App, looks: Looks, connect: Connect
+) -> None:
+    """Airflow may be away for a moment, and the triggerer's own settings be of other brokers."""
+    delete_from(app)
+    servers = str(app.kafka.properties["bootstrap.servers"])
+
+    async def run() -> dict[str, Any]:
+        waiting = trigger(app, conn_id="of-the-test")
+        del waiting.env["HOLDFAST_BOOTSTRAP_SERVERS"]
+        task = asyncio.create_task(first(waiting))
+        blind = await asyncio.to_thread(until, lambda: waiting._blind, 60, "told")
+        assert blind == "there is no connection 'of-the-test' now"
+        connect(servers, "of-the-test", conn_type="holdfast")
+        return await asyncio.wait_for(task, 60 * SLOWNESS)
+
+    event = asyncio.run(run())
+    assert [c["subject"] for c in event["conditions"]] == [app.topic("kv")]
+    assert looks.count == 1

@@ -44,7 +44,7 @@ from tests.support.hosts import publish
 from tests.support.sensing import Looks, deferred, first, sensed
 from tests.support.waiting import until
 
-SOON = {"poke_interval": 0.3, "hold_s": 1.0}
+SOON: dict[str, Any] = {"poke_interval": 0.3, "hold_s": 1.0}
 Make = Callable[..., Hosts]
 
 

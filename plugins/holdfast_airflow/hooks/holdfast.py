@@ -116,3 +116,12 @@ class HoldfastHook(BaseHook):
             servers = f"{servers}:{found.port}"
         said = {"bootstrap_servers": servers, "token": found.password, **found.extra_dejson}
         return [(name, str(value)) for name, value in said.items() if value not in (None, "")]
+
+
+def existing(conn_id: str) -> str:
+    """The connection's id; empty if there is no such connection, or Airflow does not tell it."""
+    try:
+        BaseHook.get_connection(conn_id)
+    except AirflowNotFoundException:
+        return ""
+    return conn_id

@@ -11,7 +11,7 @@ from airflow.sdk import BaseNotifier, BaseOperator
 from airflow.sdk.exceptions import AirflowFailException
 
 from holdfast_airflow.errors import as_airflow
-from holdfast_airflow.hooks.holdfast import HoldfastHook
+from holdfast_airflow.hooks.holdfast import HoldfastHook, existing
 from holdfast_airflow.notifications.incident import IncidentNotifier
 from holdfast_airflow.notifications.log import LogNotifier
 from holdfast_airflow.sensors.base import ConditionSensor
@@ -119,7 +119,7 @@ class WatchConditionOperator(BaseOperator):
             trigger=ConditionTrigger(
                 self.app,
                 self.condition,
-                self.conn_id,
+                existing(self.conn_id),
                 self.env,
                 poke_interval=self.poke_interval,
                 hold_s=self.hold_s,

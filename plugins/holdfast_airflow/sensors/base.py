@@ -10,7 +10,7 @@ from airflow.sdk import BaseSensorOperator
 from airflow.sdk.exceptions import AirflowFailException
 
 from holdfast_airflow.errors import as_airflow
-from holdfast_airflow.hooks.holdfast import HoldfastHook
+from holdfast_airflow.hooks.holdfast import HoldfastHook, existing
 from holdfast_airflow.triggers.condition import ConditionTrigger
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class ConditionSensor(BaseSensorOperator):
             trigger=ConditionTrigger(
                 self.app,
                 self.condition,
-                self.conn_id,
+                existing(self.conn_id),
                 self.env,
                 poke_interval=self.poke_interval,
                 hold_s=self.hold_s,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from holdfast_airflow.hooks.holdfast import HoldfastHook
+from holdfast_airflow.hooks.holdfast import HoldfastHook, existing
 from state_lib.errors import ConfigurationError, Unauthorized
 
 if TYPE_CHECKING:
@@ -31,7 +31,8 @@ class ConditionTrigger(BaseTrigger):
     Args:
         app: The application.
         condition: Its name, one of `state_lib.checks.condition.CONDITIONS`.
-        conn_id: The Holdfast connection.
+        conn_id: The Holdfast connection; empty: there is none, and the triggerer's own settings
+            count. One that there was and that cannot be read is waited for.
         env: ``HOLDFAST_*`` variables that win over it.
         poke_interval: Seconds between looks.
         hold_s: Seconds for which it must hold, so that one missed answer is no alarm.
@@ -45,7 +46,7 @@ class ConditionTrigger(BaseTrigger):
         self,
         app: str,
         condition: Name,
-        conn_id: str = HoldfastHook.default_conn_name,
+        conn_id: str = "",
         env: dict[str, str] | None = None,
         *,
         poke_interval: float = 5.0,
@@ -106,9 +107,11 @@ class ConditionTrigger(BaseTrigger):
         return asked.result()
 
     def _look(self) -> Look:
-        from state_lib.gathering.sensing import Sense
+        from state_lib.gathering.sensing import NOTHING, Look, Sense
 
         if self._sense is None:
+            if self.conn_id and not existing(self.conn_id):
+                return Look(sure=NOTHING, blind=f"there is no connection {self.conn_id!r} now")
             settings = HoldfastHook(self.conn_id, self.env).settings
             self._sense = Sense(settings, self.app, self.condition, **self.options)
         return self._sense.look()
