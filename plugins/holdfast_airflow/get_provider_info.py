@@ -6,8 +6,14 @@ from importlib.metadata import version
 from typing import Any
 
 NAME = "Holdfast"
-OPERATORS = ("operators.load", "operators.stop", "operators.stream", "operators.verify")
-TRIGGERS = ("triggers.stream", "triggers.stream_end")
+OPERATORS = (
+    "operators.load",
+    "operators.restore",
+    "operators.stop",
+    "operators.stream",
+    "operators.verify",
+)
+TRIGGERS = ("triggers.restore", "triggers.resumed", "triggers.stream", "triggers.stream_end")
 HOOKS = ("hooks.cluster", "hooks.holdfast", "hooks.hosts", "hooks.spark")
 TEXT = {"type": ["string", "null"]}
 CONNECTION = {
