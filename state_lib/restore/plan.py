@@ -103,8 +103,9 @@ class RestorePlan:
         return xxhash.xxh3_128_hexdigest(orjson.dumps(self.to_json(), option=orjson.OPT_SORT_KEYS))
 
     def to_json(self) -> dict[str, Any]:
-        """As plain data."""
-        return asdict(self)
+        """As plain data: what JSON has, and nothing else."""
+        said = asdict(self)
+        return said | {name: list(said[name]) for name in ("steps", "discards", "candidates")}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> RestorePlan:

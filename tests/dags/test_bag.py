@@ -16,8 +16,10 @@ from tests.support.airflow_home import ROOT
 
 IDS = (
     "flights_load",
+    "flights_restore",
     "flights_stream",
     "flights_verify",
+    "word_count_restore",
     "word_count_stream",
     "word_count_verify",
 )
@@ -65,7 +67,7 @@ def test_dags_say_what_they_are(dag: DAG) -> None:
     assert "holdfast" in dag.tags
     assert dag.max_active_runs == 1
     assert not dag.catchup
-    assert len(dag.tasks) == 1
+    assert len(dag.tasks) == (5 if dag.dag_id.endswith("_restore") else 1)
 
 
 @pytest.mark.parametrize("wrong", [{"limit": 0}, {"limit": "many"}, {"rate": 0}, {"rate": -1}])

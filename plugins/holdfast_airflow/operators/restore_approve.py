@@ -31,7 +31,6 @@ class ApproveRestoreOperator(ApprovalOperator):
     """
 
     template_fields: Collection[str] = ("app", "plans")
-    FIXED_ARGS = [*ApprovalOperator.FIXED_ARGS, "defaults", "subject", "body"]  # noqa: RUF012
     ui_color = "#f5efcf"
 
     def __init__(self, *, app: str, plans: Any, **kwargs: Any) -> None:

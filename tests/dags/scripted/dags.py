@@ -6,7 +6,7 @@ from typing import Any
 
 from airflow.sdk import DAG
 
-from holdfast_airflow.dags import stream_dag, verify_dag
+from holdfast_airflow.dags import restore_dag, stream_dag, verify_dag
 from holdfast_airflow.operators.stop import StopStreamOperator
 
 APPS = (
@@ -45,3 +45,4 @@ for name, arguments in STOPS.items():
     with DAG(f"stop_{name}", schedule=None):
         StopStreamOperator(task_id="stop", app=name, **arguments)
 verify_dag("verified", schedule=None, retries=0, read_logs=False)
+restore_dag("restored", default_args={"retries": 2, "retry_delay": timedelta(seconds=1)})
