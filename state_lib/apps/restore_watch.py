@@ -22,7 +22,7 @@ from state_lib.restore.plan import RestorePlan
 ANSWER_S = 5.0
 AWAY_S = 900.0
 """How long a host may be away, or a restore fail and be tried again, until it is given up."""
-_FIRST_PAUSE_S, _MOST_PAUSE_S = 1.0, 30.0
+_FIRST_PAUSE_S, _MOST_PAUSE_S = 0.5, 5.0
 
 
 @dataclass
@@ -91,15 +91,21 @@ class RestoreWatch:
         app: application.
         plans: that hosts are to carry out.
         away_s: see `AWAY_S`.
+        answer_s: how long a host may take to say how a restore goes.
     """
 
     def __init__(
-        self, settings: Settings, app: str, plans: Sequence[RestorePlan], away_s: float = AWAY_S
+        self,
+        settings: Settings,
+        app: str,
+        plans: Sequence[RestorePlan],
+        away_s: float = AWAY_S,
+        answer_s: float = ANSWER_S,
     ) -> None:
         self._settings, self._app, self._away_s = settings, app, away_s
         self.followed = [Followed(plan) for plan in plans]
         token = settings.read_token()
-        self._https = {a.id: HostHttp(a, token, ANSWER_S) for a in settings.host_addresses}
+        self._https = {a.id: HostHttp(a, token, answer_s) for a in settings.host_addresses}
 
     @property
     def over(self) -> bool:

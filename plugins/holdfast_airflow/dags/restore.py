@@ -78,7 +78,14 @@ def restore_dag(
     here = {"app": app, "conn_id": conn_id}
     with DAG(f"{app}_restore", schedule="@continuous", **{**given, **dag}) as made:
         watch = StoreLostSensor(task_id="watch", post_execute=_remember_when, **here)
-        plan = PlanRestoreOperator(task_id="plan", tasks=watch.output, unasked_first=True, **here)
+        plan = PlanRestoreOperator(
+            task_id="plan",
+            tasks=watch.output,
+            unasked_first=True,
+            retries=20,  # the host may just look whether the store can be opened
+            retry_delay=timedelta(seconds=3),
+            **here,
+        )
         approve = ApproveRestoreOperator(
             task_id="approve",
             app=app,

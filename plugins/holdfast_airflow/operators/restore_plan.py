@@ -60,9 +60,9 @@ class PlanRestoreOperator(BaseOperator):
         """Ask the owning hosts.
 
         Raises:
-            AirflowFailException: no such application or task, the source is not valid, or nothing
-                is left to restore from.
-            AirflowException: a host or Kafka is away, or the task is busy; a retry may help.
+            AirflowFailException: no such application, or nothing is left to restore from.
+            AirflowException: no such task or source; or a host or Kafka is away, or the task is
+                busy: a retry may help.
         """
         del context
         from state_lib.apps.restoring import ask_plans, partition_of

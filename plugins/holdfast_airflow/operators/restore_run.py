@@ -163,6 +163,7 @@ class RestoreOperator(BaseOperator):
             options=[APPROVE, REJECT],
             subject=question(self.app, plans),
             body=as_markdown(plans),
+            params={},
             assigned_users=self.assigned_users,
         )
         raise TaskAwaitingInput(
