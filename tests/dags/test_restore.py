@@ -574,8 +574,10 @@ def test_a_host_that_does_not_answer_is_given_up(group: Group, *, answers: bool)
     plan = group.plan(0, "changelog")
     flight, http = free_port(), free_port()
     listener = socket.create_server(("127.0.0.1", http)) if answers else None  # and says nothing
-    addresses = (f"{a.id}={a.host}:{flight}/{http}" for a in group.settings.host_addresses)
-    settings = group.settings.model_copy(update={"hosts": ",".join(addresses)})
+    away, owner = f"127.0.0.1:{flight}/{http}", group.owner(0)
+    known = {a.id: f"{a.host}:{a.flight_port}/{a.http_port}" for a in group.settings.host_addresses}
+    hosts = ",".join(f"{host}={at}" for host, at in {**known, owner: away}.items())
+    settings = group.settings.model_copy(update={"hosts": hosts})
     watch = RestoreWatch(settings, APP, [plan], away_s=2.0, answer_s=0.5)
     while not watch.over:
         watch.look()
