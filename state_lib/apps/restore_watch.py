@@ -50,9 +50,9 @@ class Followed:
         if self.state == "done":
             return 100.0
         if fetched and not stores:
-            return 100.0 * fetched["done"] / max(1, fetched["total"])
+            return 100.0 * int(fetched["done"]) / max(1, int(fetched["total"]))
         wanted = sum(s.end - s.start for s in self.plan.steps)
-        read = sum(one["offset"] - one["start"] for one in stores.values())
+        read: int = sum(one["offset"] - one["start"] for one in stores.values())
         return min(100.0, 100.0 * read / max(1, wanted))
 
     def told(self) -> str:

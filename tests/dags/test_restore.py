@@ -263,7 +263,7 @@ class Person:
         self.refused: list[int] = []
         self._threads: list[threading.Thread] = []
 
-    def will(self, choice: str, task: str = "approve", first: Callable[[], None] = int) -> None:
+    def will(self, choice: str, task: str = "approve", first: Callable[[], Any] = int) -> None:
         """Answer the next question of a task, after doing something first."""
 
         def answer() -> None:

@@ -75,7 +75,7 @@ def restore_dag(
         "tags": ["holdfast", "restore", *tags],
         "default_args": {"retries": 5, "retry_delay": timedelta(seconds=10)},
     }
-    here = {"app": app, "conn_id": conn_id}
+    here: dict[str, Any] = {"app": app, "conn_id": conn_id}
     with DAG(f"{app}_restore", schedule="@continuous", **{**given, **dag}) as made:
         watch = StoreLostSensor(task_id="watch", post_execute=_remember_when, **here)
         plan = PlanRestoreOperator(

@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
@@ -50,6 +49,7 @@ class StreamResumedTrigger(BaseTrigger):
         self.app, self.restored, self.until = app, restored, until
         self.conn_id, self.env, self.kept = conn_id, env or {}, kept or {}
         self.look_every_s = look_every_s
+        self._known: Settings | None = None
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Class and arguments, from which a triggerer makes it again."""
@@ -60,12 +60,10 @@ class StreamResumedTrigger(BaseTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Look until it is so, or the time is over; Kafka away is waited for."""
         loop, thread = asyncio.get_running_loop(), ThreadPoolExecutor(1, f"holdfast-{self.app}")
-        settings: Settings | None = None
         try:
             while True:
                 try:
-                    settings = settings or await loop.run_in_executor(thread, self._settings)
-                    seen = await loop.run_in_executor(thread, partial(self._look, settings))
+                    seen = await loop.run_in_executor(thread, self._look)
                     text, over = seen.told(self.app), seen.is_over
                 except HoldfastError as error:
                     text, over = error.message, False
@@ -77,12 +75,12 @@ class StreamResumedTrigger(BaseTrigger):
         finally:
             thread.shutdown(wait=False)
 
-    def _settings(self) -> Settings:
-        return HoldfastHook(self.conn_id, self.env).settings
-
-    def _look(self, settings: Settings) -> Resumed:
+    def _look(self) -> Resumed:
         from state_lib.apps.resumed import look
         from state_lib.kafka import Kafka
 
+        if self._known is None:
+            self._known = HoldfastHook(self.conn_id, self.env).settings
+        settings = self._known
         restored = {task: (int(at[0]), int(at[1])) for task, at in self.restored.items()}
         return look(settings, Kafka.of(settings), self.app, restored)
