@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import DAG
@@ -69,6 +69,8 @@ def restore_dag(
     given: dict[str, Any] = {
         "description": f"Brings lost stores of {app} back",
         "doc_md": doc_md + RESTORE_DOC.format(app=app, within=within),
+        # Without one, the second continuous run would have the date of the first, and never begin.
+        "start_date": datetime(2024, 1, 1, tzinfo=UTC),
         "catchup": False,
         "max_active_runs": 1,
         "is_paused_upon_creation": False,
