@@ -117,7 +117,8 @@ class Settings(LoginSettings, BaseSettings):
     restore_mode: Literal["auto", "orchestrated"] = Field(
         "auto",
         description="What a host does about a lost store: restore it by the plan, or report it and "
-        "wait for `holdfast restore run`.",
+        "wait for Airflow's restore DAG or `holdfast restore run`. In a local stack with Airflow: "
+        "orchestrated.",
     )
     num_restore_workers: Annotated[int, Field(ge=0, le=64)] = Field(
         min(4, os.cpu_count() or 1),

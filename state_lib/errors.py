@@ -30,6 +30,7 @@
     ├── SerdeError                  bytes that are not what the serde expects
     ├── NotFound                    unknown application, store or task
     ├── InvalidRequest              a query or an exchange that makes no sense
+    │   └── PlanStale               a plan of before: running it now would do something else
     └── Unauthorized                no token, or a wrong one
 
 Errors cross the wire as ``{"code", "message", "details"}`` (`to_wire`, `from_wire`), so that a
@@ -236,6 +237,13 @@ class InvalidRequest(HoldfastError):
 
     code = "invalid-request"
     http_status = 400
+
+
+class PlanStale(InvalidRequest):
+    """A plan that would do something else now than when it was made. Details: task, plan, why."""
+
+    code = "plan-stale"
+    http_status = 409
 
 
 class Unauthorized(HoldfastError):

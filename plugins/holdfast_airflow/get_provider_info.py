@@ -13,6 +13,7 @@ OPERATORS = (
     "operators.load",
     "operators.prune",
     "operators.repair",
+    "operators.restore",
     "operators.snapshots",
     "operators.stop",
     "operators.stream",
@@ -30,6 +31,8 @@ SENSORS = (
 TRIGGERS = (
     "triggers.condition",
     "triggers.job",
+    "triggers.restore",
+    "triggers.resumed",
     "triggers.snapshots",
     "triggers.stream",
     "triggers.stream_end",

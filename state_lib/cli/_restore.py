@@ -1,62 +1,15 @@
-"""What ``holdfast restore`` asks and prints."""
+"""What ``holdfast restore`` prints."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from state_lib.changelog.claims import topology_of
-from state_lib.client.flight import FlightHostClient
-from state_lib.config import Settings
-from state_lib.errors import InvalidRequest
-from state_lib.host.placement import owner_of
-from state_lib.kafka import Kafka
-from state_lib.logs import configure_logging
 from state_lib.restore.plan import Candidate, RestorePlan
-from state_lib.specs import Topology
 from state_lib.words import size
 
 _STYLES = {"chosen": "green", "not valid": "red", "not needed": "dim"}
-
-
-def ask_plans(app: str, tasks: Sequence[int] | None, source: str | None) -> list[RestorePlan]:
-    """The plans of some tasks, or of all, from the hosts that own them.
-
-    Raises:
-        NotFound: the application never ran.
-        InvalidRequest: it has no such task, or the source is not valid for one.
-        Unavailable: a host cannot be reached.
-    """
-    settings = Settings.load()
-    configure_logging("ERROR")
-    topology = topology_of(Kafka.of(settings), app)
-    wanted = require_tasks(topology, tasks)
-    token = settings.read_token()
-
-    def ask(task: int) -> RestorePlan:
-        client = FlightHostClient(owner_of(app, task, settings.host_addresses), token)
-        try:
-            return RestorePlan.from_json(client.restore_plan(app, task, source))
-        finally:
-            client.close()
-
-    with ThreadPoolExecutor(min(8, len(wanted))) as pool:
-        return list(pool.map(ask, wanted))
-
-
-def require_tasks(topology: Topology, tasks: Sequence[int] | None) -> list[int]:
-    """Partitions asked for, or all. Raises InvalidRequest for those that there are not."""
-    wanted = sorted(set(tasks)) if tasks else list(range(topology.partitions))
-    if unknown := [t for t in wanted if not 0 <= t < topology.partitions]:
-        raise InvalidRequest(
-            f"application {topology.app!r} has tasks 0 to {topology.partitions - 1}, not {unknown}",
-            unknown=unknown,
-        )
-    return wanted
 
 
 def plan_view(plan: RestorePlan) -> RenderableType:

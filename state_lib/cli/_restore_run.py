@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import orjson
@@ -13,16 +12,12 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from state_lib.client.flight import FlightHostClient
+from state_lib.apps.restoring import run_plans
 from state_lib.config import Settings
-from state_lib.errors import HoldfastError
-from state_lib.host.placement import owner_of
 from state_lib.restore.plan import RestorePlan
 
-_AT_ONCE = 16
 
-
-def run_plans(app: str, plans: Sequence[RestorePlan], *, as_json: bool) -> None:
+def show_run(settings: Settings, app: str, plans: Sequence[RestorePlan], *, as_json: bool) -> None:
     """Run all plans side by side, and show how they go.
 
     Raises:
@@ -30,28 +25,10 @@ def run_plans(app: str, plans: Sequence[RestorePlan], *, as_json: bool) -> None:
     """
     if not plans:
         return
-    settings = Settings.load()
-    token = settings.read_token()
     show = _Lines() if as_json else _Bars(plans)
-
-    def one(plan: RestorePlan) -> bool:
-        partition = int(plan.task.rpartition("/")[2])
-        client = FlightHostClient(owner_of(app, partition, settings.host_addresses), token)
-        started = time.monotonic()
-        try:
-            for event in client.restore_run(app, partition, plan.to_json()):
-                show.event(plan, event)
-        except HoldfastError as error:
-            show.failed(plan, error)
-            return False
-        finally:
-            client.close()
-        show.done(plan, time.monotonic() - started)
-        return True
-
-    with show, ThreadPoolExecutor(min(_AT_ONCE, len(plans))) as pool:
-        results = list(pool.map(one, plans))
-    if not all(results):
+    with show:
+        failures = run_plans(settings, app, plans, show.event)
+    if failures:
         raise typer.Exit(1)
 
 
@@ -72,12 +49,6 @@ class _Lines:
         with self._lock:
             typer.echo(orjson.dumps(event))
 
-    def done(self, plan: RestorePlan, seconds: float) -> None:
-        del plan, seconds  # the host's last event says it
-
-    def failed(self, plan: RestorePlan, error: HoldfastError) -> None:
-        self.event(plan, {"event": "failed", "task": plan.task, **error.to_wire()})
-
 
 class _Bars:
     """A bar for each task: records of what the plan expects."""
@@ -94,11 +65,13 @@ class _Bars:
         self._bars: dict[str, TaskID] = {}
         self._at: dict[tuple[str, str], int] = {}
         self._records: dict[str, int] = {}
+        self._started = 0.0
         for plan in plans:
             bar = self._progress.add_task(plan.task, total=_offsets(plan), about="")
             self._bars[plan.task] = bar
 
     def __enter__(self) -> None:
+        self._started = time.monotonic()
         self._progress.start()
 
     def __exit__(self, *_: object) -> None:
@@ -122,17 +95,18 @@ class _Bars:
             self._records[plan.task] = records
             about = f"{event['store']}: {records:,} records"
             self._progress.update(bar, advance=max(0, event["offset"] - before), about=about)
+        elif event["event"] == "done":
+            self._done(plan)
+        elif event["event"] == "failed":
+            self._progress.update(bar, about="failed")
+            text = f"{plan.task}: {event['message']}"
+            self._errors.print(text, style="red", markup=False, highlight=False)
 
-    def done(self, plan: RestorePlan, seconds: float) -> None:
-        bar, records = self._bars[plan.task], self._records.get(plan.task, 0)
+    def _done(self, plan: RestorePlan) -> None:
+        records, seconds = self._records.get(plan.task, 0), time.monotonic() - self._started
         rate = f", {records / seconds:,.0f}/s" if records else ""
         about = f"{records:,} records{rate}"
-        self._progress.update(bar, completed=_offsets(plan), about=about)
-
-    def failed(self, plan: RestorePlan, error: HoldfastError) -> None:
-        self._progress.update(self._bars[plan.task], about="failed")
-        text = f"{plan.task}: {error.message}"
-        self._errors.print(text, style="red", markup=False, highlight=False)
+        self._progress.update(self._bars[plan.task], completed=_offsets(plan), about=about)
 
 
 def _offsets(plan: RestorePlan) -> int:

@@ -77,14 +77,18 @@ def plan(
 
     from rich.console import Console
 
-    from state_lib.cli._restore import ask_plans, plan_view
+    from state_lib.apps.restoring import ask_plans
+    from state_lib.cli._restore import plan_view
     from state_lib.cli._restore_past import ask_past, check_options, show_past
+    from state_lib.config import Settings
+    from state_lib.logs import configure_logging
 
+    configure_logging("ERROR")
     check_options(to, source, republish=republish)
     if to is not None:
         show_past(ask_past(app, task, to, republish=republish), as_json=as_json)
         return
-    plans = ask_plans(app, task, source)
+    plans = ask_plans(Settings.load(), app, task, source)
     if as_json:
         typer.echo(json.dumps([p.to_json() for p in plans], indent=2))
         return
@@ -123,15 +127,20 @@ def run(  # noqa: PLR0913, PLR0917 - a command has options
     """
     from rich.console import Console
 
-    from state_lib.cli._restore import ask_plans, plan_view
+    from state_lib.apps.restoring import ask_plans
+    from state_lib.cli._restore import plan_view
     from state_lib.cli._restore_past import check_options, go_back
-    from state_lib.cli._restore_run import run_plans
+    from state_lib.cli._restore_run import show_run
+    from state_lib.config import Settings
+    from state_lib.logs import configure_logging
 
+    configure_logging("ERROR")
     check_options(to, source, republish=republish)
     if to is not None:
         go_back(app, task, to, republish=republish, yes=yes, as_json=as_json)
         return
-    plans = ask_plans(app, task, source)
+    settings = Settings.load()
+    plans = ask_plans(settings, app, task, source)
     work = [p for p in plans if not p.is_nothing]
     if not as_json:
         for one in work:
@@ -140,4 +149,4 @@ def run(  # noqa: PLR0913, PLR0917 - a command has options
             typer.echo(f"nothing to restore: {len(plans)} tasks of {app} are as they should be")
     if any(p.discards for p in work) and not yes:
         typer.confirm("Replace what is listed above?", abort=True, err=True)
-    run_plans(app, work, as_json=as_json)
+    show_run(settings, app, work, as_json=as_json)

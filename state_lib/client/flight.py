@@ -97,6 +97,18 @@ class FlightHostClient:
         """
         return self._events("restore-run", {"app": app, "partition": partition, "plan": plan})
 
+    def restore_start(self, app: str, partition: int, plan: dict[str, Any]) -> dict[str, Any]:
+        """Begin a restore and leave, or find the one of this very plan, running or done.
+
+        How it goes: ``GET /v1/apps/{app}/tasks/{partition}/restore``, which answers the same.
+
+        Raises:
+            Busy: a restore by another plan is running.
+            Unavailable: the host is away.
+        """
+        body = {"app": app, "partition": partition, "plan": plan}
+        return self._act("restore-start", body, LOOK_S)
+
     def past_plan(
         self, app: str, partition: int, snapshot: str, *, republish: bool
     ) -> dict[str, Any]:

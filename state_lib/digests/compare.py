@@ -104,6 +104,7 @@ def compare(  # noqa: PLR0913 - who is asked, about what, where
     token: str | None,
     stores: Sequence[str] | None = None,
     *,
+    partitions: Sequence[int] | None = None,
     snapshots_url: str | None = None,
     folder: Path | None = None,
     report: Progress = silent,
@@ -116,6 +117,7 @@ def compare(  # noqa: PLR0913 - who is asked, about what, where
         hosts: all of them.
         token: that they want.
         stores: names; None for all.
+        partitions: of the tasks; None for all.
         snapshots_url: begin with the newest valid snapshot from there; None: a full replay.
         folder: where temporary directories are made.
         report: told of what is read.
@@ -132,7 +134,7 @@ def compare(  # noqa: PLR0913 - who is asked, about what, where
     names = [s.name for s in topology.stores] if stores is None else list(stores)
     fill = from_nothing if snapshots_url is None else from_snapshot(kafka, snapshots_url)
     found = []
-    for partition in range(topology.partitions):
+    for partition in range(topology.partitions) if partitions is None else partitions:
         address = owner_of(topology.app, partition, hosts)
         with closing(FlightHostClient(address, token)) as client:
             try:

@@ -25,6 +25,7 @@ from state_lib.host.restores import (
     run_past,
     run_repair,
     run_restore,
+    start_restore,
 )
 from state_lib.host.snapshots import At, SnapshotJobs
 from state_lib.host.tasks import TaskManager
@@ -146,6 +147,12 @@ def _snapshot(snapshots: SnapshotJobs, body: Body) -> Body:
     return snapshots.start(body["app"], int(body["partition"]), at, body.get("request"))
 
 
+def _start_restore(manager: TaskManager, body: Body) -> Body:
+    """Begin a restore, or find the one of this plan."""
+    plan = RestorePlan.from_json(body["plan"])
+    return start_restore(manager, body["app"], int(body["partition"]), plan)
+
+
 def _restore(manager: TaskManager, body: Body) -> Iterator[Body]:
     """Run a restore; what happens."""
     plan = RestorePlan.from_json(body["plan"])
@@ -178,6 +185,7 @@ _ACTIONS: dict[str, Callable[[TaskManager, Body], Body]] = {
     "ping": lambda manager, body: {},  # noqa: ARG005 - that it answers is all
     "holdings": lambda manager, body: holdings(manager, body.get("app")),
     "restore-plan": _plan,
+    "restore-start": _start_restore,
     "past-plan": _plan_past,
     "loss": lambda manager, body: find_loss(manager, body["app"], int(body["partition"])),
     "forget": lambda manager, body: forget(manager, body["app"], int(body["epoch"])),

@@ -33,17 +33,30 @@ def run_restore(
 ) -> Iterator[Event]:
     """Run a plan, and tell how it goes; the last event is ``done`` with the marker.
 
-    A caller that leaves does not end the restore.
+    A caller that leaves does not end the restore. Whoever asks for the same plan meets it.
 
     Raises:
-        Busy, InvalidRequest, Unavailable: see `StateTask.restore`.
+        Busy, PlanStale, Unavailable: see `StateTask.restore`.
     """
     task = manager.owned(app, partition)
 
     def restore() -> dict[str, Any]:
-        return {"marker": manager.restore(task, plan).to_json(), "source": plan.choice}
+        marker = manager.restores.start(task, plan).result()
+        return {"marker": marker.to_json(), "source": plan.choice}
 
     return _told(task, restore)
+
+
+def start_restore(
+    manager: TaskManager, app: str, partition: int, plan: RestorePlan
+) -> dict[str, Any]:
+    """Begin what `run_restore` does, or find it; see `state_lib.host.restore_jobs.Job.to_json`.
+
+    Raises:
+        NotFound, NotOwner: as `TaskManager.task`.
+        Busy: another plan runs.
+    """
+    return manager.restores.start(manager.owned(app, partition), plan).to_json()
 
 
 def run_past(manager: TaskManager, app: str, partition: int, past: Past) -> Iterator[Event]:

@@ -15,6 +15,7 @@ from state_lib.errors import HoldfastError, NotFound, Unavailable
 from state_lib.host import learning
 from state_lib.host.adoption import Applications
 from state_lib.host.disk import DiskWatch
+from state_lib.host.restore_jobs import RestoreJobs
 from state_lib.marker import Marker
 from state_lib.names import check_name
 from state_lib.restore.plan import RestorePlan
@@ -45,6 +46,7 @@ class TaskManager:
         openers: of its tasks.
         unlearned: what Kafka has not been asked yet, and why; see `state_lib.host.discovery`.
         disk: that its directories are on.
+        restores: that somebody asked for.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class TaskManager:
         self.apps, self.tasks = self.applications.apps, self.applications.tasks
         self.unlearned: dict[str, str] = {}
         self.disk = DiskWatch(context.state_dir)
+        self.restores = RestoreJobs(self.restore)
         self._claimed: dict[str, threading.Lock] = {}  # by app
         self._stop = threading.Event()
         self._flusher = threading.Thread(target=self._flush_forever, name="flush", daemon=True)

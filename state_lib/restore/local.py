@@ -22,7 +22,8 @@ from state_lib.stores.task_stores import TaskStores
 
 _REASON = "why-set-aside.txt"
 _WHOLE = "restored"
-"""Written last into a directory that was built: without it, it is never put in place."""
+"""Written last into a directory that was built: without it, it is never put in place. It holds the
+id of the plan that somebody had asked for, if one had."""
 
 
 @dataclass
@@ -84,10 +85,20 @@ def set_aside(path: Path, why: str) -> Path:
     return aside
 
 
-def mark_whole(building: Path) -> None:
-    """What was built is all there, and flushed."""
+def mark_whole(building: Path, plan: str = "") -> None:
+    """What was built is all there, and flushed; ``plan`` is the id of the one that asked for it."""
     with (building / _WHOLE).open("w") as mark:
+        mark.write(plan)
+        mark.flush()
         os.fsync(mark.fileno())
+
+
+def built_by(path: Path) -> str | None:
+    """Id of the plan that a directory was built by; None if nobody had asked for it."""
+    try:
+        return (path / _WHOLE).read_text() or None
+    except OSError:
+        return None
 
 
 def swap_in(path: Path, why: str) -> None:

@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+import orjson
+import xxhash
+
 from state_lib.errors import InvalidRequest
 from state_lib.restore.candidates import (
     Option,
@@ -49,6 +52,7 @@ class RestorePlan:
 
     Attributes:
         task: ``<app>/<partition>``.
+        made_at: wall time in ms.
         source, snapshot: where the state comes from; ``snapshot`` is the id of one.
         epoch, n: of the marker that the stores will stand at.
         steps: replays, by store; stores that need none are not listed.
@@ -60,6 +64,7 @@ class RestorePlan:
     """
 
     task: str
+    made_at: int
     source: SourceName
     snapshot: str | None
     epoch: int
@@ -84,21 +89,38 @@ class RestorePlan:
         """Whether the directory is as it should be already."""
         return self.source == "local" and not self.steps
 
+    @property
+    def is_rescue(self) -> bool:
+        """Whether it was made because the directory could not be used, and not by somebody's wish.
+
+        There is nothing left to do once the task is open again.
+        """
+        return any(c.source == LOCAL and c.verdict == "not valid" for c in self.candidates)
+
+    @property
+    def id(self) -> str:
+        """Tells it from every other plan: of all that it says."""
+        return xxhash.xxh3_128_hexdigest(orjson.dumps(self.to_json(), option=orjson.OPT_SORT_KEYS))
+
     def to_json(self) -> dict[str, Any]:
-        """As plain data."""
-        return asdict(self)
+        """As plain data: what JSON has, and nothing else."""
+        said = asdict(self)
+        return said | {name: list(said[name]) for name in ("steps", "discards", "candidates")}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> RestorePlan:
-        """From plain data."""
-        return cls(
-            **{
-                **data,
-                "steps": tuple(Step(**s) for s in data["steps"]),
-                "candidates": tuple(Candidate(**c) for c in data["candidates"]),
-                "discards": tuple(data["discards"]),
-            }
-        )
+        """From plain data. Raises InvalidRequest for what is no plan of this Holdfast."""
+        try:
+            steps = tuple(Step(**s) for s in data["steps"])
+            candidates = tuple(Candidate(**c) for c in data["candidates"])
+            discards = tuple(data["discards"])
+            given = {"steps": steps, "candidates": candidates, "discards": discards}
+            return cls(**{**data, **given})
+        except (KeyError, TypeError) as error:
+            raise InvalidRequest(
+                f"not a plan as 'holdfast restore plan APP --json' prints it ({error!r}): make one "
+                "with the version of Holdfast that hosts have"
+            ) from error
 
 
 def make_plan(facts: Facts, wanted: str = AUTO) -> RestorePlan:
@@ -119,6 +141,7 @@ def make_plan(facts: Facts, wanted: str = AUTO) -> RestorePlan:
         discards = _discarded(facts)
     return RestorePlan(
         task=facts.task,
+        made_at=facts.now,
         source=chosen.source,
         snapshot=chosen.id,
         epoch=facts.marker.epoch,

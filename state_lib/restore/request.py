@@ -29,6 +29,7 @@ class RestoreRequest:
         marker: the newest, read after the writer fenced all others, so that the logs cannot move
             any more.
         wanted: `AUTO`, or the source that somebody chose.
+        plan_id: of the plan that somebody asked for; "" if nobody did.
         settled: this host had a whole directory of the task. If that cannot be used it is lost.
         restore: settings of restores.
         pool: of worker processes; None: all is done in this one.
@@ -43,6 +44,7 @@ class RestoreRequest:
     options: RocksDBOptions
     listener: RestoreListener
     wanted: str = AUTO
+    plan_id: str = ""
     settled: bool = False
     restore: RestoreOptions = field(default_factory=RestoreOptions)
     pool: WorkerPool | None = None

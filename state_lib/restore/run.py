@@ -143,7 +143,7 @@ def _build(request: RestoreRequest, plan: RestorePlan) -> None:
         stores.rocks.flush()
     finally:
         stores.close()
-    mark_whole(building)
+    mark_whole(building, request.plan_id)
     failpoint("restore.after_checkpoint")
 
 

@@ -18,6 +18,7 @@ from state_lib.stack.ports import require_free
 from state_lib.stack.program import Program
 from state_lib.stack.programs import programs
 from state_lib.stack.record import Record
+from state_lib.stack.settled import settled
 from state_lib.stack.status import StackStatus
 
 UP_TIMEOUT_S = 120.0
@@ -35,9 +36,9 @@ class Stack:
 
     def __init__(self, settings: Settings) -> None:
         """Bind to a home and its ports; nothing starts yet."""
-        self.settings = settings
+        self.settings = settled(settings)
         self.paths = Paths(settings.home)
-        self.programs = programs(settings)
+        self.programs = programs(self.settings)
 
     def up(
         self,

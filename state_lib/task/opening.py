@@ -48,8 +48,9 @@ class OpenTask:
 class Opening:
     """One task that is to be opened.
 
-    ``wanted``: `AUTO`, or the source of its state that somebody chose. ``cancelled``: whether it
-    is not wanted any more. ``on_past``: told of the snapshot that it goes back to, None at the end.
+    ``wanted``: `AUTO`, or the source of its state that somebody chose; ``plan_id``: by which plan.
+    ``cancelled``: whether it is not wanted any more. ``on_past``: told of the snapshot that it
+    goes back to, None at the end.
     """
 
     context: TaskContext
@@ -58,6 +59,7 @@ class Opening:
     path: Path
     listener: RestoreListener
     wanted: str = AUTO
+    plan_id: str = ""
     cancelled: Callable[[], bool] = lambda: False
     on_past: Callable[[str | None], None] = lambda _snapshot: None
 
@@ -179,6 +181,7 @@ class Opening:
             options=context.options,
             listener=self.listener,
             wanted=self.wanted,
+            plan_id=self.plan_id,
             settled=marker.settled and marker.owner == context.host_id,
             restore=context.restore,
             pool=context.pool,

@@ -22,6 +22,7 @@ from state_lib.restore.plan import AUTO, RestorePlan
 from state_lib.restore.progress import RestoreProgress
 from state_lib.specs import Topology
 from state_lib.stores.task_stores import Checkpoint, StoreChanges, TaskStores
+from state_lib.task import asked
 from state_lib.task import past as time_travel
 from state_lib.task.barrier import Barrier
 from state_lib.task.batch import Batch
@@ -113,16 +114,26 @@ class StateTask:
     def restore(self, plan: RestorePlan) -> Marker:
         """Run a plan: the task is closed, its directory built from the plan's source, and opened.
 
+        Nothing is done a second time, and nothing for a directory that was lost once the task is
+        open again.
+
         Raises:
             Busy: a restore of this task is running already.
-            InvalidRequest: the plan's source is not valid any more.
+            PlanStale: it would do something else now than when it was made.
             Unavailable: Kafka or the disk is away; what was there before still is.
         """
         with self.alone():
-            if self.is_open and self.plan(plan.choice).is_nothing:
+            is_open = self.is_open
+            asked.require_of(plan, self.name)
+            if asked.is_done(plan, self.path, is_open=is_open):
+                return self.marker if is_open else asked.opened_again(plan, self._run)
+            ask = self.plan if is_open else lambda wanted: self.opening(wanted).plan()
+            now = asked.planned_now(plan, ask)
+            if is_open and now.is_nothing:
                 return self.marker
+            asked.refuse_if_stale(plan, now)
             self.close()
-            return self._run(plan.choice)
+            return self._run(plan.choice, plan.id)
 
     def plan_past(self, snapshot: str, *, republish: bool = False) -> PastPlan:
         """What going back to a snapshot would mean; raises as `plan_past`."""
@@ -150,8 +161,8 @@ class StateTask:
                 return self._run(AUTO)
             return self.marker
 
-    def opening(self, wanted: str = AUTO) -> Opening:
-        """One attempt to open it; ``wanted`` as in `open`."""
+    def opening(self, wanted: str = AUTO, plan_id: str = "") -> Opening:
+        """One attempt to open it; ``wanted`` as in `open`, ``plan_id`` of who chose it."""
         topology = self.topology
 
         def cancelled() -> bool:
@@ -165,6 +176,7 @@ class StateTask:
             path=self.path,
             listener=Several(self._context.listener, self.progress),
             wanted=wanted,
+            plan_id=plan_id,
             cancelled=cancelled,
             on_past=self._on_past,
         )
@@ -350,9 +362,9 @@ class StateTask:
     def _on_past(self, snapshot: str | None) -> None:
         self.past = snapshot
 
-    def _run(self, wanted: str) -> Marker:
+    def _run(self, wanted: str, plan_id: str = "") -> Marker:
         try:
-            opened = self.opening(wanted).run()
+            opened = self.opening(wanted, plan_id).run()
             self._install(opened)
         finally:
             self.progress.clear()

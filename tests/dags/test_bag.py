@@ -21,6 +21,7 @@ IDS = (
     "flights_load",
     "flights_prune",
     "flights_repair",
+    "flights_restore",
     "flights_snapshots",
     "flights_stream",
     "flights_verify",
@@ -30,6 +31,7 @@ IDS = (
     "word_count_drill",
     "word_count_prune",
     "word_count_repair",
+    "word_count_restore",
     "word_count_snapshots",
     "word_count_stream",
     "word_count_verify",
@@ -37,6 +39,7 @@ IDS = (
 )
 TASKS = {
     "repair": ("plan", "approve", "apply", "verify"),
+    "restore": ("watch", "plan", "approve", "restore", "report"),
     "watch": (
         "host_down",
         "task_without_owner",

@@ -215,6 +215,7 @@ def test_a_second_restore_is_busy_and_the_first_goes_on_without_its_caller(
     held = HeldReplay(monkeypatch)
     task = host.manager.task(app.name, 0)
     with closing(FlightHostClient(host.at, None)) as client:
+        other = client.restore_plan(app.name, 0)
         plan = client.restore_plan(app.name, 0, "changelog")
         events = client.restore_run(app.name, 0, plan)
         first = threading.Thread(target=lambda: next(events))
@@ -224,9 +225,14 @@ def test_a_second_restore_is_busy_and_the_first_goes_on_without_its_caller(
             with pytest.raises(Busy):
                 second.restore_plan(app.name, 0)
             with pytest.raises(Busy):
-                list(second.restore_run(app.name, 0, plan))
+                list(second.restore_run(app.name, 0, other))
+            met = second.restore_start(app.name, 0, plan)
+            assert (met["state"], met["source"]) == ("running", "changelog")
         assert not task.is_open
         held.go.set()
         first.join(60 * SLOWNESS)
         events.close()  # type: ignore[attr-defined] # the caller leaves
-    until(lambda: task.is_open, 60)
+        until(lambda: task.is_open, 60)
+        until(lambda: client.restore_start(app.name, 0, plan)["state"] == "done", 60)
+        again = list(client.restore_run(app.name, 0, plan))
+    assert [e["event"] for e in again] == ["done"], "the same plan has been carried out"

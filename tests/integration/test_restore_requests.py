@@ -14,10 +14,18 @@ from pathlib import Path
 
 import pytest
 
-from state_lib.errors import Busy, InvalidRequest, NotFound, Quarantined, Unavailable
+from state_lib.errors import (
+    Busy,
+    InvalidRequest,
+    NotFound,
+    PlanStale,
+    Quarantined,
+    Unavailable,
+)
 from state_lib.host.http.reads import read_page
 from state_lib.host.http.selection import KeyRange
 from state_lib.restore.facts import free_bytes
+from state_lib.restore.local import built_by
 from state_lib.restore.lock import restore_lock
 from state_lib.restore.options import RestoreOptions
 from state_lib.restore.plan import CHANGELOG, LOCAL
@@ -79,6 +87,67 @@ def test_commits_between_plan_and_run_are_in_the_restored_state(make_app: MakeAp
     task.restore(plan)
     assert digests(task) == before
     assert task.get_many("kv", [b"late"])[1] == [b"1"]
+
+
+def test_a_plan_is_carried_out_once(make_app: MakeApp) -> None:
+    app = make_app([KV])
+    listener = Counting()
+    filled(app)
+    app.close()
+    task = app.opened(listener=listener)
+    plan = task.plan(CHANGELOG)
+    task.restore(plan)
+    stores = task._held.stores
+    assert task.restore(plan) == task.marker
+    assert task._held.stores is stores
+    app.close()
+    task = app.task(restore=WAITS)
+    assert task.restore(plan).n == task.marker.n, "by another process it is opened, no more"
+    assert built_by(task.path) == plan.id
+    app.close()
+    shutil.rmtree(task.path)
+    task = app.task(restore=WAITS)
+    task.restore(plan)  # what it had built is gone: then it is as it was when it was made
+    assert task.is_open
+    app.close()
+    (task.path / "CURRENT").write_text("MANIFEST-999999\n")
+    with pytest.raises(PlanStale, match="was lost since"):
+        app.task(restore=WAITS).restore(plan)
+
+
+def test_a_plan_for_a_lost_directory_replaces_none(make_app: MakeApp) -> None:
+    app = make_app([KV])
+    task = filled(app)
+    before = digests(task)
+    app.close()
+    kept = task.path.rename(task.path.with_name("kept"))
+    task = app.task(restore=WAITS)
+    plan = task.plan()
+    assert plan.is_rescue
+    kept.rename(task.path)
+    with pytest.raises(PlanStale, match="it would replace the present directory"):
+        task.restore(plan)
+    assert beside(task) == ["0"]
+    task.open()
+    stores = task._held.stores
+    assert task.restore(plan) == task.marker
+    assert task._held.stores is stores, "it is open again: nothing is left to do"
+    app.close()
+    (task.path / "CURRENT").write_text("MANIFEST-999999\n")
+    task = app.task(restore=WAITS)
+    with pytest.raises(PlanStale, match="it would replace the present directory"):
+        task.restore(plan)
+    assert beside(task) == ["0"]
+    task.restore(task.plan())
+    assert digests(task) == before
+
+
+def test_a_plan_of_another_task_is_refused(make_app: MakeApp) -> None:
+    app = make_app([KV])
+    task, plan = filled(app), filled(make_app([KV])).plan(CHANGELOG)
+    with pytest.raises(InvalidRequest, match=f"not for {app.name}/0"):
+        task.restore(plan)
+    assert task.is_open
 
 
 def test_a_source_that_is_not_valid_is_refused_and_nothing_changes(make_app: MakeApp) -> None:

@@ -6,6 +6,7 @@ from holdfast_airflow.dags.drill import drill_dag
 from holdfast_airflow.dags.load import load_dag
 from holdfast_airflow.dags.prune import prune_dag
 from holdfast_airflow.dags.repair import repair_dag
+from holdfast_airflow.dags.restore import restore_dag
 from holdfast_airflow.dags.snapshots import snapshots_dag
 from holdfast_airflow.dags.stream import stream_dag
 from holdfast_airflow.dags.verify import verify_dag
@@ -18,6 +19,7 @@ __all__ = [
     "load_dag",
     "prune_dag",
     "repair_dag",
+    "restore_dag",
     "snapshots_dag",
     "stream_dag",
     "verify_dag",

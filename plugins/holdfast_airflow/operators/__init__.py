@@ -1,1 +1,1 @@
-"""Operators: start, stop and load streams."""
+"""Operators: start, stop and load streams, verify and restore their state."""

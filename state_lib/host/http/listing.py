@@ -45,6 +45,17 @@ def stores(tasks: Tasks, app: str) -> Response:
     )
 
 
+@router.get(
+    "/apps/{app}/tasks/{partition}/restore",
+    response_model=models.Restore,
+    summary="How the restore goes that somebody asked for",
+)
+def restore(tasks: Tasks, app: str, partition: int) -> Response:
+    """The newest one since this host started; 404 if nobody has asked for one."""
+    topology_of(tasks, app)
+    return answer(tasks.restores.last(tasks.owned(app, partition)).to_json())
+
+
 def _app(tasks: TaskManager, topology: Topology) -> dict[str, Any]:
     return {
         "app": topology.app,

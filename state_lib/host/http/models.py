@@ -163,6 +163,25 @@ class Stores(BaseModel):
     tasks: list[Task]
 
 
+class Restore(BaseModel):
+    """A restore that somebody asked for."""
+
+    task: str
+    plan: str = Field(description="Id of its plan.")
+    source: str = Field(description="`local`, `changelog` or the id of a snapshot.")
+    state: str = Field(description="`running`, `done` or `failed`.")
+    started_at: int
+    seconds: float = Field(description="Since its start; once it has ended: how long it took.")
+    fetched: dict[str, int] | None = Field(
+        description="Of a snapshot: `done` and `total` in bytes; null before it begins."
+    )
+    stores: dict[str, dict[str, int]] = Field(
+        description="By store whose replay has begun: first offset, end, next offset, records."
+    )
+    marker: dict[str, Any] | None = Field(description="Where the task stands since; null before.")
+    error: Failure | None = Field(description="Why it failed.")
+
+
 class Ready(BaseModel):
     """Whether every task of this host is open."""
 

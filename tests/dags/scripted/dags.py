@@ -13,6 +13,7 @@ from holdfast_airflow.dags import (
     drill_dag,
     prune_dag,
     repair_dag,
+    restore_dag,
     snapshots_dag,
     stream_dag,
     verify_dag,
@@ -106,3 +107,4 @@ for name in ("measured", "nobody"):
     capacity_dag(name, schedule=None, retries=0)
 for name in ("nobody", "word_count"):
     audit_dag(name, schedule=None, retries=0)
+restore_dag("restored", default_args={"retries": 2, "retry_delay": timedelta(seconds=1)})

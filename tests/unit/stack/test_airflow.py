@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from state_lib.cli import app
 from state_lib.config import PREFIX, Settings
 from state_lib.errors import ConfigurationError, Unavailable
+from state_lib.stack import Stack
 from state_lib.stack.airflow import AirflowHome, config, database, environment, login
 from state_lib.stack.ports import free_port
 
@@ -81,6 +82,17 @@ def test_tasks_see_the_settings_of_the_stack(tmp_path: Path) -> None:
     assert seen["AIRFLOW_HOME"] == str(tmp_path / ".holdfast" / "airflow")
     assert (Path(seen["PATH"].split(os.pathsep)[0]) / "spark-submit").exists()
     assert seen["PATH"].endswith(f"{os.pathsep}/bin")
+
+
+def test_lost_stores_are_left_to_the_restore_dag_where_there_is_one() -> None:
+    def mode(**flags: Any) -> str:
+        settings = Stack(Settings.load(**flags)).settings
+        return environment(settings, {})["HOLDFAST_RESTORE_MODE"]
+
+    assert mode() == "orchestrated"
+    assert mode(airflow=False) == "auto"
+    assert mode(restore_mode="auto") == "auto", "somebody wants it so"
+    assert Settings.load().restore_mode == "auto", "hosts of no stack heal by themselves"
 
 
 def test_somebody_elses_airflow_lends_nothing() -> None:

@@ -1,0 +1,188 @@
+"""Carries restores out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from airflow.providers.standard.operators.hitl import ApprovalOperator  # noqa: TID253 - 5 ms
+from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import (
+    AirflowException,
+    AirflowFailException,
+    AirflowSkipException,
+    TaskAwaitingInput,
+)
+from airflow.sdk.execution_time.hitl import upsert_hitl_detail
+
+from holdfast_airflow.errors import as_airflow
+from holdfast_airflow.hooks.holdfast import HoldfastHook
+from holdfast_airflow.operators.restore_approve import question
+from holdfast_airflow.plans import as_markdown, in_a_line, plans_of
+from holdfast_airflow.triggers.restore import RestoreTrigger
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from state_lib.restore.plan import RestorePlan
+
+APPROVE, REJECT = ApprovalOperator.APPROVE, ApprovalOperator.REJECT
+
+
+class RestoreOperator(BaseOperator):
+    """Lets the owning hosts carry out exactly these plans, and follows them from the triggerer.
+
+    Rows and percent are in the task's log. The hosts go on whatever happens to Airflow, and a plan
+    is carried out once: a task that is run again, after its worker or the triggerer was killed or
+    because somebody cleared it, finds the restore that runs or is done. A host that was killed in
+    the middle is asked once more when it is back.
+
+    A plan that would do something else by now is refused by its host. It is planned anew, a few
+    times at most; if the new one discards something a person is asked, in this task.
+
+    Args:
+        app: The application's id.
+        plans: The output of a `PlanRestoreOperator`; what needs nothing is left alone.
+        max_replans: How often it is planned anew until the task fails.
+        assigned_users: Who may answer, as of `ApproveRestoreOperator`.
+        conn_id: The Holdfast connection; where there is none, the worker's own settings count.
+        env: ``HOLDFAST_*`` variables that win over the connection.
+
+    Returns (as XCom): for each task that was restored ``{task, source, records, seconds, marker}``.
+    """
+
+    template_fields: Sequence[str] = ("app", "plans", "conn_id", "env")
+    ui_color = "#cfe8d8"
+
+    def __init__(
+        self,
+        *,
+        app: str,
+        plans: Any,
+        max_replans: int = 3,
+        assigned_users: Any = None,
+        conn_id: str = HoldfastHook.default_conn_name,
+        env: dict[str, str] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.app = app
+        self.plans = plans
+        self.max_replans = max_replans
+        self.assigned_users = assigned_users
+        self.conn_id = conn_id
+        self.env = env or {}
+
+    def execute(self, context: Context) -> list[dict[str, Any]]:
+        """Defer; returns only if there is nothing to do.
+
+        Raises:
+            AirflowException: these are no plans.
+        """
+        del context
+        with as_airflow():
+            plans = [one for one in plans_of(self.plans) if not one.is_nothing]
+        if not plans:
+            self.log.info("%s: nothing to restore", self.app)
+            return []
+        for one in plans:
+            self.log.info("%s", in_a_line(one))
+        return self._follow(plans, {"results": [], "replans": 0, "asked": False})
+
+    def resume(self, context: Context, event: dict[str, Any]) -> list[dict[str, Any]]:
+        """Go on after all that ran have ended.
+
+        Raises:
+            AirflowFailException: plans went stale again and again.
+            AirflowException: a restore failed; a retry goes on with what is left.
+        """
+        for line in event["told"]:
+            self.log.info("%s", line)
+        kept, ended = event["kept"], event["restores"]
+        kept["results"] += [one for one in ended if one["state"] == "done"]
+        if failed := [one for one in ended if one["state"] == "failed"]:
+            raise AirflowException("; ".join(f"{one['task']}: {one['why']}" for one in failed))
+        if stale := [one for one in ended if one["state"] == "stale"]:
+            self._plan_anew(context, stale, kept)
+        results: list[dict[str, Any]] = kept["results"]
+        return results
+
+    def answered(
+        self,
+        context: Context,
+        event: dict[str, Any],
+        plans: list[dict[str, Any]],
+        kept: dict[str, Any],
+    ) -> NoReturn:
+        """A person has answered to a plan that was made anew.
+
+        Raises:
+            AirflowSkipException: the answer was no.
+        """
+        del context
+        who = (event.get("responded_by_user") or {}).get("name", "somebody")
+        if event.get("timedout") or event.get("chosen_options") != [APPROVE]:
+            raise AirflowSkipException(f"{who} does not want it: nothing is done")
+        self.log.info("%s wants it", who)
+        self._follow(plans_of(plans), kept)
+
+    # ------------------------------------------------------------------ inside
+
+    def _plan_anew(
+        self, context: Context, stale: list[dict[str, Any]], kept: dict[str, Any]
+    ) -> None:
+        """Defer again or ask; returns if nothing is left to do."""
+        from state_lib.apps.restoring import ask_plans, partition_of
+
+        kept["replans"] += 1
+        if kept["replans"] > self.max_replans:
+            raise AirflowFailException(
+                f"{self.app}: planned anew {self.max_replans} times, and each plan was out of date "
+                f"when its host got it. The last reason: {stale[0]['why']}"
+            )
+        with as_airflow():
+            settings = HoldfastHook(self.conn_id, self.env).settings
+            tasks = [partition_of(self.app, one["task"]) for one in stale]
+            plans = ask_plans(settings, self.app, tasks)
+        for one in plans:
+            self.log.info("Planned anew: %s", in_a_line(one))
+        plans = [one for one in plans if not one.is_nothing]
+        if any(one.discards for one in plans):
+            self._ask(context, plans, kept)
+        if plans:
+            self._follow(plans, kept)
+
+    def _ask(self, context: Context, plans: list[RestorePlan], kept: dict[str, Any]) -> NoReturn:
+        if kept["asked"]:  # Airflow keeps the first question of a try: its text would be wrong
+            raise AirflowException(
+                f"{self.app}: what was approved in this task is out of date: its next try asks anew"
+            )
+        ti: Any = context["ti"]
+        upsert_hitl_detail(
+            ti_id=ti.id,
+            options=[APPROVE, REJECT],
+            subject=question(self.app, plans),
+            body=as_markdown(plans),
+            params={},
+            assigned_users=self.assigned_users,
+        )
+        raise TaskAwaitingInput(
+            method_name="answered",
+            kwargs={
+                "plans": [one.to_json() for one in plans],
+                "kept": {**kept, "asked": True},
+            },
+        )
+
+    def _follow(self, plans: list[RestorePlan], kept: dict[str, Any]) -> NoReturn:
+        self.defer(
+            trigger=RestoreTrigger(
+                app=self.app,
+                plans=[one.to_json() for one in plans],
+                conn_id=self.conn_id,
+                env=self.env,
+                kept=kept,
+            ),
+            method_name="resume",
+        )
+        raise AssertionError  # `defer` raises

@@ -1,0 +1,60 @@
+"""Restore plans as they go from task to task, and as people read them in Airflow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from state_lib.words import size
+
+if TYPE_CHECKING:
+    from state_lib.restore.plan import Candidate, RestorePlan
+
+
+def plans_of(given: Any) -> list[RestorePlan]:
+    """What another task has returned. Raises InvalidRequest for what are no plans."""
+    from state_lib.restore.plan import RestorePlan  # noqa: PLC0415 - reaches the stores
+
+    return [RestorePlan.from_json(one) for one in given or ()]
+
+
+def as_markdown(plans: Sequence[RestorePlan]) -> str:
+    """What would be done and what would be lost, for who is asked."""
+    return "\n".join(line for one in plans for line in _lines(one))
+
+
+def in_a_line(plan: RestorePlan) -> str:
+    """The same in a line, for a log."""
+    if plan.is_nothing:
+        return f"{plan.task}: nothing to restore, it stands at commit {plan.epoch}/{plan.n}"
+    lost = "; ".join(plan.discards) or "nothing"
+    return (
+        f"{plan.task}: from {plan.choice} to commit {plan.epoch}/{plan.n}: about {plan.records:,} "
+        f"records, {size(plan.bytes)}, {plan.seconds:,.1f} s; discards {lost}"
+    )
+
+
+def _lines(plan: RestorePlan) -> list[str]:
+    if plan.is_nothing:
+        return [f"### {plan.task}: nothing to restore", ""]
+    app, _, partition = plan.task.rpartition("/")
+    return [
+        f"### {plan.task}: from {plan.choice} to commit {plan.epoch}/{plan.n}",
+        "",
+        *(f"- **discarded**: {what}" for what in plan.discards),
+        f"- disk: {size(plan.needed_bytes)} needed, {size(plan.free_bytes)} free",
+        "",
+        "| source | verdict | records | bytes | seconds | why |",
+        "|---|---|--:|--:|--:|---|",
+        *map(_row, plan.candidates),
+        "",
+        f"The same: `holdfast restore plan {app} --task {partition}`",
+        "",
+    ]
+
+
+def _row(one: Candidate) -> str:
+    numbers = ["", "", ""]
+    if one.verdict != "not valid":
+        numbers = [f"{one.records:,}", size(one.bytes), f"{one.seconds:,.1f}"]
+    return f"| {' | '.join([one.name, one.verdict, *numbers, one.why.replace('|', '/')])} |"

@@ -1,0 +1,73 @@
+"""A restore that somebody asks for by a plan that was made, and maybe approved, a while ago."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from state_lib.errors import InvalidRequest, PlanStale, Quarantined
+from state_lib.marker import Marker
+from state_lib.restore.local import built_by
+from state_lib.restore.plan import AUTO, RestorePlan
+
+
+def require_of(plan: RestorePlan, task: str) -> None:
+    """Raise InvalidRequest for a plan of another task."""
+    if plan.task != task:
+        raise InvalidRequest(
+            f"this is a plan for {plan.task}, not for {task}: send it to its host",
+            task=task,
+            plan=plan.id,
+        )
+
+
+def is_done(plan: RestorePlan, path: Path, *, is_open: bool) -> bool:
+    """Whether nothing is left to do.
+
+    Either the plan has built the directory that stands there; or the directory was lost when it
+    was made, and the task is open again.
+    """
+    return built_by(path) == plan.id or (is_open and plan.is_rescue)
+
+
+def opened_again(plan: RestorePlan, run: Callable[[str], Marker]) -> Marker:
+    """Open a task whose directory a plan has built; PlanStale if that was lost again since."""
+    try:
+        return run(AUTO)
+    except Quarantined as error:
+        why = f"it was carried out, and what it built was lost since: {error.message}"
+        raise _stale(plan, why) from error
+
+
+def planned_now(plan: RestorePlan, ask: Callable[[str], RestorePlan]) -> RestorePlan:
+    """What the same wish comes to now. Raises PlanStale if its source is not valid any more."""
+    try:
+        return ask(plan.choice)
+    except InvalidRequest as error:
+        raise _stale(plan, error.message) from error
+
+
+def refuse_if_stale(plan: RestorePlan, now: RestorePlan) -> None:
+    """Raise PlanStale if it would do now what was not in it: discard something, above all."""
+    before, after = _ids(plan), _ids(now)
+    if changed := sorted(t for t in before | after if before.get(t) != after.get(t)):
+        raise _stale(plan, f"the changelogs are not the same any more: {', '.join(changed)}")
+    if now.discards and not plan.discards:
+        raise _stale(plan, f"it would replace {now.discards[0]}")
+    if plan.is_rescue and not now.is_rescue:
+        raise _stale(plan, "the local directory can be used again, or it was put back")
+
+
+def _ids(plan: RestorePlan) -> dict[str, str]:
+    return {topic: str(end[0]) for topic, end in plan.offsets.items()}
+
+
+def _stale(plan: RestorePlan, why: str) -> PlanStale:
+    app, _, partition = plan.task.rpartition("/")
+    return PlanStale(
+        f"the plan for {plan.task} from {plan.choice} is not what would be done now: {why}. Plan "
+        f"anew: 'holdfast restore plan {app} --task {partition}'",
+        task=plan.task,
+        plan=plan.id,
+        why=why,
+    )

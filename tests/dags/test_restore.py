@@ -1,0 +1,646 @@
+"""A lost store is sensed, planned, approved where it must be, restored by its host, verified."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.api_fastapi.app import create_app, get_auth_manager, purge_cached_app
+from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
+from airflow.dag_processing.dagbag import BundleDagBag
+from airflow.models.hitl import HITLDetail
+from airflow.models.taskinstance import TaskInstance
+from airflow.models.trigger import Trigger
+from airflow.sdk import DAG, DagRunState
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+from airflow.utils.session import create_session
+from fastapi.testclient import TestClient
+from sqlalchemy import select
+
+from holdfast_airflow.operators.restore import (
+    ApproveRestoreOperator,
+    PlanRestoreOperator,
+    ReportRestoreOperator,
+    RestoreOperator,
+)
+from holdfast_airflow.triggers.restore import RestoreTrigger
+from holdfast_airflow.triggers.resumed import StreamResumedTrigger
+from state_lib.apps.restore_watch import RestoreWatch
+from state_lib.apps.restoring import ask_plans
+from state_lib.client.http import HostHttp
+from state_lib.digests.live import live_digests
+from state_lib.drivers.identity import Identity
+from state_lib.drivers.members import living_drivers
+from state_lib.drivers.presence import Presence
+from state_lib.errors import Busy, HoldfastError
+from state_lib.host.placement import owner_of
+from state_lib.kafka import Kafka
+from state_lib.restore.plan import RestorePlan
+from state_lib.specs import Topology
+from state_lib.stack import Stack
+from state_lib.stack.ports import free_port
+from tests.dags.conftest import Connect
+from tests.support import airflow_home
+from tests.support.apps import KV, SOURCE, WIN, App
+from tests.support.host_process import TOKEN, Hosts
+from tests.support.hosts import publish
+from tests.support.waiting import until
+
+APP, CONN, PARTITIONS, ROWS = "restored", "holdfast_default", 2, 3000
+
+
+class Group(Hosts):
+    """Two hosts that leave lost stores alone, with something in each task."""
+
+    n = 0
+
+    def fill(self) -> None:
+        """One more batch for every task: overwrites, new keys."""
+        self.n += 1
+        for partition in range(PARTITIONS):
+            rows = {f"{i}".encode(): f"{self.n} {i}".encode() for i in range(ROWS)}
+            self.commit(self.n, rows, partition)
+
+    def owner(self, partition: int) -> str:
+        return owner_of(APP, partition, self.settings.host_addresses).id
+
+    def directory(self, partition: int) -> Path:
+        return self.state(self.owner(partition)) / str(partition)
+
+    def kill(self, partition: int) -> None:
+        process = self.processes[self.owner(partition)]
+        process.kill()
+        process.wait()
+
+    def seen(self, partition: int) -> dict[str, Any]:
+        """The task as its host lists it; nothing while the host does not answer."""
+        address = owner_of(APP, partition, self.settings.host_addresses)
+        with closing(HostHttp(address, TOKEN, 5.0)) as http:
+            try:
+                tasks = http.get(f"/v1/apps/{APP}/stores", patient=False)["tasks"]
+            except HoldfastError:
+                return {}
+        return next(one for one in tasks if one["partition"] == partition)
+
+    def is_(self, state: str, partition: int) -> None:
+        """Wait until a task is in a state."""
+        until(lambda: self.seen(partition).get("state") == state, 90, state)
+
+    def lose(self, partition: int = 0) -> None:  # type: ignore[override]
+        """SIGKILL its host, remove a task's directory, start the host."""
+        self.kill(partition)
+        shutil.rmtree(self.directory(partition))
+        self.launch()
+        self.is_("quarantined", partition)
+
+    def corrupt(self, partition: int = 0) -> None:
+        """As `lose`, and the directory is there and cannot be opened."""
+        self.kill(partition)
+        (self.directory(partition) / "CURRENT").write_text("MANIFEST-999999\n")
+        self.launch()
+        self.is_("quarantined", partition)
+
+    def digests(self) -> dict[str, str]:
+        """Of all tasks' stores."""
+        hosts = self.settings.host_addresses
+        found = live_digests(self.app.topology, hosts, TOKEN)
+        assert not found.failed
+        return {
+            f"{t.partition} {name}": str(d) for t in found.tasks for name, d in t.stores.items()
+        }
+
+    def plan(self, partition: int = 0, source: str | None = None) -> RestorePlan:
+        return ask_plans(self.settings, APP, [partition], source)[0]
+
+    def planned(self, partition: int) -> RestorePlan | None:
+        """Its plan; nothing while it is just tried to be opened."""
+        try:
+            return self.plan(partition)
+        except Busy:
+            return None
+
+    def rebuilt(self, partition: int) -> int:
+        """How often its host has built a directory of the task since it was started last."""
+        lines = (self.app.root / f"{self.owner(partition)}.log").read_text().splitlines()
+        starts = [i for i, line in enumerate(lines) if '"host is up"' in line]
+        name = f'"task": "{APP}/{partition}"'
+        return sum(name in one and '"rebuilt"' in one for one in lines[starts[-1] :])
+
+    def restored(self, partition: int = 0) -> dict[str, Any] | None:
+        """The last restore that its host was asked for."""
+        address = owner_of(APP, partition, self.settings.host_addresses)
+        with closing(HostHttp(address, TOKEN, 5.0)) as http:
+            try:
+                return http.get(f"/v1/apps/{APP}/tasks/{partition}/restore", patient=False)
+            except HoldfastError:
+                return None
+
+
+@pytest.fixture(scope="module")
+def running(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Group]:
+    kafka = Kafka.of(stack.settings)
+    topology = Topology(APP, PARTITIONS, (KV, WIN), (), (SOURCE,))
+    app = App(kafka, topology, tmp_path_factory.mktemp(APP))
+    app.create()
+    made = Group(app, 2, restore_mode="orchestrated", flush_interval_s=1.0)
+    try:
+        made.start(publish(app, made.settings.host_addresses))
+        yield made
+    finally:
+        made.stop()
+
+
+@pytest.fixture
+def group(running: Group, connect: Connect, monkeypatch: pytest.MonkeyPatch) -> Group:
+    """All tasks open and filled; this process' settings are those of Airflow's workers."""
+    for name, value in running.settings.as_environment().items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("HOLDFAST_TOKEN")
+    running.armed.write_text("")
+    connect(
+        running.settings.bootstrap_servers,
+        CONN,
+        conn_type="holdfast",
+        password=TOKEN,
+        extra={"hosts": running.settings.hosts},
+    )
+    running.launch()
+    for partition in range(PARTITIONS):
+        until(lambda p=partition: running.seen(p), 90)  # type: ignore[misc]
+        if running.seen(partition)["state"] == "quarantined":
+            plan = until(lambda p=partition: running.planned(p), 60)  # type: ignore[misc]
+            asyncio.run(first(RestoreTrigger(APP, [plan.to_json()])))
+        running.is_("open", partition)
+    running.fill()
+    return running
+
+
+@pytest.fixture
+def dag(bag: BundleDagBag) -> DAG:
+    del bag  # its bundles are where `dag.test` looks
+    folder = airflow_home.SCRIPTED
+    scripted = BundleDagBag(dag_folder=folder, bundle_path=folder, bundle_name="scripted")
+    return scripted.dags[f"{APP}_restore"]
+
+
+async def first(trigger: BaseTrigger) -> dict[str, Any]:
+    """The event of a trigger, as it comes out of Airflow's database."""
+    path, kwargs = trigger.serialize()
+    assert path == f"{type(trigger).__module__}.{type(trigger).__qualname__}"
+    stored = Trigger._decrypt_kwargs(Trigger.encrypt_kwargs(kwargs))
+    assert stored == kwargs
+    async for event in type(trigger)(**stored).run():
+        assert isinstance(event, TriggerEvent)
+        payload: dict[str, Any] = event.payload
+        return payload
+    raise AssertionError("the trigger ended without an event")
+
+
+def states(run: Any) -> dict[str, str]:
+    return {ti.task_id: str(ti.state) for ti in run.get_task_instances()}
+
+
+def xcom(run: Any, task: str, key: str = "return_value") -> Any:
+    return run.get_task_instance(task).xcom_pull(task, key=key)
+
+
+# ---------------------------------------------------------------- nobody is asked
+
+
+def test_a_deleted_directory_comes_back_with_no_person(
+    group: Group, dag: DAG, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = group.digests()
+    group.lose(0)
+    began = time.monotonic()
+    run = dag.test()
+    said = capsys.readouterr().out
+    assert run.state == DagRunState.SUCCESS, said
+    assert set(states(run).values()) == {"success"}
+    assert xcom(run, "watch") == [f"{APP}/0"]
+    (plan,) = xcom(run, "plan")
+    assert (plan["task"], plan["source"], plan["discards"]) == (f"{APP}/0", "changelog", [])
+    assert xcom(run, "approve") == {"asked": False}
+    (restored,) = xcom(run, "restore")
+    assert (restored["task"], restored["state"]) == (f"{APP}/0", "done")
+    report = xcom(run, "report")
+    assert report["verified"]
+    assert report["stream"].startswith(f"no driver of {APP} runs")
+    assert 0 < report["seconds"] < 60
+    assert "(100 %)" in said
+    assert f"kv: {group.digests()['0 kv']}" in said
+    assert group.digests() == before
+    took = time.monotonic() - began
+    print(f"sensed to verified: {report['seconds']} s; the whole run: {took:.1f} s")  # noqa: T201
+
+
+# ---------------------------------------------------------------- a person is asked
+
+
+@pytest.fixture(scope="module")
+def web(database: None) -> Iterator[TestClient]:  # noqa: ARG001 - it must be there
+    purge_cached_app()
+    with TestClient(create_app("core")) as made:
+        yield made
+    purge_cached_app()
+
+
+class Person:
+    """Answers, in a thread of its own, what the runs of the DAG ask."""
+
+    def __init__(self, web: TestClient) -> None:
+        self._web = web
+        self.bodies: list[str] = []
+        self.refused: list[int] = []
+        self._threads: list[threading.Thread] = []
+
+    def will(self, choice: str, task: str = "approve", first: Callable[[], Any] = int) -> None:
+        """Answer the next question of a task, after doing something first."""
+
+        def answer() -> None:
+            ti, body = until(lambda: self._asked(task), 120, "asked")
+            self.bodies.append(body)
+            first()
+            self.refused.append(self._say(ti, choice, "viewer"))
+            assert self._say(ti, choice, "admin") == 200
+
+        self._threads.append(threading.Thread(target=answer))
+        self._threads[-1].start()
+
+    def done(self) -> None:
+        for thread in self._threads:
+            thread.join(60)
+            assert not thread.is_alive()
+
+    def _asked(self, task: str) -> tuple[TaskInstance, str] | None:
+        with create_session() as session:
+            wanted = select(TaskInstance, HITLDetail.body).join(
+                HITLDetail, HITLDetail.ti_id == TaskInstance.id
+            )
+            wanted = wanted.where(
+                TaskInstance.task_id == task,
+                TaskInstance.dag_id == f"{APP}_restore",
+                TaskInstance.state == "awaiting_input",
+                HITLDetail.responded_at.is_(None),
+            )
+            found = session.execute(wanted).first()
+            return None if found is None else (found[0], str(found[1]))
+
+    def _say(self, ti: TaskInstance, choice: str, role: str) -> int:
+        user = SimpleAuthManagerUser(username=role, role=role)
+        headers = {"Authorization": f"Bearer {get_auth_manager().generate_jwt(user)}"}
+        path = f"/api/v2/dags/{ti.dag_id}/dagRuns/{ti.run_id}/taskInstances/{ti.task_id}/-1"
+        body = {"chosen_options": [choice], "params_input": {}}
+        return self._web.patch(f"{path}/hitlDetails", json=body, headers=headers).status_code
+
+
+@pytest.fixture
+def person(web: TestClient) -> Iterator[Person]:
+    made = Person(web)
+    yield made
+    made.done()
+
+
+def test_what_is_discarded_is_asked_for_and_waits(
+    group: Group, dag: DAG, person: Person, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = group.digests()
+    group.corrupt(1)
+
+    def still_lost() -> None:
+        assert group.seen(1)["state"] == "quarantined"
+        assert (group.directory(1) / "CURRENT").read_text() == "MANIFEST-999999\n"
+
+    person.will("Approve", first=still_lost)
+    run = dag.test()
+    person.done()
+    assert run.state == DagRunState.SUCCESS, capsys.readouterr().out
+    assert person.refused == [403], "a viewer's answer does not count"
+    (body,) = person.bodies
+    assert f"### {APP}/1: from changelog" in body
+    assert "- **discarded**: the present directory" in body
+    assert "| local | not valid |" in body
+    assert xcom(run, "approve")["chosen_options"] == ["Approve"]
+    assert xcom(run, "report")["verified"]
+    assert group.digests() == before
+
+
+def test_a_no_changes_nothing(group: Group, dag: DAG, person: Person) -> None:
+    group.corrupt(1)
+    person.will("Reject")
+    run = dag.test()
+    person.done()
+    assert states(run) == {
+        "watch": "success",
+        "plan": "success",
+        "approve": "success",
+        "restore": "skipped",
+        "report": "skipped",
+    }
+    assert group.seen(1)["state"] == "quarantined"
+    assert (group.directory(1) / "CURRENT").read_text() == "MANIFEST-999999\n"
+    assert group.restored(1) is None
+
+
+def test_silence_is_no_approval() -> None:
+    for given in ({"defaults": ["Approve"]}, {"subject": "?"}, {"body": "?"}):
+        with pytest.raises(ValueError, match="no answer is taken for granted"):
+            ApproveRestoreOperator(task_id="approve", app=APP, plans=[], **given)
+
+
+def test_who_needs_no_answer_does_not_wait_for_one(group: Group, dag: DAG) -> None:
+    group.corrupt(1)
+    group.lose(0)
+    run = dag.test()
+    assert run.state == DagRunState.SUCCESS
+    assert xcom(run, "watch") == [f"{APP}/0", f"{APP}/1"]
+    assert [one["task"] for one in xcom(run, "restore")] == [f"{APP}/0"]
+    assert group.seen(1)["state"] == "quarantined", "the next run asks about it"
+
+
+# ---------------------------------------------------------------- stale plans
+
+
+def snapshot_taken(group: Group, partition: int) -> Path:
+    """A snapshot of a task, and where it is."""
+    with group.client(partition) as client:
+        client.snapshot(APP, partition)
+        until(lambda: client.snapshot_status(APP, partition)["state"] == "done", 60)
+    return Path(group.url.removeprefix("file://")) / APP
+
+
+def test_a_plan_that_went_stale_is_planned_anew(
+    group: Group, dag: DAG, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = group.digests()
+    folder = snapshot_taken(group, 0)
+    group.lose(0)
+    execute = ApproveRestoreOperator.execute
+
+    def meanwhile(operator: ApproveRestoreOperator, context: Any) -> Any:
+        shutil.rmtree(folder)  # somebody prunes
+        return execute(operator, context)
+
+    monkeypatch.setattr(ApproveRestoreOperator, "execute", meanwhile)
+    run = dag.test()
+    said = capsys.readouterr().out
+    assert run.state == DagRunState.SUCCESS, said
+    assert xcom(run, "plan")[0]["source"] == "snapshot"
+    assert "is not what would be done now" in said
+    assert f"Planned anew: {APP}/0: from changelog" in said
+    assert xcom(run, "restore")[0]["source"] == "changelog"
+    assert group.digests() == before
+
+
+def test_a_new_plan_that_discards_is_asked_for_again(
+    group: Group, dag: DAG, person: Person, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = group.digests()
+    folder = snapshot_taken(group, 1)
+    group.corrupt(1)
+    person.will("Approve", first=lambda: shutil.rmtree(folder))
+    person.will("Approve", task="restore")
+    run = dag.test()
+    person.done()
+    assert run.state == DagRunState.SUCCESS, capsys.readouterr().out
+    first_, second = person.bodies
+    assert "| snapshot" not in second
+    assert "from changelog" not in first_
+    assert f"### {APP}/1: from changelog" in second
+    assert group.digests() == before
+
+
+def test_a_directory_that_came_back_is_not_replaced(group: Group) -> None:
+    """The plan was made while it was gone: nothing of it may be discarded now."""
+    group.kill(0)
+    kept = group.directory(0).with_name("kept")
+    group.directory(0).rename(kept)
+    group.launch()
+    group.is_("quarantined", 0)
+    plan = group.plan(0)
+    group.kill(0)
+    kept.rename(group.directory(0))
+    group.launch()
+    group.is_("open", 0)
+    event = asyncio.run(first(RestoreTrigger(APP, [plan.to_json()])))
+    assert event["restores"][0]["state"] == "done", "it is open again: nothing is left to do"
+    assert group.rebuilt(0) == 0
+    group.kill(0)
+    (group.directory(0) / "CURRENT").write_text("MANIFEST-999999\n")
+    group.launch()
+    group.is_("quarantined", 0)
+    event = asyncio.run(first(RestoreTrigger(APP, [plan.to_json()])))
+    assert event["restores"][0]["state"] == "stale"
+    assert "it would replace the present directory" in event["restores"][0]["why"]
+    assert group.seen(0)["state"] == "quarantined"
+
+
+# ---------------------------------------------------------------- once
+
+
+def test_asked_twice_it_is_done_once(group: Group) -> None:
+    group.lose(0)
+    plans = [group.plan(0).to_json()]
+
+    async def both() -> list[dict[str, Any]]:
+        return list(await asyncio.gather(*(first(RestoreTrigger(APP, plans)) for _ in range(2))))
+
+    one, other = (event["restores"][0] for event in asyncio.run(both()))
+    assert one["state"] == other["state"] == "done"
+    assert (one["seconds"], one["marker"]) == (other["seconds"], other["marker"])
+    assert group.rebuilt(0) == 1
+    again = asyncio.run(first(RestoreTrigger(APP, plans)))["restores"][0]
+    assert (again["state"], group.rebuilt(0)) == ("done", 1), "the finished one is found"
+    group.kill(0)
+    group.launch()
+    group.is_("open", 0)
+    again = asyncio.run(first(RestoreTrigger(APP, plans)))["restores"][0]
+    assert (again["state"], group.rebuilt(0)) == ("done", 0), "also by a new process"
+
+
+def test_a_wish_is_granted_once(group: Group) -> None:
+    """Of a task that is open, to be built anew from its changelog."""
+    plan, before = group.plan(0, "changelog"), group.rebuilt(0)
+    assert plan.discards
+    for _ in range(2):
+        event = asyncio.run(first(RestoreTrigger(APP, [plan.to_json()])))
+        assert event["restores"][0]["state"] == "done"
+    assert group.rebuilt(0) == before + 1
+    group.kill(0)
+    group.launch()
+    group.is_("open", 0)
+    event = asyncio.run(first(RestoreTrigger(APP, [plan.to_json()])))
+    assert (event["restores"][0]["state"], group.rebuilt(0)) == ("done", 0)
+    other = group.plan(0, "changelog")
+    assert other.id != plan.id
+    asyncio.run(first(RestoreTrigger(APP, [other.to_json()])))
+    assert group.rebuilt(0) == 1, "another plan is another wish"
+
+
+def test_a_host_that_is_killed_in_the_middle_goes_on(
+    group: Group, dag: DAG, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = group.digests()
+    group.lose(0)
+    process = group.processes[group.owner(0)]
+    group.armed.write_text("restore.before_checkpoint=kill")
+
+    def start_again() -> None:
+        process.wait(120)
+        group.armed.write_text("")
+        group.launch()
+
+    thread = threading.Thread(target=start_again)
+    thread.start()
+    run = dag.test()
+    thread.join(120)
+    said = capsys.readouterr().out
+    assert process.returncode == -9
+    assert run.state == DagRunState.SUCCESS, said
+    assert "it is tried again" in said
+    assert group.digests() == before
+
+
+def test_a_trigger_that_is_cancelled_leaves_the_restore_to_the_next_one(group: Group) -> None:
+    group.lose(0)
+    group.armed.write_text("restore.before_checkpoint=sleep:3")
+    plans = [group.plan(0).to_json()]
+
+    async def cancelled() -> None:
+        task = asyncio.create_task(first(RestoreTrigger(APP, plans)))
+        await asyncio.to_thread(until, lambda: group.restored(0), 60)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancelled())
+    seen = group.restored(0)
+    assert seen is not None
+    assert seen["state"] == "running"
+    group.armed.write_text("")
+    event = asyncio.run(first(RestoreTrigger(APP, plans, kept={"of": "before"})))
+    assert event["kept"] == {"of": "before"}
+    assert event["restores"][0]["state"] == "done"
+    assert group.rebuilt(0) == 1
+
+
+# ---------------------------------------------------------------- what cannot be
+
+
+def attempt(kind: type[Any], **given: Any) -> Any:
+    with DAG("alone", schedule=None):
+        operator = kind(task_id="alone", **{"app": APP, **given})
+    return operator.execute({"ti": None})
+
+
+def test_bad_requests(group: Group) -> None:
+    for tasks, why in (
+        ([f"{APP}/7"], "tasks 0 to 1"),
+        (["other/0"], "no task of 'restored'"),
+        (["0_1"], "no task of"),
+    ):
+        with pytest.raises(AirflowException, match=why):
+            attempt(PlanRestoreOperator, tasks=tasks)
+    with pytest.raises(AirflowFailException, match="has never run"):
+        attempt(PlanRestoreOperator, app="nobody-r")
+    with pytest.raises(AirflowException, match="not a plan as"):
+        attempt(RestoreOperator, plans=[{"task": f"{APP}/0"}])
+    assert attempt(RestoreOperator, plans=[group.plan(0).to_json()]) == [], "nothing to restore"
+    assert attempt(ReportRestoreOperator, restores=[])["verified"]
+
+
+def test_a_wrong_token_fails_at_once(group: Group) -> None:
+    plans = [group.plan(0, "changelog").to_json()]
+    wrong = {"HOLDFAST_TOKEN": "a-guess"}
+    event = asyncio.run(first(RestoreTrigger(APP, plans, env=wrong)))
+    assert event["restores"][0]["state"] == "failed"
+    assert "bearer token" in event["restores"][0]["why"]
+    nonsense = {"HOLDFAST_HOSTS": "nonsense"}
+    event = asyncio.run(first(RestoreTrigger(APP, plans, env=nonsense)))
+    assert event["restores"][0]["state"] == "failed"
+
+
+@pytest.mark.parametrize("answers", [False, True], ids=["away", "silent"])
+def test_a_host_that_does_not_answer_is_given_up(group: Group, *, answers: bool) -> None:
+    plan = group.plan(0, "changelog")
+    flight, http = free_port(), free_port()
+    listener = socket.create_server(("127.0.0.1", http)) if answers else None  # and says nothing
+    away, owner = f"127.0.0.1:{flight}/{http}", group.owner(0)
+    known = {a.id: f"{a.host}:{a.flight_port}/{a.http_port}" for a in group.settings.host_addresses}
+    hosts = ",".join(f"{host}={at}" for host, at in {**known, owner: away}.items())
+    settings = group.settings.model_copy(update={"hosts": hosts})
+    watch = RestoreWatch(settings, APP, [plan], away_s=2.0, answer_s=0.5)
+    while not watch.over:
+        watch.look()
+        time.sleep(0.1)
+    watch.close()
+    if listener is not None:
+        listener.close()
+    (one,) = watch.followed
+    assert one.state == "failed"
+    assert "given up after 2 s" in one.why
+
+
+# ---------------------------------------------------------------- the stream goes on
+
+
+def test_the_stream_goes_on_with_what_was_restored(group: Group) -> None:
+    presence = Presence(group.app.kafka, APP, Identity.of_this_process())
+    presence.join()
+    try:
+        places = {f"{APP}/{p}": [group.epoch, group.n] for p in range(PARTITIONS)}
+        until(lambda: living_drivers(group.app.kafka, APP), 60)
+        group.commit(group.n + 1, {b"ahead": b"1"}, 1)
+
+        def waited(seconds: float) -> dict[str, Any]:
+            return asyncio.run(first(StreamResumedTrigger(APP, places, time.time() + seconds)))
+
+        late = waited(1)
+        assert late["event"] == "timed_out"
+        behind = f"{APP}/0 stands at commit {group.epoch}/{group.n}, others at"
+        assert late["text"].startswith(behind)
+        group.commit(group.n + 1, {b"ahead": b"1"}, 0)
+        group.n += 1
+        seen = waited(60)
+        assert (seen["event"], "goes on with all of them" in seen["text"]) == ("resumed", True)
+        epoch = publish(group.app, group.settings.host_addresses)  # a driver that claims later
+        late = waited(1)
+        assert f"waits for the driver of epoch {epoch} to claim it" in late["text"]
+        group.start(epoch)
+        group.n = 0
+        assert waited(60)["event"] == "resumed"
+    finally:
+        presence.leave("stopped", "", retry=False)
+    until(lambda: not living_drivers(group.app.kafka, APP), 60)
+
+
+def test_a_store_that_differs_fails_the_report(group: Group) -> None:
+    """The last one: a record that no commit wrote stays in the changelog."""
+    producer = group.app.kafka.producer()
+    producer.produce(group.app.topic("kv"), b"nobody's", b"stray", partition=0)
+    producer.flush()
+    group.fill()
+    marker = group.seen(0)["position"]
+    restores = [{"task": f"{APP}/0", "marker": {"epoch": marker["epoch"], "n": marker["n"]}}]
+    said: dict[str, Any] = {}
+
+    class Ti:
+        @staticmethod
+        def xcom_push(key: str, value: Any) -> None:
+            said[key] = value
+
+    with DAG("alone", schedule=None):
+        operator = ReportRestoreOperator(task_id="report", app=APP, restores=restores)
+    with pytest.raises(AirflowFailException, match=f"kv of task {APP}/0 differs"):
+        operator.execute({"ti": Ti()})  # type: ignore[typeddict-item]
+    assert not said["report"]["verified"]
+    assert said["report"]["digests"][0]["different"] == ["kv"]
