@@ -14,11 +14,11 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from state_lib.apps.catalogue import find
+from state_lib.apps.restoring import require_tasks
 from state_lib.changelog.admin import ensure_topics
 from state_lib.changelog.claims import topology_of
 from state_lib.changelog.topics import changelog_topic, commits_topic, plan_topics
 from state_lib.cli._digest import require_store
-from state_lib.cli._restore import require_tasks
 from state_lib.cli._tables import table
 from state_lib.client.flight import FlightHostClient
 from state_lib.config import Settings
