@@ -141,6 +141,11 @@ class RestoreJobs:
             threading.Thread(target=job.run, args=[self._restore], name=name, daemon=True).start()
             return job
 
+    def is_running(self, task: StateTask) -> bool:
+        """Whether one that was asked for runs."""
+        job = self._jobs.get(task.name)
+        return job is not None and job.state == "running"
+
     def last(self, task: StateTask) -> Job:
         """The newest one of a task.
 

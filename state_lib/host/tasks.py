@@ -99,9 +99,14 @@ class TaskManager:
         }
 
     def state_of(self, task: StateTask) -> str:
-        """``open``, ``opening``, ``restoring`` (records are being replayed) or ``quarantined``."""
+        """``open``, ``opening``, ``restoring`` or ``quarantined``.
+
+        Restoring: records are being replayed, or a restore runs that somebody asked for.
+        """
         if task.is_open:
             return "open"
+        if self.restores.is_running(task):
+            return "restoring"
         if task.name in self.openers.quarantined:
             return "quarantined"
         return "restoring" if task.past or task.progress.stores() else "opening"
