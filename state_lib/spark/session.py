@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+import orjson
 from pyspark.sql import DataFrame, SparkSession
 
 from state_lib.errors import ConfigurationError
@@ -74,10 +75,17 @@ def kafka_options(settings: Settings, topics: list[str]) -> dict[str, str]:
 def read_range(
     spark: SparkSession, options: dict[str, str], from_json: str, to_json: str
 ) -> DataFrame:
-    """A bounded read of source topics between two positions."""
+    """A bounded read between two positions, of the partitions that they name.
+
+    Partitions that were added to the topics since are left out: asked for topics, Spark refuses
+    positions that lack one.
+    """
+    partitions = {topic: [int(p) for p in at] for topic, at in orjson.loads(from_json).items()}
+    named = {key: value for key, value in options.items() if key != "subscribe"}
     return (
         spark.read.format("kafka")
-        .options(**options)
+        .options(**named)
+        .option("assign", orjson.dumps(partitions).decode())
         .option("startingOffsets", from_json)
         .option("endingOffsets", to_json)
         .load()
