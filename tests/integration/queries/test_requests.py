@@ -79,7 +79,7 @@ def test_the_client_names_what_is_unknown(client: QueryClient) -> None:
 def test_every_route_wants_the_token(cluster: Cluster) -> None:
     url = cluster.hosts[0].http_url
     described = httpx.get(f"{url}/openapi.json").json()
-    paths = [p.format(app=APP, store="words", key="a") for p in described["paths"]]
+    paths = [p.format(app=APP, store="words", key="a", partition=0) for p in described["paths"]]
     assert len(paths) >= 10
     paths += ["/nosuch", f"/v1/apps/{APP}/stores/words/keys/", "//v1/apps", "/V1/apps", "/metrics/"]
     right = f"Bearer {TOKEN}".encode()
