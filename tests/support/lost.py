@@ -33,11 +33,12 @@ def ends_early(app: App, topic: str) -> None:
 
     Brokers do not do that on request: here the marker of task 0, which is closed, says more.
     """
-    end = ends(app.kafka.admin(), [(topic, 0)])[topic, 0]
     writer = TransactionalWriter(
         app.kafka, transactional_id(app.name, 0), 0, topic=commits_topic(app.name)
     )
     writer.open()
+    # Not before: the record that ends a transaction comes after its commit was answered.
+    end = ends(app.kafka.admin(), [(topic, 0)])[topic, 0]
     marker = newest_marker(app.kafka, app.topology, 0)
     more = replace(marker, cut={**marker.cut, topic: [end + 1, 1]})
     write_marker(writer, app.topology, 0, more)
