@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.standard.operators.hitl import ApprovalOperator  # noqa: TID253 - 5 ms
-
 from holdfast_airflow.errors import as_airflow
+from holdfast_airflow.operators.approval import ApproveOnceOperator
 from holdfast_airflow.plans import as_markdown, plans_of
 
 if TYPE_CHECKING:
@@ -16,12 +15,12 @@ if TYPE_CHECKING:
     from state_lib.restore.plan import RestorePlan
 
 
-class ApproveRestoreOperator(ApprovalOperator):
+class ApproveRestoreOperator(ApproveOnceOperator):
     """Shows plans to a person and waits for the answer; passes on where nothing is discarded.
 
     It is asked under *Required actions*, by Airflow's own rules of who may answer. *Approve* goes
     on; *Reject* skips what follows. Silence is never an approval: with ``response_timeout`` the
-    task fails.
+    task fails. So does a second try, and one that was cleared: `ApproveOnceOperator`.
 
     Args:
         app: The application's id.
@@ -48,6 +47,7 @@ class ApproveRestoreOperator(ApprovalOperator):
 
         Raises:
             AirflowException: these are no plans.
+            AirflowFailException: it may have asked before.
         """
         with as_airflow():
             plans = plans_of(self.plans)

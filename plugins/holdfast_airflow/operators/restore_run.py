@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from airflow.providers.standard.operators.hitl import ApprovalOperator  # noqa: TID253 - 5 ms
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import (
     AirflowException,
@@ -17,6 +16,7 @@ from airflow.sdk.execution_time.hitl import upsert_hitl_detail
 
 from holdfast_airflow.errors import as_airflow
 from holdfast_airflow.hooks.holdfast import HoldfastHook
+from holdfast_airflow.operators.approval import ApproveOnceOperator, refuse_second_question
 from holdfast_airflow.operators.restore_approve import question
 from holdfast_airflow.plans import as_markdown, in_a_line, plans_of
 from holdfast_airflow.triggers.restore import RestoreTrigger
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from state_lib.restore.plan import RestorePlan
 
-APPROVE, REJECT = ApprovalOperator.APPROVE, ApprovalOperator.REJECT
+APPROVE, REJECT = ApproveOnceOperator.APPROVE, ApproveOnceOperator.REJECT
 
 
 class RestoreOperator(BaseOperator):
@@ -93,7 +93,8 @@ class RestoreOperator(BaseOperator):
         """Go on after all that ran have ended.
 
         Raises:
-            AirflowFailException: plans went stale again and again.
+            AirflowFailException: plans went stale again and again, or somebody would have to be
+                asked for the second time.
             AirflowException: a restore failed; a retry goes on with what is left.
         """
         for line in event["told"]:
@@ -153,9 +154,11 @@ class RestoreOperator(BaseOperator):
             self._follow(plans, kept)
 
     def _ask(self, context: Context, plans: list[RestorePlan], kept: dict[str, Any]) -> NoReturn:
-        if kept["asked"]:  # Airflow keeps the first question of a try: its text would be wrong
-            raise AirflowException(
-                f"{self.app}: what was approved in this task is out of date: its next try asks anew"
+        refuse_second_question(context)
+        if kept["asked"]:  # Airflow would show the first question of this task
+            raise AirflowFailException(
+                f"{self.app}: what was approved in this task is out of date, and a task asks once: "
+                "a new run asks anew"
             )
         ti: Any = context["ti"]
         upsert_hitl_detail(

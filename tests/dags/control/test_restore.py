@@ -16,8 +16,9 @@ import pytest
 from airflow.api_fastapi.app import create_app, get_auth_manager, purge_cached_app
 from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
 from airflow.dag_processing.dagbag import BundleDagBag
+from airflow.models import DagRun
 from airflow.models.hitl import HITLDetail
-from airflow.models.taskinstance import TaskInstance
+from airflow.models.taskinstance import TaskInstance, clear_task_instances
 from airflow.models.trigger import Trigger
 from airflow.sdk import DAG, DagRunState
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
@@ -276,6 +277,24 @@ class Person:
         self._threads.append(threading.Thread(target=answer))
         self._threads[-1].start()
 
+    def will_clear(self, *tasks: str, first: Callable[[], Any]) -> None:
+        """Clear tasks of the run once it asks, after doing something first."""
+
+        def clear() -> None:
+            ti, body = until(self._waited_for, 120, "asked")
+            self.bodies.append(body)
+            first()
+            with create_session() as session:
+                wanted = select(TaskInstance).where(
+                    TaskInstance.dag_id == ti.dag_id,
+                    TaskInstance.run_id == ti.run_id,
+                    TaskInstance.task_id.in_(tasks),
+                )
+                clear_task_instances(list(session.scalars(wanted)), session)
+
+        self._threads.append(threading.Thread(target=clear))
+        self._threads[-1].start()
+
     def done(self) -> None:
         for thread in self._threads:
             thread.join(60)
@@ -294,6 +313,18 @@ class Person:
             )
             found = session.execute(wanted).first()
             return None if found is None else (found[0], str(found[1]))
+
+    def _waited_for(self) -> tuple[TaskInstance, str] | None:
+        """Also `dag.test` knows by now: a look of its before would put the task back to waiting."""
+        if (found := self._asked("approve")) is None:
+            return None
+        with create_session() as session:
+            asked = select(HITLDetail.created_at).where(HITLDetail.ti_id == found[0].id)
+            looked = select(DagRun.last_scheduling_decision).where(
+                DagRun.dag_id == found[0].dag_id, DagRun.run_id == found[0].run_id
+            )
+            at, looked_at = session.scalar(asked), session.scalar(looked)
+            return found if at and looked_at and looked_at > at else None
 
     def _say(self, ti: TaskInstance, choice: str, role: str) -> int:
         user = SimpleAuthManagerUser(username=role, role=role)
@@ -348,6 +379,29 @@ def test_a_no_changes_nothing(group: Group, dag: DAG, person: Person) -> None:
     }
     assert group.seen(1)["state"] == "quarantined"
     assert (group.directory(1) / "CURRENT").read_text() == "MANIFEST-999999\n"
+    assert group.restored(1) is None
+
+
+def test_a_task_that_is_cleared_does_not_ask_by_its_old_question(
+    group: Group, dag: DAG, person: Person, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Airflow would show the plan of before: a person would approve what nobody has read."""
+    folder = snapshot_taken(group, 1)
+    group.corrupt(1)
+    person.will_clear("plan", "approve", first=lambda: shutil.rmtree(folder))
+    run = dag.test()
+    person.done()
+    (body,) = person.bodies
+    assert f"### {APP}/1: from changelog" not in body
+    assert xcom(run, "plan")[0]["source"] == "changelog", "another plan"
+    assert states(run) == {
+        "watch": "success",
+        "plan": "success",
+        "approve": "failed",
+        "restore": "upstream_failed",
+        "report": "upstream_failed",
+    }
+    assert "this is try 2 of the task" in capsys.readouterr().out
     assert group.restored(1) is None
 
 
