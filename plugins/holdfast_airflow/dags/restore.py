@@ -103,7 +103,11 @@ def restore_dag(
             retries=0,
         )
         restore = RestoreOperator(
-            task_id="restore", plans=plan.output, assigned_users=assigned_users, **here
+            task_id="restore",
+            plans=plan.output,
+            response_timeout=answer_within,
+            assigned_users=assigned_users,
+            **here,
         )
         report = ReportRestoreOperator(
             task_id="report",

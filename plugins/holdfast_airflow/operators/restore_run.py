@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.sdk import BaseOperator
@@ -45,6 +46,7 @@ class RestoreOperator(BaseOperator):
         plans: The output of a `PlanRestoreOperator`; what needs nothing is left alone.
         max_replans: How often it is planned anew until the task fails.
         assigned_users: Who may answer, as of `ApproveRestoreOperator`.
+        response_timeout: How long to wait for an answer; then the task fails. None: for ever.
         conn_id: The Holdfast connection; where there is none, the worker's own settings count.
         env: ``HOLDFAST_*`` variables that win over the connection.
 
@@ -54,13 +56,14 @@ class RestoreOperator(BaseOperator):
     template_fields: Sequence[str] = ("app", "plans", "conn_id", "env")
     ui_color = "#cfe8d8"
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - an operator has options
         self,
         *,
         app: str,
         plans: Any,
         max_replans: int = 3,
         assigned_users: Any = None,
+        response_timeout: timedelta | None = None,
         conn_id: str = HoldfastHook.default_conn_name,
         env: dict[str, str] | None = None,
         **kwargs: Any,
@@ -69,7 +72,10 @@ class RestoreOperator(BaseOperator):
         self.app = app
         self.plans = plans
         self.max_replans = max_replans
-        self.assigned_users = assigned_users
+        self.assigned_users = (
+            [assigned_users] if isinstance(assigned_users, dict) else assigned_users
+        )
+        self.response_timeout = response_timeout
         self.conn_id = conn_id
         self.env = env or {}
 
@@ -114,18 +120,28 @@ class RestoreOperator(BaseOperator):
         event: dict[str, Any],
         plans: list[dict[str, Any]],
         kept: dict[str, Any],
-    ) -> NoReturn:
-        """A person has answered to a plan that was made anew.
+    ) -> list[dict[str, Any]]:
+        """A person has answered to a plan that was made anew, or nobody has.
 
         Raises:
-            AirflowSkipException: the answer was no.
+            AirflowFailException: nobody has.
+            AirflowSkipException: the answer was no, and nothing was restored before.
         """
         del context
+        if "error" in event:
+            raise AirflowFailException(
+                f"{self.app}: nobody has answered: {event['error']} Silence approves nothing; a "
+                "new run asks anew"
+            )
         who = (event.get("responded_by_user") or {}).get("name", "somebody")
         if event.get("timedout") or event.get("chosen_options") != [APPROVE]:
-            raise AirflowSkipException(f"{who} does not want it: nothing is done")
+            results: list[dict[str, Any]] = kept["results"]
+            if not results:
+                raise AirflowSkipException(f"{who} does not want it: nothing is done")
+            self.log.info("%s does not want it: nothing more is done", who)
+            return results
         self.log.info("%s wants it", who)
-        self._follow(plans_of(plans), kept)
+        return self._follow(plans_of(plans), kept)
 
     # ------------------------------------------------------------------ inside
 
@@ -171,6 +187,7 @@ class RestoreOperator(BaseOperator):
         )
         raise TaskAwaitingInput(
             method_name="answered",
+            timeout=self.response_timeout,
             kwargs={
                 "plans": [one.to_json() for one in plans],
                 "kept": {**kept, "asked": True},

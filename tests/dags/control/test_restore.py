@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,13 @@ from airflow.models import DagRun
 from airflow.models.hitl import HITLDetail
 from airflow.models.taskinstance import TaskInstance, clear_task_instances
 from airflow.models.trigger import Trigger
+from airflow.providers.standard.exceptions import HITLTimeoutError
 from airflow.sdk import DAG, DagRunState
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from airflow.sdk.exceptions import (
+    AirflowException,
+    AirflowFailException,
+    AirflowSkipException,
+)
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 from airflow.utils.session import create_session
 from fastapi.testclient import TestClient
@@ -261,6 +267,8 @@ class Person:
     def __init__(self, web: TestClient) -> None:
         self._web = web
         self.bodies: list[str] = []
+        self.limits: list[datetime | None] = []
+        """Until when the questions were open."""
         self.refused: list[int] = []
         self._threads: list[threading.Thread] = []
 
@@ -270,6 +278,7 @@ class Person:
         def answer() -> None:
             ti, body = until(lambda: self._asked(task), 120, "asked")
             self.bodies.append(body)
+            self.limits.append(ti.trigger_timeout)
             first()
             self.refused.append(self._say(ti, choice, "viewer"))
             assert self._say(ti, choice, "admin") == 200
@@ -409,6 +418,29 @@ def test_silence_is_no_approval() -> None:
     for given in ({"defaults": ["Approve"]}, {"subject": "?"}, {"body": "?"}):
         with pytest.raises(ValueError, match="no answer is taken for granted"):
             ApproveRestoreOperator(task_id="approve", app=APP, plans=[], **given)
+    late = {"error": "the time is over.", "error_type": "timeout"}
+    approve = ApproveRestoreOperator(task_id="approve", app=APP, plans=[])
+    with pytest.raises(HITLTimeoutError):
+        approve.execute_complete({}, late)
+    restore = RestoreOperator(task_id="restore", app=APP, plans=[])
+    kept: dict[str, Any] = {"results": [], "replans": 1, "asked": True}
+    with pytest.raises(AirflowFailException, match="nobody has answered: the time is over"):
+        restore.answered({}, late, [], kept)
+
+
+def test_what_was_restored_before_a_no_is_reported() -> None:
+    restore = RestoreOperator(task_id="restore", app=APP, plans=[])
+    no, kept = {"chosen_options": ["Reject"]}, {"results": [], "replans": 1, "asked": True}
+    with pytest.raises(AirflowSkipException):
+        restore.answered({}, no, [], kept)
+    done = [{"task": f"{APP}/0", "state": "done"}]
+    assert restore.answered({}, no, [], {**kept, "results": done}) == done
+
+
+def test_one_user_may_be_named_alone() -> None:
+    boss = {"id": "1", "name": "boss"}
+    restore = RestoreOperator(task_id="restore", app=APP, plans=[], assigned_users=boss)
+    assert restore.assigned_users == [boss]
 
 
 def test_who_needs_no_answer_does_not_wait_for_one(group: Group, dag: DAG) -> None:
@@ -467,6 +499,8 @@ def test_a_new_plan_that_discards_is_asked_for_again(
     person.done()
     assert run.state == DagRunState.SUCCESS, capsys.readouterr().out
     first_, second = person.bodies
+    assert len(person.limits) == 2
+    assert None not in person.limits, "nobody answers: the run ends"
     assert "| snapshot" not in second
     assert "from changelog" not in first_
     assert f"### {APP}/1: from changelog" in second
