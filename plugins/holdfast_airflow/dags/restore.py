@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import DAG
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 RESTORE_DOC = """
 ### Restore `{app}`
 
-Waits until a store of `{app}` is lost or corrupt, and brings it back: there is always one run.
+Waits until a store of `{app}` is lost or corrupt, and brings it back: there is always one run, and
+none begins within a minute of the one before.
 
 - **watch**: waits, in the triggerer.
 - **plan**: from where each task is restored, and what that would discard; as
@@ -69,21 +70,21 @@ def restore_dag(
     given: dict[str, Any] = {
         "description": f"Brings lost stores of {app} back",
         "doc_md": doc_md + RESTORE_DOC.format(app=app, within=within),
-        # Without one, the second continuous run would have the date of the first, and never begin.
-        "start_date": datetime(2024, 1, 1, tzinfo=UTC),
         "catchup": False,
         "max_active_runs": 1,
+        "max_consecutive_failed_dag_runs": 0,  # paused by Airflow, nobody would restore
         "is_paused_upon_creation": False,
         "tags": ["holdfast", "restore", *tags],
         "default_args": {"retries": 5, "retry_delay": timedelta(seconds=10)},
     }
     here: dict[str, Any] = {"app": app, "conn_id": conn_id}
-    with DAG(f"{app}_restore", schedule="@continuous", **{**given, **dag}) as made:
+    # Not continuous: what fails at once would fail thousands of times a day.
+    with DAG(f"{app}_restore", schedule=timedelta(minutes=1), **{**given, **dag}) as made:
         watch = StoreLostSensor(
             task_id="watch",
             post_execute=_remember_when,
             timeout=timedelta(days=1),
-            soft_fail=True,  # nothing was lost: the next run goes on
+            soft_fail=True,  # nothing was lost for a day: the next run goes on
             **here,
         )
         plan = PlanRestoreOperator(

@@ -250,6 +250,18 @@ def test_a_deleted_directory_comes_back_with_no_person(
     print(f"sensed to verified: {report['seconds']} s; the whole run: {took:.1f} s")  # noqa: T201
 
 
+def test_what_a_person_must_correct_fails_the_run_and_is_said(
+    group: Group, dag: DAG, connect: Connect, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = group.settings
+    given = {"conn_type": "holdfast", "password": "a-guess", "extra": {"hosts": settings.hosts}}
+    connect(settings.bootstrap_servers, CONN, **given)
+    run = dag.test()
+    assert run.state == DagRunState.FAILED
+    assert states(run)["watch"] == "failed"
+    assert "every state host refuses the token" in capsys.readouterr().out
+
+
 # ---------------------------------------------------------------- a person is asked
 
 
