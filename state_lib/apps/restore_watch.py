@@ -34,6 +34,8 @@ class Followed:
     why: str = ""
     job: dict[str, Any] = field(default_factory=dict)
     begun: bool = False
+    furthest: tuple[int, int] = (0, 0)
+    """The most that any attempt came to, as `reached`."""
     trouble_since: float | None = None
     pause_s: float = _FIRST_PAUSE_S
     not_before: float = 0.0
@@ -42,6 +44,11 @@ class Followed:
     def records(self) -> int:
         """Records that were replayed."""
         return sum(one["records"] for one in self.job.get("stores", {}).values())
+
+    @property
+    def reached(self) -> tuple[int, int]:
+        """Records that were replayed, and bytes that were fetched."""
+        return self.records, int((self.job.get("fetched") or {}).get("done", 0))
 
     @property
     def percent(self) -> float:
@@ -133,7 +140,10 @@ class RestoreWatch:
             one.job, one.why = self._job(one), ""
             if one.job["state"] == "failed":
                 raise from_wire(one.job["error"])
-            one.state, one.trouble_since = one.job["state"], None
+            one.state = one.job["state"]
+            if one.state == "done" or one.reached > one.furthest:  # that it was begun says nothing
+                one.furthest, one.trouble_since = one.reached, None
+                one.pause_s = _FIRST_PAUSE_S
         except Unavailable as error:  # it passes: a host that starts, a full disk, another restore
             self._in_trouble(one, error)
         except InvalidRequest as error:  # PlanStale, above all
