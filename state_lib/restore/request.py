@@ -34,6 +34,8 @@ class RestoreRequest:
         restore: settings of restores.
         pool: of worker processes; None: all is done in this one.
         cancelled: asked now and then; a restore that is not wanted any more ends.
+        refused: snapshots that turned out not to be usable before, and why; who wants one of them
+            by its id may try.
     """
 
     kafka: Kafka
@@ -49,6 +51,7 @@ class RestoreRequest:
     restore: RestoreOptions = field(default_factory=RestoreOptions)
     pool: WorkerPool | None = None
     cancelled: Callable[[], bool] = lambda: False
+    refused: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -63,7 +66,7 @@ class RestoreRequest:
         Args:
             local: what is there.
             complete: look at what is not needed too. By itself only where local state is no good.
-            refused: snapshots that turned out not to be usable, and why.
+            refused: more snapshots that turned out not to be usable, and why.
         """
         facts = gather(
             self.kafka, self.topology, self.partition, self.path, self.marker, local.facts
@@ -73,7 +76,9 @@ class RestoreRequest:
                 plan = make_plan(facts, self.wanted)
                 if plan.source == LOCAL:
                     return plan
-        facts = thorough(facts, self.kafka, self.restore.snapshots_url, refused or {})
+        known = {name: why for name, why in self.refused.items() if name != self.wanted}
+        known |= refused or {}
+        facts = thorough(facts, self.kafka, self.restore.snapshots_url, known)
         return make_plan(facts, self.wanted)
 
     def check_cancelled(self) -> None:

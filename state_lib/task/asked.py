@@ -36,7 +36,7 @@ def opened_again(plan: RestorePlan, run: Callable[[str], Marker]) -> Marker:
         return run(AUTO)
     except Quarantined as error:
         why = f"it was carried out, and what it built was lost since: {error.message}"
-        raise _stale(plan, why) from error
+        raise stale(plan, why) from error
 
 
 def planned_now(plan: RestorePlan, ask: Callable[[str], RestorePlan]) -> RestorePlan:
@@ -44,25 +44,22 @@ def planned_now(plan: RestorePlan, ask: Callable[[str], RestorePlan]) -> Restore
     try:
         return ask(plan.choice)
     except InvalidRequest as error:
-        raise _stale(plan, error.message) from error
+        raise stale(plan, error.message) from error
 
 
 def refuse_if_stale(plan: RestorePlan, now: RestorePlan) -> None:
     """Raise PlanStale if it would do now what was not in it: discard something, above all."""
     before, after = _ids(plan), _ids(now)
     if changed := sorted(t for t in before | after if before.get(t) != after.get(t)):
-        raise _stale(plan, f"the changelogs are not the same any more: {', '.join(changed)}")
+        raise stale(plan, f"the changelogs are not the same any more: {', '.join(changed)}")
     if now.discards and not plan.discards:
-        raise _stale(plan, f"it would replace {now.discards[0]}")
+        raise stale(plan, f"it would replace {now.discards[0]}")
     if plan.is_rescue and not now.is_rescue:
-        raise _stale(plan, "the local directory can be used again, or it was put back")
+        raise stale(plan, "the local directory can be used again, or it was put back")
 
 
-def _ids(plan: RestorePlan) -> dict[str, str]:
-    return {topic: str(end[0]) for topic, end in plan.offsets.items()}
-
-
-def _stale(plan: RestorePlan, why: str) -> PlanStale:
+def stale(plan: RestorePlan, why: str) -> PlanStale:
+    """The refusal of a plan, with the reason."""
     app, _, partition = plan.task.rpartition("/")
     return PlanStale(
         f"the plan for {plan.task} from {plan.choice} is not what would be done now: {why}. Plan "
@@ -71,3 +68,7 @@ def _stale(plan: RestorePlan, why: str) -> PlanStale:
         plan=plan.id,
         why=why,
     )
+
+
+def _ids(plan: RestorePlan) -> dict[str, str]:
+    return {topic: str(end[0]) for topic, end in plan.offsets.items()}

@@ -476,8 +476,19 @@ def snapshot_taken(group: Group, partition: int) -> Path:
     return Path(group.url.removeprefix("file://")) / APP
 
 
+def rot(folder: Path) -> None:
+    """Snapshots that were whole when they were taken."""
+    for file in folder.glob("*/files/*"):
+        file.write_bytes(bytes(file.stat().st_size))
+
+
+@pytest.mark.parametrize("harm", [shutil.rmtree, rot], ids=["pruned", "rotten"])
 def test_a_plan_that_went_stale_is_planned_anew(
-    group: Group, dag: DAG, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    group: Group,
+    dag: DAG,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    harm: Callable[[Path], None],
 ) -> None:
     before = group.digests()
     folder = snapshot_taken(group, 0)
@@ -485,7 +496,7 @@ def test_a_plan_that_went_stale_is_planned_anew(
     execute = ApproveRestoreOperator.execute
 
     def meanwhile(operator: ApproveRestoreOperator, context: Any) -> Any:
-        shutil.rmtree(folder)  # somebody prunes
+        harm(folder)
         return execute(operator, context)
 
     monkeypatch.setattr(ApproveRestoreOperator, "execute", meanwhile)
