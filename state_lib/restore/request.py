@@ -58,6 +58,11 @@ class RestoreRequest:
         """``<app>/<partition>``."""
         return f"{self.topology.app}/{self.partition}"
 
+    @property
+    def waits_if_lost(self) -> bool:
+        """Whether somebody else decides what becomes of the directory, if it cannot be used."""
+        return self.settled and self.restore.mode == "orchestrated"
+
     def plan(
         self, local: Local, *, complete: bool = False, refused: Mapping[str, str] | None = None
     ) -> RestorePlan:
@@ -93,8 +98,8 @@ class RestoreRequest:
     def refuse_if_lost(self, plan: RestorePlan, local: Local) -> None:
         """Raise Quarantined if this plan is not the host's own to run."""
         whole = any(s.backend != "memory" for s in self.topology.stores)
-        lost = self.settled and whole and plan.source != LOCAL
-        if not (lost and self.wanted == AUTO and self.restore.mode == "orchestrated"):
+        lost = whole and plan.source != LOCAL
+        if not (lost and self.wanted == AUTO and self.waits_if_lost):
             return
         why = next((c.why for c in plan.candidates if c.source == LOCAL), "it is gone")
         local.close()
