@@ -32,7 +32,7 @@ from state_lib.host.snapshots import SnapshotJobs
 from state_lib.host.tasks import TaskManager
 from state_lib.restore.listener import Several
 from state_lib.restore.options import RestoreOptions
-from state_lib.restore.plan import RestorePlan
+from state_lib.restore.plan import CHANGELOG, RestorePlan
 from tests.integration.conftest import MakeApp
 from tests.support.apps import KV, App, batch, digests, kv
 from tests.support.fold import committed
@@ -81,18 +81,26 @@ class Host:
 
 @pytest.fixture
 def host(make_app: MakeApp) -> Iterator[Host]:
-    app = make_app([KV])
-    app.topology = replace(app.topology, app=f"{app.name}-p", partitions=PARTITIONS)
+    with hosted(make_app([KV]), PARTITIONS) as found:
+        yield found
+
+
+@contextmanager
+def hosted(app: App, partitions: int) -> Iterator[Host]:
+    """A host with something in each task."""
+    app.topology = replace(app.topology, app=f"{app.name}-p", partitions=partitions)
     app.create()
     found = Host(app, address())
     found.start()
-    epoch = publish(app)
-    for partition in range(PARTITIONS):
-        claim(found.manager, app, epoch, partition)
-        task = found.manager.task(app.name, partition)
-        task.commit(batch(task.marker, {"kv": kv(("a", f"{partition}"), ("b", "2"))}))
-    yield found
-    found.stop()
+    try:
+        epoch = publish(app)
+        for partition in range(partitions):
+            claim(found.manager, app, epoch, partition)
+            task = found.manager.task(app.name, partition)
+            task.commit(batch(task.marker, {"kv": kv(("a", f"{partition}"), ("b", "2"))}))
+        yield found
+    finally:
+        found.stop()
 
 
 @pytest.fixture
@@ -242,6 +250,24 @@ def test_a_second_restore_is_busy_and_the_first_goes_on_without_its_caller(
     assert [e["event"] for e in again] == ["done"], "the same plan has been carried out"
 
 
+def test_a_host_restores_a_few_tasks_at_a_time(
+    make_app: MakeApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with hosted(make_app([KV]), 6) as host:
+        tasks = list(host.manager.tasks.values())
+        plans = [task.plan(CHANGELOG) for task in tasks]
+        held = HeldReplay(monkeypatch)
+        jobs = [host.manager.restores.start(*one) for one in zip(tasks, plans, strict=True)]
+        assert {job.state for job in jobs} == {"running"}
+        until(lambda: held.waiting == 4, 60, "four have begun")
+        assert [task.is_open for task in tasks].count(True) == 2, "it is not their turn yet"
+        held.go.set()
+        for job in jobs:
+            job.result()
+        assert held.most == 4
+        assert all(task.is_open for task in tasks)
+
+
 @contextmanager
 def watched(host: Host, plans: list[RestorePlan], **more: float) -> Iterator[RestoreWatch]:
     """What follows restores over HTTP."""
@@ -250,9 +276,11 @@ def watched(host: Host, plans: list[RestorePlan], **more: float) -> Iterator[Res
     settings = Settings.load(bootstrap_servers=servers, hosts=hosts)
     http = HttpServer(host.manager, at, None)
     http.start()
-    with closing(RestoreWatch(settings, host.app.name, plans, **more)) as watch:
-        yield watch
-    http.stop()
+    try:
+        with closing(RestoreWatch(settings, host.app.name, plans, **more)) as watch:
+            yield watch
+    finally:
+        http.stop()
 
 
 def test_a_restore_that_fails_again_and_again_is_given_up(
