@@ -8,7 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing, contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -58,9 +58,10 @@ from state_lib.stack.ports import free_port
 from tests.dags.conftest import Connect
 from tests.support import airflow_home
 from tests.support.apps import KV, SOURCE, WIN, App
+from tests.support.dripping import dripping
 from tests.support.host_process import TOKEN, Hosts
 from tests.support.hosts import publish
-from tests.support.waiting import until
+from tests.support.waiting import SLOWNESS, until
 
 APP, CONN, PARTITIONS, ROWS = "restored", "holdfast_default", 2, 3000
 
@@ -680,22 +681,31 @@ def test_a_wrong_token_fails_at_once(group: Group) -> None:
     assert event["restores"][0]["state"] == "failed"
 
 
-@pytest.mark.parametrize("answers", [False, True], ids=["away", "silent"])
-def test_a_host_that_does_not_answer_is_given_up(group: Group, *, answers: bool) -> None:
-    plan = group.plan(0, "changelog")
+@contextmanager
+def badly_answered(group: Group, how: str) -> Iterator[str]:
+    """Hosts as a setting, where nobody answers well for the owner of task 0."""
     flight, http = free_port(), free_port()
-    listener = socket.create_server(("127.0.0.1", http)) if answers else None  # and says nothing
-    away, owner = f"127.0.0.1:{flight}/{http}", group.owner(0)
-    known = {a.id: f"{a.host}:{a.flight_port}/{a.http_port}" for a in group.settings.host_addresses}
-    hosts = ",".join(f"{host}={at}" for host, at in {**known, owner: away}.items())
-    settings = group.settings.model_copy(update={"hosts": hosts})
-    watch = RestoreWatch(settings, APP, [plan], away_s=2.0, answer_s=0.5)
-    while not watch.over:
-        watch.look()
-        time.sleep(0.1)
-    watch.close()
-    if listener is not None:
-        listener.close()
+    with ExitStack() as stack:
+        if how == "silent":
+            stack.enter_context(closing(socket.create_server(("127.0.0.1", http))))
+        elif how == "slow":
+            http = stack.enter_context(dripping())
+        hosts = group.settings.host_addresses
+        known = {a.id: f"{a.host}:{a.flight_port}/{a.http_port}" for a in hosts}
+        known[group.owner(0)] = f"127.0.0.1:{flight}/{http}"
+        yield ",".join(f"{host}={at}" for host, at in known.items())
+
+
+@pytest.mark.parametrize("how", ["away", "silent", "slow"])
+def test_a_host_that_does_not_answer_is_given_up(group: Group, how: str) -> None:
+    plan = group.plan(0, "changelog")
+    with badly_answered(group, how) as hosts:
+        settings = group.settings.model_copy(update={"hosts": hosts})
+        watch = RestoreWatch(settings, APP, [plan], away_s=2.0, answer_s=0.5)
+        until(lambda: watch.look() and watch.over, 20, "over")
+        watch.close()
+        began = [t for t in threading.enumerate() if t.name.startswith("restores-host-")]
+        until(lambda: not any(t.is_alive() for t in began), 20, "no thread is left")
     (one,) = watch.followed
     assert one.state == "failed"
     assert "given up after 2 s" in one.why
@@ -729,6 +739,10 @@ def test_the_stream_goes_on_with_what_was_restored(group: Group) -> None:
         group.start(epoch)
         group.n = 0
         assert waited(60)["event"] == "resumed"
+        with badly_answered(group, "slow") as hosts:
+            slow = StreamResumedTrigger(APP, places, time.time() + 2, env={"HOLDFAST_HOSTS": hosts})
+            late = asyncio.run(asyncio.wait_for(first(slow), 30 * SLOWNESS))
+            assert (late["event"], "no answer" in late["text"]) == ("timed_out", True)
     finally:
         presence.leave("stopped", "", retry=False)
     until(lambda: not living_drivers(group.app.kafka, APP), 60)
