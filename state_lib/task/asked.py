@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from state_lib.errors import InvalidRequest, PlanStale, Quarantined
 from state_lib.marker import Marker
@@ -21,13 +22,26 @@ def require_of(plan: RestorePlan, task: str) -> None:
         )
 
 
-def is_done(plan: RestorePlan, path: Path, *, is_open: bool) -> bool:
+def is_done(plan: RestorePlan, path: Path, offsets: Mapping[str, Sequence[Any]] | None) -> bool:
     """Whether nothing is left to do.
 
     Either the plan has built the directory that stands there; or the directory was lost when it
     was made, and the task is open again.
+
+    Args:
+        plan: what was asked for.
+        path: the task's directory.
+        offsets: changelog topic → its id and end, of the task that is open; None: it is closed.
+
+    Raises:
+        PlanStale: the task that is open has other changelogs: it may be one of another Kafka.
     """
-    return built_by(path) == plan.id or (is_open and plan.is_rescue)
+    if built_by(path) == plan.id:
+        return True
+    if offsets is None or not plan.is_rescue:
+        return False
+    _refuse_other_topics(plan, {topic: str(at[0]) for topic, at in offsets.items()})
+    return True
 
 
 def opened_again(plan: RestorePlan, run: Callable[[str], Marker]) -> Marker:
@@ -49,9 +63,7 @@ def planned_now(plan: RestorePlan, ask: Callable[[str], RestorePlan]) -> Restore
 
 def refuse_if_stale(plan: RestorePlan, now: RestorePlan) -> None:
     """Raise PlanStale if it would do now what was not in it: discard something, above all."""
-    before, after = _ids(plan), _ids(now)
-    if changed := sorted(t for t in before | after if before.get(t) != after.get(t)):
-        raise stale(plan, f"the changelogs are not the same any more: {', '.join(changed)}")
+    _refuse_other_topics(plan, _ids(now))
     if now.discards and not plan.discards:
         raise stale(plan, f"it would replace {now.discards[0]}")
     if plan.is_rescue and not now.is_rescue:
@@ -68,6 +80,12 @@ def stale(plan: RestorePlan, why: str) -> PlanStale:
         plan=plan.id,
         why=why,
     )
+
+
+def _refuse_other_topics(plan: RestorePlan, after: Mapping[str, str]) -> None:
+    before = _ids(plan)
+    if changed := sorted(t for t in before | after if before.get(t) != after.get(t)):
+        raise stale(plan, f"the changelogs are not the same any more: {', '.join(changed)}")
 
 
 def _ids(plan: RestorePlan) -> dict[str, str]:

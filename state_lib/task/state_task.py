@@ -128,7 +128,7 @@ class StateTask:
         with self.alone():
             is_open = self.is_open
             asked.require_of(plan, self.name)
-            if asked.is_done(plan, self.path, is_open=is_open):
+            if asked.is_done(plan, self.path, self._held.offsets if is_open else None):
                 return self.marker if is_open else asked.opened_again(plan, self._run)
             ask = self.plan if is_open else lambda wanted: self.opening(wanted).plan()
             now = asked.planned_now(plan, ask)

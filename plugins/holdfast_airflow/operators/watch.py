@@ -119,8 +119,9 @@ class WatchConditionOperator(BaseOperator):
             trigger=ConditionTrigger(
                 self.app,
                 self.condition,
-                existing(self.conn_id),
+                self.conn_id,
                 self.env,
+                found=bool(existing(self.conn_id)),
                 poke_interval=self.poke_interval,
                 hold_s=self.hold_s,
                 calm_s=self.calm_s,

@@ -81,8 +81,9 @@ class ConditionSensor(BaseSensorOperator):
             trigger=ConditionTrigger(
                 self.app,
                 self.condition,
-                existing(self.conn_id),
+                self.conn_id,
                 self.env,
+                found=bool(existing(self.conn_id)),
                 poke_interval=self.poke_interval,
                 hold_s=self.hold_s,
                 options=self.options,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from holdfast_airflow.hooks.holdfast import HoldfastHook
+from holdfast_airflow.hooks.holdfast import HoldfastHook, settings_while_there
 from state_lib.errors import HoldfastError
 
 if TYPE_CHECKING:
@@ -32,7 +32,8 @@ class StreamResumedTrigger(BaseTrigger):
         app: The application.
         restored: Epoch and number of the commit that each task was restored to, by its name.
         until: When to wait no longer, as wall time (s).
-        conn_id: The Holdfast connection.
+        conn_id: The Holdfast connection; empty: there is none, and the triggerer's own settings
+            count. One that there was and that cannot be read is waited for.
         env: ``HOLDFAST_*`` variables that win over it.
         kept: What the operator wants back.
         look_every_s: Seconds between looks.
@@ -92,7 +93,7 @@ class StreamResumedTrigger(BaseTrigger):
         from state_lib.kafka import Kafka
 
         if self._known is None:
-            settings = HoldfastHook(self.conn_id, self.env).settings
+            settings = settings_while_there(self.conn_id, self.env)
             token, hosts = settings.read_token(), settings.host_addresses
             self._hosts = [HostHttp(address, token, ANSWER_S) for address in hosts]
             self._known = settings

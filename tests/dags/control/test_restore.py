@@ -39,11 +39,13 @@ from holdfast_airflow.operators.restore import (
     ReportRestoreOperator,
     RestoreOperator,
 )
+from holdfast_airflow.triggers import restore as module
 from holdfast_airflow.triggers.restore import RestoreTrigger
 from holdfast_airflow.triggers.resumed import StreamResumedTrigger
 from state_lib.apps.restore_watch import RestoreWatch
 from state_lib.apps.restoring import ask_plans
 from state_lib.client.http import HostHttp
+from state_lib.config import Settings
 from state_lib.digests.live import live_digests
 from state_lib.drivers.identity import Identity
 from state_lib.drivers.members import living_drivers
@@ -620,6 +622,34 @@ def test_a_host_that_is_killed_in_the_middle_goes_on(
     assert run.state == DagRunState.SUCCESS, said
     assert "it is tried again" in said
     assert group.digests() == before
+
+
+def test_a_connection_that_cannot_be_read_is_waited_for(
+    group: Group, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The triggerer's own settings may be of other hosts, which have a task of that name, too."""
+    group.lose(0)
+    plans, known = [group.plan(0).to_json()], group.restored(0)
+    monkeypatch.setattr(module, "TELL_EVERY_S", 0.2)
+    asked, real = list[str](), module.settings_while_there
+
+    def counted(conn_id: str, env: dict[str, str]) -> Settings:
+        asked.append(conn_id)
+        return real(conn_id, env)
+
+    monkeypatch.setattr(module, "settings_while_there", counted)
+
+    async def run() -> dict[str, Any]:
+        task = asyncio.create_task(first(RestoreTrigger(APP, plans, "comes-later")))
+        await asyncio.to_thread(until, lambda: len(asked) > 2, 60)
+        assert not task.done()
+        assert group.restored(0) == known
+        settings = group.settings
+        given = {"conn_type": "holdfast", "password": TOKEN, "extra": {"hosts": settings.hosts}}
+        connect(settings.bootstrap_servers, "comes-later", **given)
+        return await asyncio.wait_for(task, 90 * SLOWNESS)
+
+    assert asyncio.run(run())["restores"][0]["state"] == "done"
 
 
 def test_a_trigger_that_is_cancelled_leaves_the_restore_to_the_next_one(group: Group) -> None:

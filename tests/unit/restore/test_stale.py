@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -10,7 +11,7 @@ from state_lib.errors import InvalidRequest, PlanStale, from_wire
 from state_lib.restore.facts import LocalFacts
 from state_lib.restore.plan import CHANGELOG, RestorePlan, make_plan
 from state_lib.restore.source import LogRange
-from state_lib.task.asked import planned_now, refuse_if_stale
+from state_lib.task.asked import is_done, planned_now, refuse_if_stale
 from tests.unit.restore.test_plan import KV_LOG, NOW, checkpoint, facts
 
 GONE = make_plan(facts(None, "there is no directory"))
@@ -61,6 +62,18 @@ def test_other_topics_are_refused() -> None:
     now = replace(GONE, offsets={**GONE.offsets, KV_LOG: ["new", logs[KV_LOG].end]})
     with pytest.raises(PlanStale, match=KV_LOG):
         refuse_if_stale(GONE, now)
+
+
+def test_a_task_that_is_open_again_and_has_other_topics_is_not_what_was_planned(
+    tmp_path: Path,
+) -> None:
+    """Of another Kafka, where an application of that name runs as well."""
+    same = {topic: list(end) for topic, end in GONE.offsets.items()}
+    assert is_done(GONE, tmp_path, same)
+    assert not is_done(GONE, tmp_path, None)
+    assert not is_done(WISH, tmp_path, same)
+    with pytest.raises(PlanStale, match=KV_LOG):
+        is_done(GONE, tmp_path, {**same, KV_LOG: ["new", 10]})
 
 
 def test_a_source_that_is_gone_is_refused() -> None:
