@@ -201,10 +201,13 @@ def _candidate(option: Option, chosen: Option) -> Candidate:
 
 
 def _discarded(facts: Facts) -> tuple[str, ...]:
-    local = facts.local
-    if not local.size_bytes:
-        return ()
-    size = f"the present directory ({local.size_bytes / 1e6:,.1f} MB"
-    at = local.checkpoint.marker if local.checkpoint is not None else None
-    where = "" if at is None else f", at commit {at.epoch}/{at.n}"
-    return (f"{size}{where}): set aside, and removed once the restored one is verified",)
+    local, found = facts.local, []
+    if local.size_bytes:
+        size = f"the present directory ({local.size_bytes / 1e6:,.1f} MB"
+        at = local.checkpoint.marker if local.checkpoint is not None else None
+        where = "" if at is None else f", at commit {at.epoch}/{at.n}"
+        found.append(f"{size}{where}): set aside, and removed once the restored one is verified")
+    if local.aside_bytes:
+        size = f"{local.aside_bytes / 1e6:,.1f} MB"
+        found.append(f"what was set aside ({size}): removed once the restored one is verified")
+    return tuple(found)

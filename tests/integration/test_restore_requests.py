@@ -307,8 +307,12 @@ def test_a_bad_block_that_is_read_leads_to_quarantine(
         read(task)
     with pytest.raises(Quarantined, match="checksum"):
         task.open()
-    task.restore(task.plan())
+    plan = task.plan()
+    (discarded,) = plan.discards
+    assert discarded.startswith("what was set aside (")
+    task.restore(plan)
     assert digests(task) == before
+    assert beside(task) == ["0"]
 
 
 @pytest.mark.parametrize("asked", [False, True], ids=["by itself", "by a plan"])
@@ -338,6 +342,7 @@ def test_a_directory_that_opens_and_is_corrupt_is_not_taken_for_valid_again(
         task.open()
     plan = task.plan()
     assert plan.source == CHANGELOG
+    assert plan.discards, "somebody is asked"
     task.restore(plan)
     assert digests(task) == before
     assert beside(task) == ["0"]
