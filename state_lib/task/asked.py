@@ -68,6 +68,9 @@ def refuse_if_stale(plan: RestorePlan, now: RestorePlan) -> None:
         raise stale(plan, f"it would replace {now.discards[0]}")
     if plan.is_rescue and not now.is_rescue:
         raise stale(plan, "the local directory can be used again, or it was put back")
+    if plan.is_rescue and now.discards and plan.discarded_at != now.discarded_at:
+        was = f"at commit {plan.discarded_at}" if plan.discarded_at else "that cannot be opened"
+        raise stale(plan, f"it would replace {now.discards[0]}; it was made for one {was}")
 
 
 def stale(plan: RestorePlan, why: str) -> PlanStale:

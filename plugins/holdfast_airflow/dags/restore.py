@@ -106,6 +106,7 @@ def restore_dag(
         restore = RestoreOperator(
             task_id="restore",
             plans=plan.output,
+            approved=approve.output,
             response_timeout=answer_within,
             assigned_users=assigned_users,
             **here,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
+
+from airflow.sdk.exceptions import TaskAwaitingInput
 
 from holdfast_airflow.errors import as_airflow
 from holdfast_airflow.operators.approval import ApproveOnceOperator
@@ -27,6 +29,9 @@ class ApproveRestoreOperator(ApproveOnceOperator):
         plans: The output of a `PlanRestoreOperator`.
         assigned_users: Who may answer, besides what Airflow's roles say; None: all who may.
         response_timeout: How long to wait for an answer; None: for ever.
+
+    Returns (as XCom): ``asked``, whether somebody was, and ``approved``, the ids of the plans that
+    were; of an answer also what Airflow's operator returns.
     """
 
     template_fields: Collection[str] = ("app", "plans")
@@ -53,9 +58,21 @@ class ApproveRestoreOperator(ApproveOnceOperator):
             plans = plans_of(self.plans)
         if not any(one.discards for one in plans):
             self.log.info("Nothing is discarded: nobody needs to be asked")
-            return {"asked": False}
+            return {"asked": False, "approved": []}
         self.subject, self.body = question(self.app, plans), as_markdown(plans)
-        return super().execute(context)
+        try:
+            return super().execute(context)
+        except TaskAwaitingInput as waiting:  # whose plans may be others by the time of the answer
+            waiting.kwargs = {"asked": [one.id for one in plans]}
+            raise
+
+    def execute_complete(
+        self, context: Context, event: dict[str, Any], asked: Sequence[str] = ()
+    ) -> Any:
+        """Somebody has answered; skips what follows after a *Reject*."""
+        answer = super().execute_complete(context, event)
+        approved = answer["chosen_options"] == [self.APPROVE]
+        return {**answer, "asked": True, "approved": list(asked) if approved else []}
 
 
 def question(app: str, plans: list[RestorePlan]) -> str:

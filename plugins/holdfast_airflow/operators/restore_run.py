@@ -44,6 +44,8 @@ class RestoreOperator(BaseOperator):
     Args:
         app: The application's id.
         plans: The output of a `PlanRestoreOperator`; what needs nothing is left alone.
+        approved: The output of an `ApproveRestoreOperator`. If a plan discards something and is not
+            in it, a person is asked, in this task.
         max_replans: How often it is planned anew until the task fails.
         assigned_users: Who may answer, as of `ApproveRestoreOperator`.
         response_timeout: How long to wait for an answer; then the task fails. None: for ever.
@@ -53,7 +55,7 @@ class RestoreOperator(BaseOperator):
     Returns (as XCom): for each task that was restored ``{task, source, records, seconds, marker}``.
     """
 
-    template_fields: Sequence[str] = ("app", "plans", "conn_id", "env")
+    template_fields: Sequence[str] = ("app", "plans", "approved", "conn_id", "env")
     ui_color = "#cfe8d8"
 
     def __init__(  # noqa: PLR0913 - an operator has options
@@ -61,6 +63,7 @@ class RestoreOperator(BaseOperator):
         *,
         app: str,
         plans: Any,
+        approved: Any = None,
         max_replans: int = 3,
         assigned_users: Any = None,
         response_timeout: timedelta | None = None,
@@ -71,6 +74,7 @@ class RestoreOperator(BaseOperator):
         super().__init__(**kwargs)
         self.app = app
         self.plans = plans
+        self.approved = approved
         self.max_replans = max_replans
         self.assigned_users = (
             [assigned_users] if isinstance(assigned_users, dict) else assigned_users
@@ -84,8 +88,8 @@ class RestoreOperator(BaseOperator):
 
         Raises:
             AirflowException: these are no plans.
+            AirflowFailException: somebody would have to be asked, in a task that may have asked.
         """
-        del context
         with as_airflow():
             plans = [one for one in plans_of(self.plans) if not one.is_nothing]
         if not plans:
@@ -93,7 +97,11 @@ class RestoreOperator(BaseOperator):
             return []
         for one in plans:
             self.log.info("%s", in_a_line(one))
-        return self._follow(plans, {"results": [], "replans": 0, "asked": False})
+        kept: dict[str, Any] = {"results": [], "replans": 0, "asked": False}
+        approved = (self.approved or {}).get("approved", ())
+        if any(one.discards and one.id not in approved for one in plans):
+            self._ask(context, plans, kept)
+        return self._follow(plans, kept)
 
     def resume(self, context: Context, event: dict[str, Any]) -> list[dict[str, Any]]:
         """Go on after all that ran have ended.
@@ -121,7 +129,7 @@ class RestoreOperator(BaseOperator):
         plans: list[dict[str, Any]],
         kept: dict[str, Any],
     ) -> list[dict[str, Any]]:
-        """A person has answered to a plan that was made anew, or nobody has.
+        """A person has answered, or nobody has.
 
         Raises:
             AirflowFailException: nobody has.

@@ -9,8 +9,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -27,6 +28,7 @@ from airflow.sdk.exceptions import (
     AirflowException,
     AirflowFailException,
     AirflowSkipException,
+    TaskDeferred,
 )
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 from airflow.utils.session import create_session
@@ -64,6 +66,7 @@ from tests.support.dripping import dripping
 from tests.support.host_process import TOKEN, Hosts
 from tests.support.hosts import publish
 from tests.support.waiting import SLOWNESS, until
+from tests.unit.restore.test_stale import OLD as DISCARDING
 
 APP, CONN, PARTITIONS, ROWS = "restored", "holdfast_default", 2, 3000
 
@@ -239,7 +242,7 @@ def test_a_deleted_directory_comes_back_with_no_person(
     assert xcom(run, "watch") == [f"{APP}/0"]
     (plan,) = xcom(run, "plan")
     assert (plan["task"], plan["source"], plan["discards"]) == (f"{APP}/0", "changelog", [])
-    assert xcom(run, "approve") == {"asked": False}
+    assert xcom(run, "approve") == {"asked": False, "approved": []}
     (restored,) = xcom(run, "restore")
     assert (restored["task"], restored["state"]) == (f"{APP}/0", "done")
     report = xcom(run, "report")
@@ -385,6 +388,8 @@ def test_what_is_discarded_is_asked_for_and_waits(
     assert "- **discarded**: the present directory" in body
     assert "| local | not valid |" in body
     assert xcom(run, "approve")["chosen_options"] == ["Approve"]
+    (plan,) = xcom(run, "plan")
+    assert xcom(run, "approve")["approved"] == [RestorePlan.from_json(plan).id]
     assert xcom(run, "report")["verified"]
     assert group.digests() == before
 
@@ -450,6 +455,28 @@ def test_what_was_restored_before_a_no_is_reported() -> None:
         restore.answered({}, no, [], kept)
     done = [{"task": f"{APP}/0", "state": "done"}]
     assert restore.answered({}, no, [], {**kept, "results": done}) == done
+
+
+@pytest.mark.usefixtures("api")
+def test_what_nobody_has_approved_is_not_carried_out_unasked() -> None:
+    """Somebody cleared the plan alone, or uses the operator by itself."""
+    given: dict[str, Any] = {"app": "app", "plans": [DISCARDING.to_json()]}
+    again = SimpleNamespace(try_number=2)  # which asks nobody
+    for approved in (None, {"asked": True, "approved": ["another"]}):
+        with pytest.raises(AirflowFailException, match="this is try 2 of the task"):
+            attempt(RestoreOperator, again, approved=approved, **given)
+    with pytest.raises(TaskDeferred):
+        attempt(RestoreOperator, again, approved={"approved": [DISCARDING.id]}, **given)
+
+
+def test_a_no_approves_no_plan() -> None:
+    with DAG("alone", schedule=None):
+        approve = ApproveRestoreOperator(task_id="approve", app=APP, plans=[])
+    answer = {"responded_at": datetime.now(UTC), "responded_by_user": None, "params_input": {}}
+    for choice, approved in (("Approve", ["a-plan"]), ("Reject", [])):
+        event = {**answer, "chosen_options": [choice]}
+        said = approve.execute_complete({}, event, asked=["a-plan"])
+        assert said["approved"] == approved
 
 
 def test_one_user_may_be_named_alone() -> None:
@@ -678,10 +705,10 @@ def test_a_trigger_that_is_cancelled_leaves_the_restore_to_the_next_one(group: G
 # ---------------------------------------------------------------- what cannot be
 
 
-def attempt(kind: type[Any], **given: Any) -> Any:
+def attempt(kind: type[Any], ti: Any = None, **given: Any) -> Any:
     with DAG("alone", schedule=None):
         operator = kind(task_id="alone", **{"app": APP, **given})
-    return operator.execute({"ti": None})
+    return operator.execute({"ti": ti})
 
 
 def test_bad_requests(group: Group) -> None:

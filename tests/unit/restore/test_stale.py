@@ -16,6 +16,8 @@ from tests.unit.restore.test_plan import KV_LOG, NOW, checkpoint, facts
 
 GONE = make_plan(facts(None, "there is no directory"))
 CORRUPT = make_plan(replace(facts(None), local=LocalFacts(None, "cannot be opened", 5_000_000)))
+OLD, OTHER = (make_plan(facts(checkpoint(n=n, offset=99))) for n in (5, 6))
+"""For directories that are not valid any more."""
 WISH = make_plan(facts(checkpoint()), CHANGELOG)
 
 
@@ -34,7 +36,15 @@ def test_a_plan_has_an_identity() -> None:
 
 @pytest.mark.parametrize(
     ("plan", "now"),
-    [(GONE, GONE), (CORRUPT, CORRUPT), (WISH, WISH), (CORRUPT, GONE), (WISH, CORRUPT)],
+    [
+        (GONE, GONE),
+        (CORRUPT, CORRUPT),
+        (OLD, OLD),
+        (WISH, WISH),
+        (CORRUPT, GONE),
+        (OLD, GONE),
+        (WISH, CORRUPT),
+    ],
 )
 def test_what_is_the_same_or_discards_less_goes_on(plan: RestorePlan, now: RestorePlan) -> None:
     refuse_if_stale(plan, replace(now, n=now.n + 5, records=7))
@@ -45,6 +55,8 @@ def test_what_is_the_same_or_discards_less_goes_on(plan: RestorePlan, now: Resto
     [
         (GONE, CORRUPT, "it would replace the present directory"),
         (GONE, WISH, "it would replace the present directory"),
+        (OLD, OTHER, r"at commit 3/6\).*; it was made for one at commit 3/5"),
+        (CORRUPT, OLD, r"at commit 3/5\).*; it was made for one that cannot be opened"),
         (CORRUPT, WISH, "can be used again"),
         (GONE, make_plan(facts(checkpoint())), "can be used again"),
     ],
