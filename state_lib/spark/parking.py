@@ -65,10 +65,11 @@ class Parking:
     ) -> None:
         self.batches, self._claim, self._read = batches, claim, read
         self._records, self._stopped = records, stopped
-        self._lock = threading.Lock()  # of the next three
+        self._lock = threading.Lock()  # of the next two, which the thread changes as well
         self._returning: dict[int, _Returning] = {}
         self._pauses: dict[int, tuple[float, float]] = {}  # task → not before, pause after that
         self._chain: Chain | None = None
+        self._since = 0  # offset in the progress log that the chain begins at
         self._failure: HoldfastError | None = None
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._knock, name="parking", daemon=True)
@@ -122,18 +123,20 @@ class Parking:
         None if those that are back wait for the others: they committed what the others have not.
         """
         here = self.batches.standing.positions
+        with self._lock:
+            returning = dict(self._returning)
         tasks = [
             task
-            for task, back in self._returning.items()
+            for task, back in returning.items()
             if all(back.at.get(p, 0) <= offset for p, offset in here.items()) and back.at != here
         ]
         if not tasks:
             return None
-        at = [self._returning[task].at for task in tasks]
+        at = [returning[task].at for task in tasks]
+        since = min(returning[task].marker.recorded for task in tasks)
         for anew in (False, True):  # the log has grown since it was read
-            if anew or self._chain is None:
-                since = min(self._returning[task].marker.recorded for task in tasks)
-                self._chain = self._chain_from(since)
+            if anew or self._chain is None or since < self._since:
+                self._chain, self._since = self._chain_from(since), since
             found = behind([*at, here], self._chain)
             if found is not None and found.batch is not None:
                 return [tasks[i] for i in found.tasks], found.batch
@@ -190,7 +193,6 @@ class Parking:
                         log.info("a parked task can be claimed", partition=task, at=nested(at))
                         self.batches.standing.markers[task] = marker
                         self._returning[task] = _Returning(marker, at)
-                        self._chain = None
 
     def _is_missing(self, task: int) -> bool:
         return task in self.batches.standing.parked and task not in self._returning
