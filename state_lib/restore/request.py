@@ -105,9 +105,9 @@ class RestoreRequest:
         local.close()
         app, partition = self.topology.app, self.partition
         raise Quarantined(
-            f"the local state of task {self.name} is lost ({why}); it waits for a restore: look at "
-            f"`holdfast restore plan {app} --task {partition}`, then run `holdfast restore run "
-            f"{app} --task {partition}`",
+            f"the local state of task {self.name} is lost ({why}); it waits for a restore: by "
+            f"Airflow's DAG {app}_restore if there is one, else look at `holdfast restore plan "
+            f"{app} --task {partition}`, then run `holdfast restore run {app} --task {partition}`",
             task=self.name,
             reason=why,
             source=plan.source,

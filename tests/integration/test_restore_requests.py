@@ -247,6 +247,7 @@ def test_a_lost_store_waits_for_a_decision(make_app: MakeApp) -> None:
         with pytest.raises(Quarantined, match=f"holdfast restore plan {app.name} --task 0") as lost:
             task.open()
         assert "no directory" in lost.value.details["reason"]
+        assert f"by Airflow's DAG {app.name}_restore if there is one" in lost.value.message
     assert task.plan().offsets == written, "nothing was written"
     assert beside(task) == []
     task.restore(task.plan())

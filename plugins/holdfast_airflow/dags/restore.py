@@ -34,7 +34,8 @@ none begins within a minute of the one before.
   {within} the run fails, and the next one asks anew. After a *Reject* nothing is done, and the next
   run asks again as long as the store is lost: pause this DAG to be left alone.
 - **restore**: the hosts carry out exactly that plan, once, whatever is killed meanwhile.
-- **report**: the stores' digests are those of their changelogs, and the stream goes on.
+- **report**: the stores' digests are those of their changelogs, and the stream goes on. It reads
+  all of them once more, and until it has ended nothing is sensed: a second loss waits.
 
 Hosts must run with `HOLDFAST_RESTORE_MODE=orchestrated`, else they restore by themselves and this
 DAG only waits. It is not paused when it is new: nobody else restores what they leave to it.

@@ -27,8 +27,8 @@ class WatchConditionOperator(BaseOperator):
 
     Each incident, a host that is down or a task that is lost, is told once when it begins and once
     when it is over, also if workers or all of Airflow start again in between, or the run is another
-    one. Notifiers that fail are tried again by the task's retries; so is what a person must correct,
-    such as a token that hosts refuse: nothing is seen meanwhile, and the task says why.
+    one. Notifiers that fail are tried again by the task's retries. What a person must correct, such
+    as a token that hosts refuse, is looked at again by them, too: meanwhile nothing is seen.
 
     Args:
         app: The application's id. No template: it names an asset.
