@@ -667,13 +667,13 @@ def test_a_connection_that_cannot_be_read_is_waited_for(
     monkeypatch.setattr(module, "settings_while_there", counted)
 
     async def run() -> dict[str, Any]:
-        task = asyncio.create_task(first(RestoreTrigger(APP, plans, "comes-later")))
+        task = asyncio.create_task(first(RestoreTrigger(APP, plans, "of-another-day")))
         await asyncio.to_thread(until, lambda: len(asked) > 2, 60)
         assert not task.done()
         assert group.restored(0) == known
         settings = group.settings
         given = {"conn_type": "holdfast", "password": TOKEN, "extra": {"hosts": settings.hosts}}
-        connect(settings.bootstrap_servers, "comes-later", **given)
+        connect(settings.bootstrap_servers, "of-another-day", **given)
         return await asyncio.wait_for(task, 90 * SLOWNESS)
 
     assert asyncio.run(run())["restores"][0]["state"] == "done"
