@@ -85,7 +85,7 @@ def stale(plan: RestorePlan, why: str) -> PlanStale:
     )
 
 
-def _refuse_other_topics(plan: RestorePlan, after: Mapping[str, str]) -> None:
+def _refuse_other_topics(plan: RestorePlan, after: dict[str, str]) -> None:
     before = _ids(plan)
     if changed := sorted(t for t in before | after if before.get(t) != after.get(t)):
         raise stale(plan, f"the changelogs are not the same any more: {', '.join(changed)}")

@@ -76,9 +76,8 @@ class RestoreOperator(BaseOperator):
         self.plans = plans
         self.approved = approved
         self.max_replans = max_replans
-        self.assigned_users = (
-            [assigned_users] if isinstance(assigned_users, dict) else assigned_users
-        )
+        alone = isinstance(assigned_users, dict)  # as Airflow's operator takes it
+        self.assigned_users: Any = [assigned_users] if alone else assigned_users
         self.response_timeout = response_timeout
         self.conn_id = conn_id
         self.env = env or {}

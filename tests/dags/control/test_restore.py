@@ -35,6 +35,7 @@ from airflow.utils.session import create_session
 from fastapi.testclient import TestClient
 from sqlalchemy import select
 
+from holdfast_airflow.hooks.holdfast import settings_while_there
 from holdfast_airflow.operators.restore import (
     ApproveRestoreOperator,
     PlanRestoreOperator,
@@ -472,9 +473,9 @@ def test_what_nobody_has_approved_is_not_carried_out_unasked() -> None:
 def test_a_no_approves_no_plan() -> None:
     with DAG("alone", schedule=None):
         approve = ApproveRestoreOperator(task_id="approve", app=APP, plans=[])
-    answer = {"responded_at": datetime.now(UTC), "responded_by_user": None, "params_input": {}}
-    for choice, approved in (("Approve", ["a-plan"]), ("Reject", [])):
-        event = {**answer, "chosen_options": [choice]}
+    answer = {"responded_at": datetime.now(UTC), "responded_by_user": None}
+    for choice, approved in (("Approve", ["a-plan"]), ("Reject", list[str]())):
+        event: dict[str, Any] = {**answer, "params_input": {}, "chosen_options": [choice]}
         said = approve.execute_complete({}, event, asked=["a-plan"])
         assert said["approved"] == approved
 
@@ -658,11 +659,11 @@ def test_a_connection_that_cannot_be_read_is_waited_for(
     group.lose(0)
     plans, known = [group.plan(0).to_json()], group.restored(0)
     monkeypatch.setattr(module, "TELL_EVERY_S", 0.2)
-    asked, real = list[str](), module.settings_while_there
+    asked: list[str] = []
 
     def counted(conn_id: str, env: dict[str, str]) -> Settings:
         asked.append(conn_id)
-        return real(conn_id, env)
+        return settings_while_there(conn_id, env)
 
     monkeypatch.setattr(module, "settings_while_there", counted)
 
