@@ -7,6 +7,7 @@ from typing import Any
 
 NAME = "Holdfast"
 OPERATORS = (
+    "operators.approval",
     "operators.audit",
     "operators.capacity",
     "operators.drill",

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Any
 
-from state_lib.apps.restoring import AT_ONCE, begin, partition_of
+from state_lib.apps.restoring import begin, partition_of
 from state_lib.client.http import HostHttp, encoded
 from state_lib.config import Settings
 from state_lib.errors import Busy, HoldfastError, InvalidRequest, NotFound, Unavailable, from_wire
@@ -23,6 +23,8 @@ ANSWER_S = 5.0
 AWAY_S = 900.0
 """How long a host may be away, or a restore fail and be tried again, until it is given up."""
 _FIRST_PAUSE_S, _MOST_PAUSE_S = 0.5, 5.0
+_AT_ONCE = 4
+"""Requests to a host: one that answers slowly for ever holds up no other."""
 
 
 @dataclass
@@ -33,7 +35,10 @@ class Followed:
     state: str = "running"
     why: str = ""
     job: dict[str, Any] = field(default_factory=dict)
+    asked: Future[dict[str, Any]] | None = None
     begun: bool = False
+    furthest: tuple[int, int] = (0, 0)
+    """The most that any attempt came to, as `reached`."""
     trouble_since: float | None = None
     pause_s: float = _FIRST_PAUSE_S
     not_before: float = 0.0
@@ -42,6 +47,11 @@ class Followed:
     def records(self) -> int:
         """Records that were replayed."""
         return sum(one["records"] for one in self.job.get("stores", {}).values())
+
+    @property
+    def reached(self) -> tuple[int, int]:
+        """Records that were replayed, and bytes that were fetched."""
+        return self.records, int((self.job.get("fetched") or {}).get("done", 0))
 
     @property
     def percent(self) -> float:
@@ -92,6 +102,9 @@ class RestoreWatch:
         plans: that hosts are to carry out.
         away_s: see `AWAY_S`.
         answer_s: how long a host may take to say how a restore goes.
+
+    Raises:
+        InvalidRequest: a plan is of another application.
     """
 
     def __init__(
@@ -104,8 +117,11 @@ class RestoreWatch:
     ) -> None:
         self._settings, self._app, self._away_s = settings, app, away_s
         self.followed = [Followed(plan) for plan in plans]
-        token = settings.read_token()
-        self._https = {a.id: HostHttp(a, token, answer_s) for a in settings.host_addresses}
+        self._answer_s, token, hosts = answer_s, settings.read_token(), settings.host_addresses
+        self._https = {a.id: HostHttp(a, token, answer_s) for a in hosts}
+        self._pools = {a.id: ThreadPoolExecutor(_AT_ONCE, f"restores-{a.id}") for a in hosts}
+        self._partitions = {plan.task: partition_of(app, plan.task) for plan in plans}
+        self._owners = {task: owner_of(app, p, hosts).id for task, p in self._partitions.items()}
 
     @property
     def over(self) -> bool:
@@ -113,27 +129,45 @@ class RestoreWatch:
         return all(one.state != "running" for one in self.followed)
 
     def look(self) -> list[Followed]:
-        """Ask after all that run, side by side; begin what has not begun; returns them."""
+        """Ask after all that run, side by side; begin what has not begun; returns them.
+
+        That takes as long as a host may take to answer. One that has not answered is away, and is
+        not asked again before it has.
+        """
         running = [one for one in self.followed if one.state == "running"]
-        with ThreadPoolExecutor(max(1, min(AT_ONCE, len(running)))) as pool:
-            list(pool.map(self._look, running))
+        for one in running:
+            if one.asked is None and time.monotonic() >= one.not_before:
+                one.asked = self._pools[self._owners[one.plan.task]].submit(self._job, one)
+        wait([one.asked for one in running if one.asked is not None], self._answer_s)
+        for one in running:
+            if one.asked is not None:
+                self._heed(one, one.asked)
         return running
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close the connections; what waits for an answer ends by that."""
         for http in self._https.values():
             http.close()
+        for pool in self._pools.values():
+            pool.shutdown(wait=False, cancel_futures=True)
 
     # ------------------------------------------------------------------ inside
 
-    def _look(self, one: Followed) -> None:
-        if time.monotonic() < one.not_before:
+    def _heed(self, one: Followed, asked: Future[dict[str, Any]]) -> None:
+        if not asked.done():
+            host = self._owners[one.plan.task]
+            why = f"host {host!r} has not answered for {self._answer_s:g} s"
+            self._in_trouble(one, Unavailable(why, host=host))
             return
+        one.asked = None
         try:
-            one.job, one.why = self._job(one), ""
+            one.job, one.why = asked.result(), ""
             if one.job["state"] == "failed":
                 raise from_wire(one.job["error"])
-            one.state, one.trouble_since = one.job["state"], None
+            one.state = one.job["state"]
+            if one.state == "done" or one.reached > one.furthest:  # that it was begun says nothing
+                one.furthest, one.trouble_since = one.reached, None
+                one.pause_s = _FIRST_PAUSE_S
         except Unavailable as error:  # it passes: a host that starts, a full disk, another restore
             self._in_trouble(one, error)
         except InvalidRequest as error:  # PlanStale, above all
@@ -146,11 +180,10 @@ class RestoreWatch:
 
         It is begun if its host knows nothing of it, and again after a failure that was heeded.
         """
-        plan, partition = one.plan, partition_of(self._app, one.plan.task)
+        plan, partition = one.plan, self._partitions[one.plan.task]
         path = f"/v1/apps/{encoded(self._app)}/tasks/{partition}/restore"
         try:
-            owner = owner_of(self._app, partition, self._settings.host_addresses)
-            job = self._https[owner.id].get(path, patient=False)
+            job = self._https[self._owners[plan.task]].get(path, patient=False)
         except NotFound:
             job = {}
         if job.get("plan") == plan.id and (one.begun or job["state"] != "failed"):

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 
 from state_lib.changelog.claims import newest_claim
 from state_lib.client.http import HostHttp, encoded
-from state_lib.config import Settings
 from state_lib.drivers.members import living_drivers
 from state_lib.errors import Unavailable
 from state_lib.kafka import Kafka
 
-ANSWER_S = 5.0
 Place = tuple[int, int]
 """Epoch and number of a commit."""
 
@@ -45,11 +42,13 @@ class Resumed:
         return f"driver {self.drivers[-1]} of {app} goes on with all of them"
 
 
-def look(settings: Settings, kafka: Kafka, app: str, restored: Mapping[str, Place]) -> Resumed:
+def look(
+    hosts: Sequence[HostHttp], kafka: Kafka, app: str, restored: Mapping[str, Place]
+) -> Resumed:
     """See how the tasks stand.
 
     Args:
-        settings: where the hosts are.
+        hosts: all of them; one that does not answer has no tasks.
         kafka: connection.
         app: application.
         restored: where each task stood when it was restored, by ``<app>/<partition>``.
@@ -62,7 +61,7 @@ def look(settings: Settings, kafka: Kafka, app: str, restored: Mapping[str, Plac
         return Resumed((), {})
     claim = newest_claim(kafka, app)
     epoch = -1 if claim is None else claim.epoch
-    places = _places(settings, app)
+    places = _places(hosts, app)
     newest = max(places.values(), default=(-1, -1))
     waiting = {}
     for task, before in restored.items():
@@ -76,22 +75,21 @@ def look(settings: Settings, kafka: Kafka, app: str, restored: Mapping[str, Plac
     return Resumed(drivers, waiting)
 
 
-def _places(settings: Settings, app: str) -> dict[str, Place]:
+def _places(hosts: Sequence[HostHttp], app: str) -> dict[str, Place]:
     """Where the tasks stand that are open."""
     found = {}
-    for task in _tasks(settings, app):
+    for task in _tasks(hosts, app):
         at = task["position"]
         if at is not None:
             found[task["task"]] = (at["epoch"], at["n"])
     return found
 
 
-def _tasks(settings: Settings, app: str) -> Sequence[dict]:  # type: ignore[type-arg]
+def _tasks(hosts: Sequence[HostHttp], app: str) -> Sequence[dict]:  # type: ignore[type-arg]
     tasks = []
-    for address in settings.host_addresses:
-        with closing(HostHttp(address, settings.read_token(), ANSWER_S)) as host:
-            try:
-                tasks += host.get(f"/v1/apps/{encoded(app)}/stores", patient=False)["tasks"]
-            except Unavailable:  # its tasks are missing, then
-                continue
+    for host in hosts:
+        try:
+            tasks += host.get(f"/v1/apps/{encoded(app)}/stores", patient=False)["tasks"]
+        except Unavailable:  # its tasks are missing, then
+            continue
     return tasks

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -37,6 +38,7 @@ class Openers:
         self.quarantined: dict[str, Quarantined] = {}
         self.lost: dict[str, LogLost] = {}
         self._under_way: set[str] = set()
+        self._kept: Counter[str] = Counter()  # task → how many keep it away
         self._retry: dict[str, tuple[float, float]] = {}  # task → not before, wait after that
         self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="open")
         self._stopped = False
@@ -52,13 +54,18 @@ class Openers:
         with self._lock:
             not_before, _ = self._retry.get(task.name, (0.0, 0.0))
             waits = time.monotonic() < not_before
-            if waits or task.name in self._under_way or self._stopped:
+            busy = task.name in self._under_way or self._kept[task.name]
+            if waits or busy or self._stopped:
                 return
             self._under_way.add(task.name)
             self._pool.submit(self.attempt, task)
 
     def attempt(self, task: StateTask) -> None:
         """One attempt: tasks that cannot be opened must not hold the openers of the others."""
+        with self._lock:
+            if self._kept[task.name]:  # since it was submitted: it would wait, and hold an opener
+                self._under_way.discard(task.name)
+                return
         why = self._why_not(task)
         with self._lock:
             self._under_way.discard(task.name)
@@ -96,16 +103,14 @@ class Openers:
 
     @contextmanager
     def kept_away(self, task: StateTask) -> Iterator[None]:
-        """Meanwhile no attempt to open it begins."""
+        """Meanwhile no attempt to open it begins; one may be under way."""
         with self._lock:
-            idle = task.name not in self._under_way
-            self._under_way.add(task.name)
+            self._kept[task.name] += 1
         try:
             yield
         finally:
             with self._lock:
-                if idle:
-                    self._under_way.discard(task.name)
+                self._kept[task.name] -= 1
 
     def _why_not(self, task: StateTask) -> str | None:
         started = time.monotonic()

@@ -1,6 +1,8 @@
 """Restores that somebody asked this host for: in the background, one at a time for each task.
 
-A request for a plan that runs, or that has ended well, finds that restore and begins no other.
+A few run side by side, as a host opens tasks by itself: a lost disk with hundreds of tasks must not
+take all memory, and each looks at the disk that those before it have left. A request for a plan
+that runs or waits for its turn, or that has ended well, finds that restore and begins no other.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from state_lib.restore.progress import Event
 from state_lib.task import StateTask
 
 log = structlog.get_logger(__name__)
+_AT_ONCE = 4
 Restore = Callable[[StateTask, RestorePlan], Marker]
 
 
@@ -118,9 +121,10 @@ class RestoreJobs:
         self._restore = restore
         self._lock = threading.Lock()
         self._jobs: dict[str, Job] = {}
+        self._turns = threading.BoundedSemaphore(_AT_ONCE)
 
     def start(self, task: StateTask, plan: RestorePlan) -> Job:
-        """Begin it; or find it, if this very plan runs or has ended well.
+        """Begin it, maybe after others; or find it, if this very plan runs or has ended well.
 
         Raises:
             Busy: another plan runs.
@@ -136,9 +140,9 @@ class RestoreJobs:
                     task=task.name,
                     plan=last.plan.id,
                 )
-            job = self._jobs[task.name] = Job(task, plan)
-            name = f"restore {task.name}"
-            threading.Thread(target=job.run, args=[self._restore], name=name, daemon=True).start()
+            job, name = Job(task, plan), f"restore {task.name}"
+            threading.Thread(target=self._run, args=[job], name=name, daemon=True).start()
+            self._jobs[task.name] = job  # not before: where no thread can start nothing runs
             return job
 
     def is_running(self, task: StateTask) -> bool:
@@ -160,3 +164,7 @@ class RestoreJobs:
                 task=task.name,
             )
         return job
+
+    def _run(self, job: Job) -> None:
+        with self._turns:
+            job.run(self._restore)

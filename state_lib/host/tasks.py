@@ -165,6 +165,7 @@ class TaskManager:
 
     def restore(self, task: StateTask, plan: RestorePlan) -> Marker:
         """Run a plan for a task of this host; see `StateTask.restore`."""
+        task.opening().check_cancelled()  # it has waited for its turn
         with self.openers.kept_away(task):  # it opens itself
             marker = task.restore(plan)
         self.openers.forget(task)

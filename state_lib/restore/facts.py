@@ -30,13 +30,14 @@ class LocalFacts:
     """The task's own directory.
 
     ``why``: it is missing or cannot be opened; None if it can. ``in_use``: the task is open, and
-    so its memory stores are filled.
+    so its memory stores are filled. ``aside_bytes``: of those that its host has set aside.
     """
 
     checkpoint: Checkpoint | None = None
     why: str | None = None
     size_bytes: int = 0
     in_use: bool = False
+    aside_bytes: int = 0
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import contextlib
 import os
 import shutil
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from state_lib.errors import StateCorrupt
@@ -42,7 +42,7 @@ class Local:
     def refused(self, why: str) -> None:
         """Close it and remember why it cannot be used, although it could be opened."""
         self.close()
-        self.facts = LocalFacts(None, why, self.facts.size_bytes)
+        self.facts = replace(self.facts, checkpoint=None, why=why)
 
 
 def look(topology: Topology, path: Path, options: RocksDBOptions) -> Local:
@@ -54,17 +54,17 @@ def look(topology: Topology, path: Path, options: RocksDBOptions) -> Local:
     building = building_of(path)
     if not path.exists() and (building / _WHOLE).exists():
         building.rename(path)
+    facts = LocalFacts(size_bytes=size_of([path]), aside_bytes=size_of(asides(path)))
     if not path.exists():
-        return Local(LocalFacts(None, f"there is no directory {path}{_last_reason(path)}"))
-    size = size_of([path])
+        return Local(replace(facts, why=f"there is no directory {path}{_last_reason(path)}"))
     stores = None
     try:
         stores = TaskStores(topology, path, options)
-        return Local(LocalFacts(stores.checkpoint(), None, size), stores)
+        return Local(replace(facts, checkpoint=stores.checkpoint()), stores)
     except StateCorrupt as error:
         if stores is not None:
             stores.close()
-        return Local(LocalFacts(None, error.message, size))
+        return Local(replace(facts, why=error.message))
     except BaseException:
         if stores is not None:
             stores.close()

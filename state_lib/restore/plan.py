@@ -61,6 +61,8 @@ class RestorePlan:
         discards: what is not there any more afterwards.
         candidates: every source that was looked at, cheapest first, with the reason.
         offsets: changelog topic → ``[topic id, end]`` that the stores will stand at.
+        discarded_at: ``epoch/n`` of the commit at which the directory stands that is discarded;
+            "" if there is none, or it cannot be opened.
     """
 
     task: str
@@ -78,6 +80,7 @@ class RestorePlan:
     discards: tuple[str, ...]
     candidates: tuple[Candidate, ...]
     offsets: Mapping[str, list[Any]]
+    discarded_at: str = ""
 
     @property
     def choice(self) -> str:
@@ -137,8 +140,9 @@ def make_plan(facts: Facts, wanted: str = AUTO) -> RestorePlan:
     options = [local(facts), *snapshots(facts), changelog(facts)]
     chosen = _cheapest(facts, options) if wanted == AUTO else _wished(facts, options, wanted)
     discards: tuple[str, ...] = ()
+    discarded_at = ""
     if chosen.source != LOCAL:
-        discards = _discarded(facts)
+        discards, discarded_at = _discarded(facts), _stands_at(facts)
     return RestorePlan(
         task=facts.task,
         made_at=facts.now,
@@ -155,6 +159,7 @@ def make_plan(facts: Facts, wanted: str = AUTO) -> RestorePlan:
         discards=discards,
         candidates=tuple(_candidate(o, chosen) for o in options),
         offsets={topic: [log.topic_id, log.end] for topic, log in facts.logs.items()},
+        discarded_at=discarded_at,
     )
 
 
@@ -201,10 +206,18 @@ def _candidate(option: Option, chosen: Option) -> Candidate:
 
 
 def _discarded(facts: Facts) -> tuple[str, ...]:
-    local = facts.local
-    if not local.size_bytes:
-        return ()
-    size = f"the present directory ({local.size_bytes / 1e6:,.1f} MB"
-    at = local.checkpoint.marker if local.checkpoint is not None else None
-    where = "" if at is None else f", at commit {at.epoch}/{at.n}"
-    return (f"{size}{where}): set aside, and removed once the restored one is verified",)
+    local, found = facts.local, []
+    if local.size_bytes:
+        size = f"the present directory ({local.size_bytes / 1e6:,.1f} MB"
+        at = _stands_at(facts)
+        where = f", at commit {at}" if at else ""
+        found.append(f"{size}{where}): set aside, and removed once the restored one is verified")
+    if local.aside_bytes:
+        size = f"{local.aside_bytes / 1e6:,.1f} MB"
+        found.append(f"what was set aside ({size}): removed once the restored one is verified")
+    return tuple(found)
+
+
+def _stands_at(facts: Facts) -> str:
+    checkpoint = facts.local.checkpoint
+    return "" if checkpoint is None else f"{checkpoint.marker.epoch}/{checkpoint.marker.n}"

@@ -34,6 +34,8 @@ class RestoreRequest:
         restore: settings of restores.
         pool: of worker processes; None: all is done in this one.
         cancelled: asked now and then; a restore that is not wanted any more ends.
+        refused: snapshots that turned out not to be usable before, and why; who wants one of them
+            by its id may try.
     """
 
     kafka: Kafka
@@ -49,11 +51,17 @@ class RestoreRequest:
     restore: RestoreOptions = field(default_factory=RestoreOptions)
     pool: WorkerPool | None = None
     cancelled: Callable[[], bool] = lambda: False
+    refused: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
         """``<app>/<partition>``."""
         return f"{self.topology.app}/{self.partition}"
+
+    @property
+    def waits_if_lost(self) -> bool:
+        """Whether somebody else decides what becomes of the directory, if it cannot be used."""
+        return self.settled and self.restore.mode == "orchestrated"
 
     def plan(
         self, local: Local, *, complete: bool = False, refused: Mapping[str, str] | None = None
@@ -63,7 +71,7 @@ class RestoreRequest:
         Args:
             local: what is there.
             complete: look at what is not needed too. By itself only where local state is no good.
-            refused: snapshots that turned out not to be usable, and why.
+            refused: more snapshots that turned out not to be usable, and why.
         """
         facts = gather(
             self.kafka, self.topology, self.partition, self.path, self.marker, local.facts
@@ -73,7 +81,9 @@ class RestoreRequest:
                 plan = make_plan(facts, self.wanted)
                 if plan.source == LOCAL:
                     return plan
-        facts = thorough(facts, self.kafka, self.restore.snapshots_url, refused or {})
+        known = {name: why for name, why in self.refused.items() if name != self.wanted}
+        known |= refused or {}
+        facts = thorough(facts, self.kafka, self.restore.snapshots_url, known)
         return make_plan(facts, self.wanted)
 
     def check_cancelled(self) -> None:
@@ -88,16 +98,16 @@ class RestoreRequest:
     def refuse_if_lost(self, plan: RestorePlan, local: Local) -> None:
         """Raise Quarantined if this plan is not the host's own to run."""
         whole = any(s.backend != "memory" for s in self.topology.stores)
-        lost = self.settled and whole and plan.source != LOCAL
-        if not (lost and self.wanted == AUTO and self.restore.mode == "orchestrated"):
+        lost = whole and plan.source != LOCAL
+        if not (lost and self.wanted == AUTO and self.waits_if_lost):
             return
         why = next((c.why for c in plan.candidates if c.source == LOCAL), "it is gone")
         local.close()
         app, partition = self.topology.app, self.partition
         raise Quarantined(
-            f"the local state of task {self.name} is lost ({why}); it waits for a restore: look at "
-            f"`holdfast restore plan {app} --task {partition}`, then run `holdfast restore run "
-            f"{app} --task {partition}`",
+            f"the local state of task {self.name} is lost ({why}); it waits for a restore: by "
+            f"Airflow's DAG {app}_restore if there is one, else look at `holdfast restore plan "
+            f"{app} --task {partition}`, then run `holdfast restore run {app} --task {partition}`",
             task=self.name,
             reason=why,
             source=plan.source,

@@ -24,6 +24,7 @@ from state_lib.restore.local import (
     look,
     mark_whole,
     remove_asides,
+    set_aside,
     swap_in,
 )
 from state_lib.restore.plan import AUTO, LOCAL, RestorePlan
@@ -70,6 +71,8 @@ def _restore(request: RestoreRequest, local: Local) -> TaskStores:
             return _verified(request, _catch_up(request, plan, local))
         except StateCorrupt as error:
             local.refused(error.message)
+            if request.waits_if_lost and request.path.exists():
+                set_aside(request.path, error.message)  # it opens: a plan would take it for valid
             plan = request.plan(local)  # what was asked for cannot be had: this raises
     request.refuse_if_lost(plan, local)
     why = next((c.why for c in plan.candidates if c.source == LOCAL), "")

@@ -89,20 +89,22 @@ def exchange(
     Raises:
         Superseded, Realign: this driver must stop or align; trying again would not help.
         Unavailable: the host stayed away for ``plan.patience_s``, answered nobody for as long in
-            the middle of an exchange, or was not done in ``plan.timeout_s``.
+            the middle of an exchange, refused for as long what it was asked for, or was not done
+            in ``plan.timeout_s``.
     """
     verbs = {} if table is None else _fold(plan, table)
     deadline = time.monotonic() + plan.timeout_s
     patience_s = plan.timeout_s if plan.patience_s is None else plan.patience_s
     patience = time.monotonic() + patience_s
-    wait = _FIRST_WAIT_S
+    wait, reached = _FIRST_WAIT_S, False
     while True:
         try:
             silent_s = None
             if patience_s < plan.timeout_s:
                 _look(plan, task, client, patience - time.monotonic())
-                patience = time.monotonic() + patience_s  # it is there
-                silent_s = patience_s
+                if not reached:  # one that answers and refuses is no better than one that is away
+                    patience = time.monotonic() + patience_s
+                silent_s, reached = patience_s, True
             batch, left = plan.batch, max(_LEAST_S, deadline - time.monotonic())
             with client.exchange(
                 plan.app, task, batch.epoch, batch.n, left, silent_s
@@ -110,8 +112,12 @@ def exchange(
                 if open_exchange.already_done:
                     return open_exchange.marker
                 return _run(plan, open_exchange, verbs, table)
-        except (Moved, Unavailable) as error:
-            if time.monotonic() > (deadline if isinstance(error, Moved) else patience):
+        except Moved:  # another copy commits: that is no refusal
+            reached = False
+            if time.monotonic() > deadline:
+                raise
+        except Unavailable:
+            if time.monotonic() > min(patience, deadline):
                 raise
         time.sleep(wait * random.uniform(0.5, 1.0))  # noqa: S311 - jitter
         wait = min(wait * 2, _MOST_WAIT_S)

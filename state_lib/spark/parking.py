@@ -32,6 +32,8 @@ log = structlog.get_logger(__name__)
 LOOK_S = 1.0
 _LEAST = 2
 """Batches that are repeated between two of the stream: with one, no task would ever gain."""
+_FIRST_PAUSE_S, _MOST_PAUSE_S = 2.0, 60.0
+"""After a repeat that was refused: the stream waited for it as long as a host may be away."""
 
 
 @dataclass
@@ -63,9 +65,11 @@ class Parking:
     ) -> None:
         self.batches, self._claim, self._read = batches, claim, read
         self._records, self._stopped = records, stopped
-        self._lock = threading.Lock()  # of the next two
+        self._lock = threading.Lock()  # of the next two, which the thread changes as well
         self._returning: dict[int, _Returning] = {}
+        self._pauses: dict[int, tuple[float, float]] = {}  # task → not before, pause after that
         self._chain: Chain | None = None
+        self._since = 0  # offset in the progress log that the chain begins at
         self._failure: HoldfastError | None = None
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._knock, name="parking", daemon=True)
@@ -119,18 +123,20 @@ class Parking:
         None if those that are back wait for the others: they committed what the others have not.
         """
         here = self.batches.standing.positions
+        with self._lock:
+            returning = dict(self._returning)
         tasks = [
             task
-            for task, back in self._returning.items()
+            for task, back in returning.items()
             if all(back.at.get(p, 0) <= offset for p, offset in here.items()) and back.at != here
         ]
         if not tasks:
             return None
-        at = [self._returning[task].at for task in tasks]
+        at = [returning[task].at for task in tasks]
+        since = min(returning[task].marker.recorded for task in tasks)
         for anew in (False, True):  # the log has grown since it was read
-            if anew or self._chain is None:
-                since = min(self._returning[task].marker.recorded for task in tasks)
-                self._chain = self._chain_from(since)
+            if anew or self._chain is None or since < self._since:
+                self._chain, self._since = self._chain_from(since), since
             found = behind([*at, here], self._chain)
             if found is not None and found.batch is not None:
                 return [tasks[i] for i in found.tasks], found.batch
@@ -140,7 +146,7 @@ class Parking:
         return Chain(lambda: effective(self._records(since)))
 
     def _repeat(self, tasks: list[int], recorded: Recorded) -> None:
-        """Once; those that went away again are to be claimed again."""
+        """Once; those that went away again, or refused, are to be claimed again after a pause."""
         standing, at = self.batches.standing, self._returning[tasks[0]].at
         self.batches.check_code(recorded, tasks)
         try:
@@ -153,15 +159,21 @@ class Parking:
                 marker = standing.markers[task]
                 if flat(marker.positions) == to:
                     self._returning[task] = _Returning(marker, to)
+                    self._pauses.pop(task, None)
                 else:
                     del self._returning[task]
+                    _, pause = self._pauses.get(task, (0.0, _FIRST_PAUSE_S))
+                    again = min(pause * 2, _MOST_PAUSE_S)
+                    self._pauses[task] = (time.monotonic() + pause, again)
 
     def _knock(self) -> None:
         """In a thread: a host that hangs answers late, and nobody is to wait for that."""
         said: dict[int, str] = {}
         while not self._closed.wait(LOOK_S):
             for task in list(self.batches.standing.parked):
-                if self._closed.is_set() or not self._is_missing(task):
+                not_before, _ = self._pauses.get(task, (0.0, 0.0))
+                early = time.monotonic() < not_before
+                if self._closed.is_set() or early or not self._is_missing(task):
                     continue
                 try:
                     marker = self._claim(task)
@@ -181,7 +193,6 @@ class Parking:
                         log.info("a parked task can be claimed", partition=task, at=nested(at))
                         self.batches.standing.markers[task] = marker
                         self._returning[task] = _Returning(marker, at)
-                        self._chain = None
 
     def _is_missing(self, task: int) -> bool:
         return task in self.batches.standing.parked and task not in self._returning

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from state_lib.errors import InvalidRequest, PlanStale, Quarantined
 from state_lib.marker import Marker
@@ -21,13 +22,26 @@ def require_of(plan: RestorePlan, task: str) -> None:
         )
 
 
-def is_done(plan: RestorePlan, path: Path, *, is_open: bool) -> bool:
+def is_done(plan: RestorePlan, path: Path, offsets: Mapping[str, Sequence[Any]] | None) -> bool:
     """Whether nothing is left to do.
 
     Either the plan has built the directory that stands there; or the directory was lost when it
     was made, and the task is open again.
+
+    Args:
+        plan: what was asked for.
+        path: the task's directory.
+        offsets: changelog topic → its id and end, of the task that is open; None: it is closed.
+
+    Raises:
+        PlanStale: the task that is open has other changelogs: it may be one of another Kafka.
     """
-    return built_by(path) == plan.id or (is_open and plan.is_rescue)
+    if built_by(path) == plan.id:
+        return True
+    if offsets is None or not plan.is_rescue:
+        return False
+    _refuse_other_topics(plan, {topic: str(at[0]) for topic, at in offsets.items()})
+    return True
 
 
 def opened_again(plan: RestorePlan, run: Callable[[str], Marker]) -> Marker:
@@ -36,7 +50,7 @@ def opened_again(plan: RestorePlan, run: Callable[[str], Marker]) -> Marker:
         return run(AUTO)
     except Quarantined as error:
         why = f"it was carried out, and what it built was lost since: {error.message}"
-        raise _stale(plan, why) from error
+        raise stale(plan, why) from error
 
 
 def planned_now(plan: RestorePlan, ask: Callable[[str], RestorePlan]) -> RestorePlan:
@@ -44,25 +58,23 @@ def planned_now(plan: RestorePlan, ask: Callable[[str], RestorePlan]) -> Restore
     try:
         return ask(plan.choice)
     except InvalidRequest as error:
-        raise _stale(plan, error.message) from error
+        raise stale(plan, error.message) from error
 
 
 def refuse_if_stale(plan: RestorePlan, now: RestorePlan) -> None:
     """Raise PlanStale if it would do now what was not in it: discard something, above all."""
-    before, after = _ids(plan), _ids(now)
-    if changed := sorted(t for t in before | after if before.get(t) != after.get(t)):
-        raise _stale(plan, f"the changelogs are not the same any more: {', '.join(changed)}")
+    _refuse_other_topics(plan, _ids(now))
     if now.discards and not plan.discards:
-        raise _stale(plan, f"it would replace {now.discards[0]}")
+        raise stale(plan, f"it would replace {now.discards[0]}")
     if plan.is_rescue and not now.is_rescue:
-        raise _stale(plan, "the local directory can be used again, or it was put back")
+        raise stale(plan, "the local directory can be used again, or it was put back")
+    if plan.is_rescue and now.discards and plan.discarded_at != now.discarded_at:
+        was = f"at commit {plan.discarded_at}" if plan.discarded_at else "that cannot be opened"
+        raise stale(plan, f"it would replace {now.discards[0]}; it was made for one {was}")
 
 
-def _ids(plan: RestorePlan) -> dict[str, str]:
-    return {topic: str(end[0]) for topic, end in plan.offsets.items()}
-
-
-def _stale(plan: RestorePlan, why: str) -> PlanStale:
+def stale(plan: RestorePlan, why: str) -> PlanStale:
+    """The refusal of a plan, with the reason."""
     app, _, partition = plan.task.rpartition("/")
     return PlanStale(
         f"the plan for {plan.task} from {plan.choice} is not what would be done now: {why}. Plan "
@@ -71,3 +83,13 @@ def _stale(plan: RestorePlan, why: str) -> PlanStale:
         plan=plan.id,
         why=why,
     )
+
+
+def _refuse_other_topics(plan: RestorePlan, after: dict[str, str]) -> None:
+    before = _ids(plan)
+    if changed := sorted(t for t in before | after if before.get(t) != after.get(t)):
+        raise stale(plan, f"the changelogs are not the same any more: {', '.join(changed)}")
+
+
+def _ids(plan: RestorePlan) -> dict[str, str]:
+    return {topic: str(end[0]) for topic, end in plan.offsets.items()}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -50,7 +50,7 @@ class Opening:
 
     ``wanted``: `AUTO`, or the source of its state that somebody chose; ``plan_id``: by which plan.
     ``cancelled``: whether it is not wanted any more. ``on_past``: told of the snapshot that it
-    goes back to, None at the end.
+    goes back to, None at the end. ``refused``: snapshots that turned out not to be usable.
     """
 
     context: TaskContext
@@ -62,6 +62,7 @@ class Opening:
     plan_id: str = ""
     cancelled: Callable[[], bool] = lambda: False
     on_past: Callable[[str | None], None] = lambda _snapshot: None
+    refused: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -186,6 +187,7 @@ class Opening:
             restore=context.restore,
             pool=context.pool,
             cancelled=self.cancelled,
+            refused=self.refused,
         )
 
     def _judged(self) -> Local | None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import structlog
 
 from state_lib.changelog.topics import changelog_topic, commits_topic, dead_letters_topic
-from state_lib.errors import LogLost, Unavailable
+from state_lib.errors import LogLost, NotFound, SnapshotInvalid, Unavailable
 from state_lib.failpoints import failpoint
 from state_lib.marker import RESTORING, Marker, Verdict, advance, is_muted, judge
 from state_lib.restore.facts import LocalFacts, size_of
@@ -63,6 +63,8 @@ class StateTask:
         self.past: str | None = None
         """The snapshot that it is on its way back to."""
         self._barrier = Barrier()
+        self._refused: dict[str, str] = {}
+        """Snapshots that turned out not to be whole: id → why. Plans read no contents."""
 
     # ------------------------------------------------------------------ opening and closing
 
@@ -119,13 +121,14 @@ class StateTask:
 
         Raises:
             Busy: a restore of this task is running already.
-            PlanStale: it would do something else now than when it was made.
+            PlanStale: it would do something else now than when it was made, or its snapshot turned
+                out not to be whole.
             Unavailable: Kafka or the disk is away; what was there before still is.
         """
         with self.alone():
             is_open = self.is_open
             asked.require_of(plan, self.name)
-            if asked.is_done(plan, self.path, is_open=is_open):
+            if asked.is_done(plan, self.path, self._held.offsets if is_open else None):
                 return self.marker if is_open else asked.opened_again(plan, self._run)
             ask = self.plan if is_open else lambda wanted: self.opening(wanted).plan()
             now = asked.planned_now(plan, ask)
@@ -133,7 +136,13 @@ class StateTask:
                 return self.marker
             asked.refuse_if_stale(plan, now)
             self.close()
-            return self._run(plan.choice, plan.id)
+            try:
+                return self._run(plan.choice, plan.id)
+            except (SnapshotInvalid, NotFound) as error:
+                if plan.snapshot is None:
+                    raise
+                self._refused[plan.snapshot] = error.message
+                raise asked.stale(plan, error.message) from error
 
     def plan_past(self, snapshot: str, *, republish: bool = False) -> PastPlan:
         """What going back to a snapshot would mean; raises as `plan_past`."""
@@ -179,6 +188,7 @@ class StateTask:
             plan_id=plan_id,
             cancelled=cancelled,
             on_past=self._on_past,
+            refused=self._refused,
         )
 
     def alone(self, patience_s: float = PATIENCE_S) -> contextlib.AbstractContextManager[None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from copy import deepcopy
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,12 @@ def test_dags_say_what_they_are(dag: DAG) -> None:
     assert not dag.catchup
     several = TASKS.get(dag.dag_id.rpartition("_")[2])
     assert len(dag.tasks) == 1 or set(dag.task_ids) == set(several or ())
+
+
+def test_no_run_follows_another_without_a_pause(dag: DAG) -> None:
+    """What fails at once would else fail thousands of times a day."""
+    assert str(dag.schedule) != "@continuous"
+    assert not isinstance(dag.schedule, timedelta) or dag.schedule >= timedelta(minutes=1)
 
 
 @pytest.mark.parametrize("wrong", [{"limit": 0}, {"limit": "many"}, {"rate": 0}, {"rate": -1}])

@@ -6,7 +6,7 @@ import os
 import shutil
 import threading
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,12 +15,15 @@ import pytest
 from typer.testing import CliRunner
 
 from state_lib.addresses import HostAddress
+from state_lib.apps.restore_watch import RestoreWatch
 from state_lib.changelog.progress import ProgressLog
 from state_lib.changelog.topics import progress_topic
 from state_lib.cli import app as command
 from state_lib.client.flight import FlightHostClient
+from state_lib.config import Settings
 from state_lib.errors import Busy, InvalidRequest, NotFound, NotOwner, Quarantined
 from state_lib.host.flight import FlightHost
+from state_lib.host.http import HttpServer
 from state_lib.host.http.listing import _task
 from state_lib.host.metrics import HostMetrics
 from state_lib.host.placement import owner_of
@@ -29,6 +32,7 @@ from state_lib.host.snapshots import SnapshotJobs
 from state_lib.host.tasks import TaskManager
 from state_lib.restore.listener import Several
 from state_lib.restore.options import RestoreOptions
+from state_lib.restore.plan import CHANGELOG, RestorePlan
 from tests.integration.conftest import MakeApp
 from tests.support.apps import KV, App, batch, digests, kv
 from tests.support.fold import committed
@@ -77,18 +81,26 @@ class Host:
 
 @pytest.fixture
 def host(make_app: MakeApp) -> Iterator[Host]:
-    app = make_app([KV])
-    app.topology = replace(app.topology, app=f"{app.name}-p", partitions=PARTITIONS)
+    with hosted(make_app([KV]), PARTITIONS) as found:
+        yield found
+
+
+@contextmanager
+def hosted(app: App, partitions: int) -> Iterator[Host]:
+    """A host with something in each task."""
+    app.topology = replace(app.topology, app=f"{app.name}-p", partitions=partitions)
     app.create()
     found = Host(app, address())
     found.start()
-    epoch = publish(app)
-    for partition in range(PARTITIONS):
-        claim(found.manager, app, epoch, partition)
-        task = found.manager.task(app.name, partition)
-        task.commit(batch(task.marker, {"kv": kv(("a", f"{partition}"), ("b", "2"))}))
-    yield found
-    found.stop()
+    try:
+        epoch = publish(app)
+        for partition in range(partitions):
+            claim(found.manager, app, epoch, partition)
+            task = found.manager.task(app.name, partition)
+            task.commit(batch(task.marker, {"kv": kv(("a", f"{partition}"), ("b", "2"))}))
+        yield found
+    finally:
+        found.stop()
 
 
 @pytest.fixture
@@ -236,3 +248,54 @@ def test_a_second_restore_is_busy_and_the_first_goes_on_without_its_caller(
         until(lambda: client.restore_start(app.name, 0, plan)["state"] == "done", 60)
         again = list(client.restore_run(app.name, 0, plan))
     assert [e["event"] for e in again] == ["done"], "the same plan has been carried out"
+
+
+def test_a_host_restores_a_few_tasks_at_a_time(
+    make_app: MakeApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with hosted(make_app([KV]), 6) as host:
+        tasks = list(host.manager.tasks.values())
+        plans = [task.plan(CHANGELOG) for task in tasks]
+        held = HeldReplay(monkeypatch)
+        jobs = [host.manager.restores.start(*one) for one in zip(tasks, plans, strict=True)]
+        assert {job.state for job in jobs} == {"running"}
+        until(lambda: held.waiting == 4, 60, "four have begun")
+        assert [task.is_open for task in tasks].count(True) == 2, "it is not their turn yet"
+        held.go.set()
+        for job in jobs:
+            job.result()
+        assert held.most == 4
+        assert all(task.is_open for task in tasks)
+
+
+@contextmanager
+def watched(host: Host, plans: list[RestorePlan], **more: float) -> Iterator[RestoreWatch]:
+    """What follows restores over HTTP."""
+    at, servers = host.at, str(host.app.kafka.properties["bootstrap.servers"])
+    hosts = f"{at.id}={at.host}:{at.flight_port}/{at.http_port}"
+    settings = Settings.load(bootstrap_servers=servers, hosts=hosts)
+    http = HttpServer(host.manager, at, None)
+    http.start()
+    try:
+        with closing(RestoreWatch(settings, host.app.name, plans, **more)) as watch:
+            yield watch
+    finally:
+        http.stop()
+
+
+def test_a_restore_that_fails_again_and_again_is_given_up(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its host is there, and takes each request."""
+    host.lose(0)
+    plan = host.manager.tasks[host.app.name, 0].plan()
+    with watched(host, [plan], away_s=2.0) as watch, monkeypatch.context() as full:
+        full.setattr("state_lib.restore.facts.free_bytes", lambda _path: 1 << 20)
+        until(lambda: watch.look() and watch.over, 30, "given up")
+        (one,) = watch.followed
+        assert one.state == "failed"
+        assert one.why.startswith("given up after 2 s: ")
+        assert "1 MiB free" in one.why
+    with watched(host, [plan], away_s=2.0) as watch:
+        until(lambda: watch.look() and watch.over, 60, "done")
+        assert [one.state for one in watch.followed] == ["done"]

@@ -20,6 +20,7 @@ from state_lib.errors import (
     NotFound,
     PlanStale,
     Quarantined,
+    StateCorrupt,
     Unavailable,
 )
 from state_lib.host.http.reads import read_page
@@ -246,6 +247,7 @@ def test_a_lost_store_waits_for_a_decision(make_app: MakeApp) -> None:
         with pytest.raises(Quarantined, match=f"holdfast restore plan {app.name} --task 0") as lost:
             task.open()
         assert "no directory" in lost.value.details["reason"]
+        assert f"by Airflow's DAG {app.name}_restore if there is one" in lost.value.message
     assert task.plan().offsets == written, "nothing was written"
     assert beside(task) == []
     task.restore(task.plan())
@@ -270,6 +272,12 @@ def test_a_corrupt_store_waits_and_stays_where_it_is(make_app: MakeApp) -> None:
     task.restore(plan)
     assert digests(task) == before
     assert beside(task) == ["0"]
+
+
+def closed(app: App, task: StateTask) -> Path:
+    """Its directory."""
+    app.close()
+    return task.path
 
 
 def scanned(task: StateTask) -> None:
@@ -300,8 +308,45 @@ def test_a_bad_block_that_is_read_leads_to_quarantine(
         read(task)
     with pytest.raises(Quarantined, match="checksum"):
         task.open()
-    task.restore(task.plan())
+    plan = task.plan()
+    (discarded,) = plan.discards
+    assert discarded.startswith("what was set aside (")
+    task.restore(plan)
     assert digests(task) == before
+    assert beside(task) == ["0"]
+
+
+@pytest.mark.parametrize("asked", [False, True], ids=["by itself", "by a plan"])
+def test_a_directory_that_opens_and_is_corrupt_is_not_taken_for_valid_again(
+    make_app: MakeApp, monkeypatch: pytest.MonkeyPatch, *, asked: bool
+) -> None:
+    """RocksDB reads blocks when they are needed: here, while the tail is replayed."""
+    app = make_app([KV])
+    kept = shutil.copytree(closed(app, filled(app)), app.root / "kept")
+    task = app.opened()
+    task.commit(batch(task.marker, {"kv": kv(("late", "1"))}))
+    before = digests(task)
+    shutil.rmtree(closed(app, task))
+    kept.rename(task.path)  # as after a kill
+    task = app.task(restore=WAITS)
+    plan = task.plan()
+    assert (plan.source, len(plan.steps)) == (LOCAL, 1)
+
+    def corrupt(replay: Replay, *_: object) -> int:
+        raise StateCorrupt("a block has another checksum", path=str(replay.stores.path))
+
+    with monkeypatch.context() as bad:
+        bad.setattr(Replay, "tail", corrupt)
+        with pytest.raises(InvalidRequest if asked else Quarantined, match="another checksum"):
+            task.restore(plan) if asked else task.open()
+    with pytest.raises(Quarantined, match="another checksum"):
+        task.open()
+    plan = task.plan()
+    assert plan.source == CHANGELOG
+    assert plan.discards, "somebody is asked"
+    task.restore(plan)
+    assert digests(task) == before
+    assert beside(task) == ["0"]
 
 
 def test_new_and_moved_tasks_build_themselves(make_app: MakeApp) -> None:

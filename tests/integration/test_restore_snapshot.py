@@ -14,7 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from state_lib.errors import InvalidRequest, NotFound, SnapshotInvalid, StorageUnavailable
+from state_lib.errors import (
+    InvalidRequest,
+    NotFound,
+    PlanStale,
+    SnapshotInvalid,
+    StorageUnavailable,
+)
 from state_lib.restore.options import RestoreOptions
 from state_lib.restore.plan import CHANGELOG, LOCAL
 from state_lib.snapshots.manifest import Manifest
@@ -119,6 +125,28 @@ def test_a_bad_snapshot_is_left_for_the_next_source(
     assert digests(task) == before
     assert seen.records["kv"] > 100, "all of the changelog"
     assert [p.name for p in task.path.parent.iterdir()] == ["0"]
+
+
+def test_a_plan_from_a_bad_snapshot_is_stale_and_the_next_one_is_from_elsewhere(
+    make_app: MakeApp,
+) -> None:
+    """It was whole when it was taken, and plans read no contents."""
+    app, seen = make_app([KV]), Counting()
+    task = filled(app)
+    taken = snapshot(app, task)
+    before = digests(task)
+    task = lost(app, task, seen)
+    plan = task.plan()
+    assert plan.snapshot == taken.id
+    rot(app.root / "snapshots" / app.name / "0", taken)
+    with pytest.raises(PlanStale, match=r"is not what would be done now: .* SHA-256"):
+        task.restore(plan)
+    anew = task.plan()
+    assert anew.source == CHANGELOG
+    assert "SHA-256" in next(c.why for c in anew.candidates if c.id == taken.id)
+    assert task.plan(taken.id).snapshot == taken.id, "who wants it may try"
+    task.restore(anew)
+    assert digests(task) == before
 
 
 def test_an_older_snapshot_stands_in_for_a_rotten_one(make_app: MakeApp) -> None:

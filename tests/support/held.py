@@ -11,16 +11,27 @@ from tests.support.waiting import SLOWNESS
 
 
 class HeldReplay:
-    """From now on; ``begun`` tells that one waits, ``go`` lets all of them on."""
+    """From now on; ``begun`` tells that one waits, ``go`` lets all of them on.
+
+    ``waiting`` is how many are in it, ``most`` how many were at a time.
+    """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.begun, self.go = threading.Event(), threading.Event()
-        full = Replay.full
+        self.waiting = self.most = 0
+        lock, full = threading.Lock(), Replay.full
 
         def waits(replay: Replay, *arguments: object) -> int:
+            with lock:
+                self.waiting += 1
+                self.most = max(self.most, self.waiting)
             self.begun.set()
-            assert self.go.wait(60 * SLOWNESS)
-            return full(replay, *arguments)  # type: ignore[arg-type]
+            try:
+                assert self.go.wait(60 * SLOWNESS)
+                return full(replay, *arguments)  # type: ignore[arg-type]
+            finally:
+                with lock:
+                    self.waiting -= 1
 
         monkeypatch.setattr(Replay, "full", waits)
 

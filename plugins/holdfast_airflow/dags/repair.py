@@ -8,6 +8,7 @@ from typing import Any
 
 from airflow.sdk import DAG
 
+from holdfast_airflow.operators.approval import ApproveOnceOperator
 from holdfast_airflow.operators.repair import RepairChangelogOperator
 from holdfast_airflow.operators.verify import VerifyChangelogsOperator
 
@@ -17,7 +18,7 @@ REPAIR_DOC = """
 1. `plan` compares how the topics that `{app}` owns are set with how they have to be, and shows the
    difference in its log. If there is none, the rest is skipped.
 2. `approve` waits for a person, under *Required Actions*. Nothing approves by itself, also not
-   after a time. A rejection skips the rest.
+   after a time. A rejection skips the rest. Cleared, it fails: trigger the DAG again.
 3. `apply` sets what was approved, and nothing else. It refuses if the topics are set differently by
    then: trigger the DAG again.
 4. `verify` checks the application, except for compaction: the brokers' cleaner needs a while.
@@ -48,15 +49,13 @@ def repair_dag(
         app: The application's id.
         schedule: When it runs; None: only when it is triggered.
         tags: Besides ``holdfast`` and ``repair``.
-        approval: More arguments of `ApprovalOperator`, such as ``assigned_users``, ``notifiers``.
+        approval: More arguments of Airflow's `ApprovalOperator`, such as ``assigned_users``.
         operator: More arguments of `RepairChangelogOperator` and `VerifyChangelogsOperator`, such
             as ``conn_id``, ``env`` and ``retries``.
 
     Raises:
         ValueError: ``approval`` has a default: nobody but a person approves.
     """
-    from airflow.providers.standard.operators.hitl import ApprovalOperator
-
     if "defaults" in (approval or {}):
         raise ValueError(
             f"repair_dag({app!r}) was given approval={approval!r}: what would be approved or "
@@ -75,7 +74,7 @@ def repair_dag(
         plan = RepairChangelogOperator(
             task_id="plan", app=app, only_plan=True, skip_unknown=True, **given
         )
-        approve = ApprovalOperator(
+        approve = ApproveOnceOperator(
             task_id="approve",
             subject=f"Set these topics of {app}?",
             body=ASKED,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import DAG
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 RESTORE_DOC = """
 ### Restore `{app}`
 
-Waits until a store of `{app}` is lost or corrupt, and brings it back: there is always one run.
+Waits until a store of `{app}` is lost or corrupt, and brings it back: there is always one run, and
+none begins within a minute of the one before.
 
 - **watch**: waits, in the triggerer.
 - **plan**: from where each task is restored, and what that would discard; as
@@ -33,7 +34,8 @@ Waits until a store of `{app}` is lost or corrupt, and brings it back: there is 
   {within} the run fails, and the next one asks anew. After a *Reject* nothing is done, and the next
   run asks again as long as the store is lost: pause this DAG to be left alone.
 - **restore**: the hosts carry out exactly that plan, once, whatever is killed meanwhile.
-- **report**: the stores' digests are those of their changelogs, and the stream goes on.
+- **report**: the stores' digests are those of their changelogs, and the stream goes on. It reads
+  all of them once more, and until it has ended nothing is sensed: a second loss waits.
 
 Hosts must run with `HOLDFAST_RESTORE_MODE=orchestrated`, else they restore by themselves and this
 DAG only waits. It is not paused when it is new: nobody else restores what they leave to it.
@@ -69,21 +71,21 @@ def restore_dag(
     given: dict[str, Any] = {
         "description": f"Brings lost stores of {app} back",
         "doc_md": doc_md + RESTORE_DOC.format(app=app, within=within),
-        # Without one, the second continuous run would have the date of the first, and never begin.
-        "start_date": datetime(2024, 1, 1, tzinfo=UTC),
         "catchup": False,
         "max_active_runs": 1,
+        "max_consecutive_failed_dag_runs": 0,  # paused by Airflow, nobody would restore
         "is_paused_upon_creation": False,
         "tags": ["holdfast", "restore", *tags],
         "default_args": {"retries": 5, "retry_delay": timedelta(seconds=10)},
     }
     here: dict[str, Any] = {"app": app, "conn_id": conn_id}
-    with DAG(f"{app}_restore", schedule="@continuous", **{**given, **dag}) as made:
+    # Not continuous: what fails at once would fail thousands of times a day.
+    with DAG(f"{app}_restore", schedule=timedelta(minutes=1), **{**given, **dag}) as made:
         watch = StoreLostSensor(
             task_id="watch",
             post_execute=_remember_when,
             timeout=timedelta(days=1),
-            soft_fail=True,  # nothing was lost: the next run goes on
+            soft_fail=True,  # nothing was lost for a day: the next run goes on
             **here,
         )
         plan = PlanRestoreOperator(
@@ -103,7 +105,12 @@ def restore_dag(
             retries=0,
         )
         restore = RestoreOperator(
-            task_id="restore", plans=plan.output, assigned_users=assigned_users, **here
+            task_id="restore",
+            plans=plan.output,
+            approved=approve.output,
+            response_timeout=answer_within,
+            assigned_users=assigned_users,
+            **here,
         )
         report = ReportRestoreOperator(
             task_id="report",

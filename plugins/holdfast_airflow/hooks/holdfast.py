@@ -9,7 +9,7 @@ from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowNotFoundException
 
 from holdfast_airflow.settings import settings_of
-from state_lib.errors import HoldfastError
+from state_lib.errors import HoldfastError, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -125,3 +125,16 @@ def existing(conn_id: str) -> str:
     except AirflowNotFoundException:
         return ""
     return conn_id
+
+
+def settings_while_there(conn_id: str, env: Mapping[str, str]) -> Settings:
+    """Settings of a trigger by the connection that its task has found; empty: it found none.
+
+    Raises:
+        Unavailable: Airflow does not tell it now. This process's own settings may be of other
+            brokers and hosts: they do not take its place.
+        ConfigurationError: naming every wrong setting and the value seen.
+    """
+    if conn_id and not existing(conn_id):
+        raise Unavailable(f"there is no connection {conn_id!r} now", conn_id=conn_id)
+    return HoldfastHook(conn_id, env).settings

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from airflow.providers.standard.operators.hitl import ApprovalOperator  # noqa: TID253 - 5 ms
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import (
     AirflowException,
@@ -16,7 +16,8 @@ from airflow.sdk.exceptions import (
 from airflow.sdk.execution_time.hitl import upsert_hitl_detail
 
 from holdfast_airflow.errors import as_airflow
-from holdfast_airflow.hooks.holdfast import HoldfastHook
+from holdfast_airflow.hooks.holdfast import HoldfastHook, existing
+from holdfast_airflow.operators.approval import ApproveOnceOperator, refuse_second_question
 from holdfast_airflow.operators.restore_approve import question
 from holdfast_airflow.plans import as_markdown, in_a_line, plans_of
 from holdfast_airflow.triggers.restore import RestoreTrigger
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     from state_lib.restore.plan import RestorePlan
 
-APPROVE, REJECT = ApprovalOperator.APPROVE, ApprovalOperator.REJECT
+APPROVE, REJECT = ApproveOnceOperator.APPROVE, ApproveOnceOperator.REJECT
 
 
 class RestoreOperator(BaseOperator):
@@ -43,24 +44,29 @@ class RestoreOperator(BaseOperator):
     Args:
         app: The application's id.
         plans: The output of a `PlanRestoreOperator`; what needs nothing is left alone.
+        approved: The output of an `ApproveRestoreOperator`. If a plan discards something and is not
+            in it, a person is asked, in this task.
         max_replans: How often it is planned anew until the task fails.
         assigned_users: Who may answer, as of `ApproveRestoreOperator`.
+        response_timeout: How long to wait for an answer; then the task fails. None: for ever.
         conn_id: The Holdfast connection; where there is none, the worker's own settings count.
         env: ``HOLDFAST_*`` variables that win over the connection.
 
     Returns (as XCom): for each task that was restored ``{task, source, records, seconds, marker}``.
     """
 
-    template_fields: Sequence[str] = ("app", "plans", "conn_id", "env")
+    template_fields: Sequence[str] = ("app", "plans", "approved", "conn_id", "env")
     ui_color = "#cfe8d8"
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - an operator has options
         self,
         *,
         app: str,
         plans: Any,
+        approved: Any = None,
         max_replans: int = 3,
         assigned_users: Any = None,
+        response_timeout: timedelta | None = None,
         conn_id: str = HoldfastHook.default_conn_name,
         env: dict[str, str] | None = None,
         **kwargs: Any,
@@ -68,8 +74,11 @@ class RestoreOperator(BaseOperator):
         super().__init__(**kwargs)
         self.app = app
         self.plans = plans
+        self.approved = approved
         self.max_replans = max_replans
-        self.assigned_users = assigned_users
+        alone = isinstance(assigned_users, dict)  # as Airflow's operator takes it
+        self.assigned_users: Any = [assigned_users] if alone else assigned_users
+        self.response_timeout = response_timeout
         self.conn_id = conn_id
         self.env = env or {}
 
@@ -78,8 +87,8 @@ class RestoreOperator(BaseOperator):
 
         Raises:
             AirflowException: these are no plans.
+            AirflowFailException: somebody would have to be asked, in a task that may have asked.
         """
-        del context
         with as_airflow():
             plans = [one for one in plans_of(self.plans) if not one.is_nothing]
         if not plans:
@@ -87,13 +96,18 @@ class RestoreOperator(BaseOperator):
             return []
         for one in plans:
             self.log.info("%s", in_a_line(one))
-        return self._follow(plans, {"results": [], "replans": 0, "asked": False})
+        kept: dict[str, Any] = {"results": [], "replans": 0, "asked": False}
+        approved = (self.approved or {}).get("approved", ())
+        if any(one.discards and one.id not in approved for one in plans):
+            self._ask(context, plans, kept)
+        return self._follow(plans, kept)
 
     def resume(self, context: Context, event: dict[str, Any]) -> list[dict[str, Any]]:
         """Go on after all that ran have ended.
 
         Raises:
-            AirflowFailException: plans went stale again and again.
+            AirflowFailException: plans went stale again and again, or somebody would have to be
+                asked for the second time.
             AirflowException: a restore failed; a retry goes on with what is left.
         """
         for line in event["told"]:
@@ -113,18 +127,28 @@ class RestoreOperator(BaseOperator):
         event: dict[str, Any],
         plans: list[dict[str, Any]],
         kept: dict[str, Any],
-    ) -> NoReturn:
-        """A person has answered to a plan that was made anew.
+    ) -> list[dict[str, Any]]:
+        """A person has answered, or nobody has.
 
         Raises:
-            AirflowSkipException: the answer was no.
+            AirflowFailException: nobody has.
+            AirflowSkipException: the answer was no, and nothing was restored before.
         """
         del context
+        if "error" in event:
+            raise AirflowFailException(
+                f"{self.app}: nobody has answered: {event['error']} Silence approves nothing; a "
+                "new run asks anew"
+            )
         who = (event.get("responded_by_user") or {}).get("name", "somebody")
         if event.get("timedout") or event.get("chosen_options") != [APPROVE]:
-            raise AirflowSkipException(f"{who} does not want it: nothing is done")
+            results: list[dict[str, Any]] = kept["results"]
+            if not results:
+                raise AirflowSkipException(f"{who} does not want it: nothing is done")
+            self.log.info("%s does not want it: nothing more is done", who)
+            return results
         self.log.info("%s wants it", who)
-        self._follow(plans_of(plans), kept)
+        return self._follow(plans_of(plans), kept)
 
     # ------------------------------------------------------------------ inside
 
@@ -153,9 +177,11 @@ class RestoreOperator(BaseOperator):
             self._follow(plans, kept)
 
     def _ask(self, context: Context, plans: list[RestorePlan], kept: dict[str, Any]) -> NoReturn:
-        if kept["asked"]:  # Airflow keeps the first question of a try: its text would be wrong
-            raise AirflowException(
-                f"{self.app}: what was approved in this task is out of date: its next try asks anew"
+        refuse_second_question(context)
+        if kept["asked"]:  # Airflow would show the first question of this task
+            raise AirflowFailException(
+                f"{self.app}: what was approved in this task is out of date, and a task asks once: "
+                "a new run asks anew"
             )
         ti: Any = context["ti"]
         upsert_hitl_detail(
@@ -168,6 +194,7 @@ class RestoreOperator(BaseOperator):
         )
         raise TaskAwaitingInput(
             method_name="answered",
+            timeout=self.response_timeout,
             kwargs={
                 "plans": [one.to_json() for one in plans],
                 "kept": {**kept, "asked": True},
@@ -179,7 +206,7 @@ class RestoreOperator(BaseOperator):
             trigger=RestoreTrigger(
                 app=self.app,
                 plans=[one.to_json() for one in plans],
-                conn_id=self.conn_id,
+                conn_id=existing(self.conn_id),
                 env=self.env,
                 kept=kept,
             ),

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.sdk import BaseNotifier, BaseOperator
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from holdfast_airflow.errors import as_airflow
 from holdfast_airflow.hooks.holdfast import HoldfastHook, existing
@@ -27,7 +27,8 @@ class WatchConditionOperator(BaseOperator):
 
     Each incident, a host that is down or a task that is lost, is told once when it begins and once
     when it is over, also if workers or all of Airflow start again in between, or the run is another
-    one. Notifiers that fail are tried again by the task's retries.
+    one. Notifiers that fail are tried again by the task's retries. What a person must correct, such
+    as a token that hosts refuse, is looked at again by them, too: meanwhile nothing is seen.
 
     Args:
         app: The application's id. No template: it names an asset.
@@ -78,11 +79,14 @@ class WatchConditionOperator(BaseOperator):
         """Tell what an earlier try or run could not, then defer.
 
         Raises:
-            AirflowFailException: a wrong setting.
-            AirflowException: a notifier failed; a retry may help.
+            AirflowException: a wrong setting, or a notifier failed: the retries go on once somebody
+                has corrected it.
         """
-        with as_airflow():
-            _ = HoldfastHook(self.conn_id, self.env).settings
+        try:
+            with as_airflow():
+                _ = HoldfastHook(self.conn_id, self.env).settings
+        except AirflowFailException as error:  # no retry would follow, and the others watch on
+            raise AirflowException(*error.args) from error
         self._notify(context)
         self._watch(context, time.time() + self.lasts.total_seconds())
 
@@ -90,11 +94,10 @@ class WatchConditionOperator(BaseOperator):
         """Tell what is new, then defer again.
 
         Raises:
-            AirflowFailException: what a person must correct.
-            AirflowException: a notifier failed; a retry may help.
+            AirflowException: what a person must correct, or a notifier failed; as `execute`.
         """
         if "error" in event:
-            raise AirflowFailException(event["error"])
+            raise AirflowException(event["error"])
         now = int(time.time() * 1000)
         incidents = self._notifier.incidents(context)
         for condition in event["conditions"]:
@@ -119,8 +122,9 @@ class WatchConditionOperator(BaseOperator):
             trigger=ConditionTrigger(
                 self.app,
                 self.condition,
-                existing(self.conn_id),
+                self.conn_id,
                 self.env,
+                found=bool(existing(self.conn_id)),
                 poke_interval=self.poke_interval,
                 hold_s=self.hold_s,
                 calm_s=self.calm_s,

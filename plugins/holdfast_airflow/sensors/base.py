@@ -6,8 +6,13 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
-from airflow.sdk import BaseSensorOperator
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk import BaseOperator, BaseSensorOperator
+from airflow.sdk.exceptions import (
+    AirflowFailException,
+    AirflowSensorTimeout,
+    AirflowSkipException,
+    TaskDeferralTimeout,
+)
 
 from holdfast_airflow.errors import as_airflow
 from holdfast_airflow.hooks.holdfast import HoldfastHook, existing
@@ -24,7 +29,7 @@ class ConditionSensor(BaseSensorOperator):
 
     Brokers, hosts and storage that are away are waited for. What a person must correct, a wrong
     setting or a refused token, fails the task at once. After ``timeout`` it fails, or is skipped
-    with ``soft_fail``, as Airflow's own sensors.
+    with ``soft_fail``, as Airflow's own sensors; those would skip errors as well.
 
     Args:
         app: The application's id.
@@ -76,8 +81,9 @@ class ConditionSensor(BaseSensorOperator):
             trigger=ConditionTrigger(
                 self.app,
                 self.condition,
-                existing(self.conn_id),
+                self.conn_id,
                 self.env,
+                found=bool(existing(self.conn_id)),
                 poke_interval=self.poke_interval,
                 hold_s=self.hold_s,
                 options=self.options,
@@ -85,6 +91,24 @@ class ConditionSensor(BaseSensorOperator):
             method_name="resume",
             timeout=timedelta(seconds=self.timeout),
         )
+
+    def resume_execution(
+        self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context
+    ) -> Any:
+        """Go on after the trigger. ``soft_fail`` is about time: Airflow's own hides errors by it.
+
+        Raises:
+            AirflowSkipException, AirflowSensorTimeout: the time is over.
+            TaskDeferralError: the trigger failed; a retry may help.
+        """
+        if self.never_fail:
+            return super().resume_execution(next_method, next_kwargs, context)
+        try:
+            return BaseOperator.resume_execution(self, next_method, next_kwargs, context)
+        except TaskDeferralTimeout as error:
+            kind = AirflowSkipException if self.soft_fail else AirflowSensorTimeout
+            why = f"{self.condition} of {self.app} did not hold within {self.timeout:.0f} s"
+            raise kind(why) from error
 
     def resume(self, context: Context, event: dict[str, Any]) -> Any:
         """The condition holds.

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from holdfast_airflow.hooks.holdfast import HoldfastHook, existing
-from state_lib.errors import ConfigurationError, Unauthorized
+from holdfast_airflow.hooks.holdfast import existing, settings_while_there
+from state_lib.errors import ConfigurationError, Unauthorized, Unavailable
 
 if TYPE_CHECKING:
     from state_lib.checks.condition import Name
     from state_lib.gathering.sensing import Look, Sense
 
+ASK_EVERY_S = 60.0
 ANSWER_S = 60.0
 """How long one look may take; every question in it has a shorter limit of its own."""
 
@@ -31,8 +32,9 @@ class ConditionTrigger(BaseTrigger):
     Args:
         app: The application.
         condition: Its name, one of `state_lib.checks.condition.CONDITIONS`.
-        conn_id: The Holdfast connection; empty: there is none, and the triggerer's own settings
-            count. One that there was and that cannot be read is waited for.
+        conn_id: The Holdfast connection; empty: none, and the triggerer's own settings count.
+        found: Whether its task has found that connection. If so, and it cannot be read now, it is
+            waited for; if not, the triggerer's own settings count until there is one.
         env: ``HOLDFAST_*`` variables that win over it.
         poke_interval: Seconds between looks.
         hold_s: Seconds for which it must hold, so that one missed answer is no alarm.
@@ -49,6 +51,7 @@ class ConditionTrigger(BaseTrigger):
         conn_id: str = "",
         env: dict[str, str] | None = None,
         *,
+        found: bool = True,
         poke_interval: float = 5.0,
         hold_s: float = 0.0,
         calm_s: float | None = None,
@@ -58,16 +61,18 @@ class ConditionTrigger(BaseTrigger):
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.app, self.condition, self.conn_id, self.env = app, condition, conn_id, env or {}
+        self.found = found and bool(conn_id)
         self.poke_interval, self.hold_s, self.calm_s = poke_interval, hold_s, calm_s
         self.known, self.until, self.options = list(known), until, options or {}
         self._sense: Sense | None = None
+        self._asked_at = 0.0
         self._blind: str | None = None
         self._asking: asyncio.Future[Look] | None = None
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Class and arguments, from which a triggerer makes it again."""
         path = f"{type(self).__module__}.{type(self).__qualname__}"
-        names = ("app", "condition", "conn_id", "env", "poke_interval", "hold_s", "calm_s")
+        names = ("app", "condition", "conn_id", "env", "found", "poke_interval", "hold_s", "calm_s")
         return path, {name: getattr(self, name) for name in (*names, "known", "until", "options")}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
@@ -109,12 +114,27 @@ class ConditionTrigger(BaseTrigger):
     def _look(self) -> Look:
         from state_lib.gathering.sensing import NOTHING, Look, Sense
 
-        if self._sense is None:
-            if self.conn_id and not existing(self.conn_id):
-                return Look(sure=NOTHING, blind=f"there is no connection {self.conn_id!r} now")
-            settings = HoldfastHook(self.conn_id, self.env).settings
-            self._sense = Sense(settings, self.app, self.condition, **self.options)
+        if self._has_come():
+            self._close()
+            self._sense = None
+        try:
+            if self._sense is None:
+                settings = settings_while_there(self.conn_id if self.found else "", self.env)
+                self._sense = Sense(settings, self.app, self.condition, **self.options)
+        except Unavailable as error:
+            return Look(sure=NOTHING, blind=error.message)
         return self._sense.look()
+
+    def _has_come(self) -> bool:
+        """Whether there is a connection now that the task has not found; asked now and then.
+
+        Airflow does not tell one that is not there from one that it cannot read at the moment.
+        """
+        if self.found or not self.conn_id or time.monotonic() - self._asked_at < ASK_EVERY_S:
+            return False
+        self._asked_at = time.monotonic()
+        self.found = bool(existing(self.conn_id))
+        return self.found
 
     def _tell(self, blind: str | None) -> None:
         if blind is not None and self._blind is None:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from holdfast_airflow.hooks.holdfast import HoldfastHook
+from holdfast_airflow.hooks.holdfast import HoldfastHook, settings_while_there
 from holdfast_airflow.plans import plans_of
-from state_lib.errors import HoldfastError
+from state_lib.errors import HoldfastError, Unavailable
 
 if TYPE_CHECKING:
     from state_lib.apps.restore_watch import Followed, RestoreWatch
@@ -33,7 +33,8 @@ class RestoreTrigger(BaseTrigger):
     Args:
         app: The application.
         plans: As `RestorePlan.to_json`.
-        conn_id: The Holdfast connection.
+        conn_id: The Holdfast connection; empty: there is none, and the triggerer's own settings
+            count. One that there was and that cannot be read is waited for.
         env: ``HOLDFAST_*`` variables that win over it.
         kept: What the operator wants back.
         look_every_s: Seconds between looks.
@@ -65,7 +66,12 @@ class RestoreTrigger(BaseTrigger):
         loop, thread = asyncio.get_running_loop(), ThreadPoolExecutor(1, f"holdfast-{self.app}")
         watch: RestoreWatch | None = None
         try:
-            watch = await loop.run_in_executor(thread, self._made)
+            while watch is None:
+                try:
+                    watch = await loop.run_in_executor(thread, self._made)
+                except Unavailable as error:
+                    self.log.warning("Nothing is begun yet: %s", error.message)
+                    await asyncio.sleep(TELL_EVERY_S)
             while not watch.over:
                 for one in await loop.run_in_executor(thread, watch.look):
                     self._tell(one)
@@ -85,7 +91,7 @@ class RestoreTrigger(BaseTrigger):
     def _made(self) -> RestoreWatch:
         from state_lib.apps.restore_watch import RestoreWatch
 
-        settings = HoldfastHook(self.conn_id, self.env).settings
+        settings = settings_while_there(self.conn_id, self.env)
         return RestoreWatch(settings, self.app, plans_of(self.plans))
 
     def _tell(self, one: Followed) -> None:

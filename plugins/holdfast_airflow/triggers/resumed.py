@@ -10,14 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from holdfast_airflow.hooks.holdfast import HoldfastHook
+from holdfast_airflow.hooks.holdfast import HoldfastHook, settings_while_there
 from state_lib.errors import HoldfastError
 
 if TYPE_CHECKING:
     from state_lib.apps.resumed import Resumed
+    from state_lib.client.http import HostHttp
     from state_lib.config import Settings
 
 LOOK_EVERY_S = 1.0
+ANSWER_S = 5.0
+"""How long a host may take to answer, and a look until it is called late; it goes on."""
 
 
 class StreamResumedTrigger(BaseTrigger):
@@ -29,7 +32,8 @@ class StreamResumedTrigger(BaseTrigger):
         app: The application.
         restored: Epoch and number of the commit that each task was restored to, by its name.
         until: When to wait no longer, as wall time (s).
-        conn_id: The Holdfast connection.
+        conn_id: The Holdfast connection; empty: there is none, and the triggerer's own settings
+            count. One that there was and that cannot be read is waited for.
         env: ``HOLDFAST_*`` variables that win over it.
         kept: What the operator wants back.
         look_every_s: Seconds between looks.
@@ -50,6 +54,7 @@ class StreamResumedTrigger(BaseTrigger):
         self.conn_id, self.env, self.kept = conn_id, env or {}, kept or {}
         self.look_every_s = look_every_s
         self._known: Settings | None = None
+        self._hosts: list[HostHttp] = []
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Class and arguments, from which a triggerer makes it again."""
@@ -60,27 +65,37 @@ class StreamResumedTrigger(BaseTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Look until it is so, or the time is over; Kafka away is waited for."""
         loop, thread = asyncio.get_running_loop(), ThreadPoolExecutor(1, f"holdfast-{self.app}")
+        asking: asyncio.Future[Resumed] | None = None
         try:
             while True:
-                try:
-                    seen = await loop.run_in_executor(thread, self._look)
-                    text, over = seen.told(self.app), seen.is_over
-                except HoldfastError as error:
-                    text, over = error.message, False
+                asking = asking or loop.run_in_executor(thread, self._look)
+                done, _ = await asyncio.wait({asking}, timeout=ANSWER_S)
+                text, over = f"no answer for {ANSWER_S:.0f} s and more", False
+                if done:
+                    asked, asking = asking, None
+                    try:
+                        text, over = asked.result().told(self.app), asked.result().is_over
+                    except HoldfastError as error:
+                        text = error.message
                 if over or time.time() > self.until:
                     said = {"event": "resumed" if over else "timed_out", "text": text}
                     yield TriggerEvent({**said, "kept": self.kept})  # type: ignore[no-untyped-call]
                     return
                 await asyncio.sleep(self.look_every_s)
         finally:
+            for host in self._hosts:  # what waits for an answer ends by that
+                host.close()
             thread.shutdown(wait=False)
 
     def _look(self) -> Resumed:
         from state_lib.apps.resumed import look
+        from state_lib.client.http import HostHttp
         from state_lib.kafka import Kafka
 
         if self._known is None:
-            self._known = HoldfastHook(self.conn_id, self.env).settings
-        settings = self._known
+            settings = settings_while_there(self.conn_id, self.env)
+            token, hosts = settings.read_token(), settings.host_addresses
+            self._hosts = [HostHttp(address, token, ANSWER_S) for address in hosts]
+            self._known = settings
         restored = {task: (int(at[0]), int(at[1])) for task, at in self.restored.items()}
-        return look(settings, Kafka.of(settings), self.app, restored)
+        return look(self._hosts, Kafka.of(self._known), self.app, restored)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from state_lib.stack.ports import free_port
 from tests.dags.conftest import Connect
 from tests.support.apps import KV, App, app_of
 from tests.support.brokers import running_broker
+from tests.support.dripping import dripping
 from tests.support.hosts import publish
 from tests.support.sensing import Looks, first, quiet
 from tests.support.waiting import SLOWNESS, until
@@ -151,35 +151,6 @@ def test_a_trigger_that_is_cancelled_leaves_no_thread(app: App, looks: Looks) ->
     until(lambda: not [t for t in threading.enumerate() if app.name in t.name], 60, "ended")
 
 
-@contextmanager
-def dripping() -> Iterator[int]:
-    """The port of somebody who answers slowly for ever: a byte now and then."""
-    ended = threading.Event()
-    with closing(socket.create_server(("127.0.0.1", 0))) as server:
-        server.settimeout(0.1)
-        taken: list[socket.socket] = []
-
-        def drip() -> None:
-            while not ended.wait(0.1):
-                with suppress(TimeoutError):
-                    taken.append(server.accept()[0])
-                for one in taken:
-                    try:
-                        one.send(b"H")
-                    except OSError:
-                        continue
-
-        thread = threading.Thread(target=drip)
-        thread.start()
-        try:
-            yield server.getsockname()[1]
-        finally:
-            ended.set()
-            thread.join()
-            for one in taken:
-                one.close()
-
-
 @pytest.mark.parametrize("name", ["host-down", "store-lost", "disk-filling"])
 def test_a_host_that_answers_slowly_for_ever_holds_nobody_up(name: Any) -> None:
     with dripping() as port:
@@ -208,6 +179,28 @@ def test_an_application_that_nobody_knows_is_waited_for(broker: LocalBroker, nam
         assert "nobody-s" in str(look.blind)
     elif name == "driver-stalled":
         assert look == Look()
+
+
+def test_a_connection_that_was_not_there_counts_once_it_is(
+    app: App, looks: Looks, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or that was there, and could not be read when the task deferred for a day."""
+    monkeypatch.setattr("holdfast_airflow.triggers.condition.ASK_EVERY_S", 0.5)
+    delete_from(app)
+    servers = str(app.kafka.properties["bootstrap.servers"])
+
+    async def run() -> dict[str, Any]:
+        waiting = trigger(app, conn_id="comes-later", found=False)
+        waiting.env["HOLDFAST_BOOTSTRAP_SERVERS"] = f"127.0.0.1:{free_port()}"
+        task = asyncio.create_task(first(waiting))
+        await quiet(task, looks, 1)
+        assert looks.last.blind, "by settings of its own"
+        del waiting.env["HOLDFAST_BOOTSTRAP_SERVERS"]
+        connect(servers, "comes-later", conn_type="holdfast")
+        return await asyncio.wait_for(task, 90 * SLOWNESS)
+
+    event = asyncio.run(run())
+    assert [c["subject"] for c in event["conditions"]] == [app.topic("kv")]
 
 
 def test_a_connection_that_cannot_be_read_is_not_replaced_by_other_settings(

@@ -223,9 +223,20 @@ def test_an_incident_whose_end_nobody_was_told_goes_on(worker: Worker) -> None:
     assert worker.told() == ["alarm a"]
 
 
-def test_what_a_person_must_correct_fails_the_task(worker: Worker) -> None:
-    with pytest.raises(AirflowFailException, match="a refused log-in"):
-        worker.watching.operator.resume(worker.context, {"error": "a refused log-in"})
+def test_what_a_person_must_correct_is_looked_at_again(worker: Worker) -> None:
+    """Else nothing would be seen of it for the rest of the run's day."""
+    operator = worker.watching.operator
+    with pytest.raises(AirflowException, match="a refused log-in") as refused:
+        operator.resume(worker.context, {"error": "a refused log-in"})
+    operator.env = {"HOLDFAST_HOSTS": "nonsense"}
+    with pytest.raises(AirflowException, match="hosts") as wrong:
+        operator.execute(worker.context)
+    for error in (refused, wrong):
+        assert not isinstance(error.value, AirflowFailException), "which no retry follows"
+    operator.env = {}
+    assert worker.begins() == []
+    assert worker.resumes(down("a"), []) == ["a"]
+    assert worker.told() == ["alarm a"]
 
 
 def test_a_watch_ends_when_its_day_is_over(worker: Worker) -> None:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -259,6 +260,8 @@ def test_what_a_person_must_correct_and_what_passes_by_itself(app: App) -> None:
 def test_nothing_is_approved_without_a_person(dag: DAG) -> None:
     approve = dag.get_task("approve")
     assert isinstance(approve, ApprovalOperator)
+    with pytest.raises(AirflowFailException, match="this is try 2 of the task"):
+        approve.execute({"ti": SimpleNamespace(try_number=2)})  # type: ignore[typeddict-item]
     assert (approve.defaults, approve.response_timeout) == (None, None)
     assert {"plan", "approve"} == dag.get_task("apply").upstream_task_ids
     with pytest.raises(ValueError, match="without a person"):

@@ -8,35 +8,47 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from airflow.api_fastapi.app import create_app, get_auth_manager, purge_cached_app
 from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
 from airflow.dag_processing.dagbag import BundleDagBag
+from airflow.models import DagRun
 from airflow.models.hitl import HITLDetail
-from airflow.models.taskinstance import TaskInstance
+from airflow.models.taskinstance import TaskInstance, clear_task_instances
 from airflow.models.trigger import Trigger
+from airflow.providers.standard.exceptions import HITLTimeoutError
 from airflow.sdk import DAG, DagRunState
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from airflow.sdk.exceptions import (
+    AirflowException,
+    AirflowFailException,
+    AirflowSkipException,
+    TaskDeferred,
+)
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 from airflow.utils.session import create_session
 from fastapi.testclient import TestClient
 from sqlalchemy import select
 
+from holdfast_airflow.hooks.holdfast import settings_while_there
 from holdfast_airflow.operators.restore import (
     ApproveRestoreOperator,
     PlanRestoreOperator,
     ReportRestoreOperator,
     RestoreOperator,
 )
+from holdfast_airflow.triggers import restore as module
 from holdfast_airflow.triggers.restore import RestoreTrigger
 from holdfast_airflow.triggers.resumed import StreamResumedTrigger
 from state_lib.apps.restore_watch import RestoreWatch
 from state_lib.apps.restoring import ask_plans
 from state_lib.client.http import HostHttp
+from state_lib.config import Settings
 from state_lib.digests.live import live_digests
 from state_lib.drivers.identity import Identity
 from state_lib.drivers.members import living_drivers
@@ -51,9 +63,11 @@ from state_lib.stack.ports import free_port
 from tests.dags.conftest import Connect
 from tests.support import airflow_home
 from tests.support.apps import KV, SOURCE, WIN, App
+from tests.support.dripping import dripping
 from tests.support.host_process import TOKEN, Hosts
 from tests.support.hosts import publish
-from tests.support.waiting import until
+from tests.support.waiting import SLOWNESS, until
+from tests.unit.restore.test_stale import OLD as DISCARDING
 
 APP, CONN, PARTITIONS, ROWS = "restored", "holdfast_default", 2, 3000
 
@@ -229,7 +243,7 @@ def test_a_deleted_directory_comes_back_with_no_person(
     assert xcom(run, "watch") == [f"{APP}/0"]
     (plan,) = xcom(run, "plan")
     assert (plan["task"], plan["source"], plan["discards"]) == (f"{APP}/0", "changelog", [])
-    assert xcom(run, "approve") == {"asked": False}
+    assert xcom(run, "approve") == {"asked": False, "approved": []}
     (restored,) = xcom(run, "restore")
     assert (restored["task"], restored["state"]) == (f"{APP}/0", "done")
     report = xcom(run, "report")
@@ -241,6 +255,18 @@ def test_a_deleted_directory_comes_back_with_no_person(
     assert group.digests() == before
     took = time.monotonic() - began
     print(f"sensed to verified: {report['seconds']} s; the whole run: {took:.1f} s")  # noqa: T201
+
+
+def test_what_a_person_must_correct_fails_the_run_and_is_said(
+    group: Group, dag: DAG, connect: Connect, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = group.settings
+    given = {"conn_type": "holdfast", "password": "a-guess", "extra": {"hosts": settings.hosts}}
+    connect(settings.bootstrap_servers, CONN, **given)
+    run = dag.test()
+    assert run.state == DagRunState.FAILED
+    assert states(run)["watch"] == "failed"
+    assert "every state host refuses the token" in capsys.readouterr().out
 
 
 # ---------------------------------------------------------------- a person is asked
@@ -260,6 +286,8 @@ class Person:
     def __init__(self, web: TestClient) -> None:
         self._web = web
         self.bodies: list[str] = []
+        self.limits: list[datetime | None] = []
+        """Until when the questions were open."""
         self.refused: list[int] = []
         self._threads: list[threading.Thread] = []
 
@@ -269,11 +297,30 @@ class Person:
         def answer() -> None:
             ti, body = until(lambda: self._asked(task), 120, "asked")
             self.bodies.append(body)
+            self.limits.append(ti.trigger_timeout)
             first()
             self.refused.append(self._say(ti, choice, "viewer"))
             assert self._say(ti, choice, "admin") == 200
 
         self._threads.append(threading.Thread(target=answer))
+        self._threads[-1].start()
+
+    def will_clear(self, *tasks: str, first: Callable[[], Any]) -> None:
+        """Clear tasks of the run once it asks, after doing something first."""
+
+        def clear() -> None:
+            ti, body = until(self._waited_for, 120, "asked")
+            self.bodies.append(body)
+            first()
+            with create_session() as session:
+                wanted = select(TaskInstance).where(
+                    TaskInstance.dag_id == ti.dag_id,
+                    TaskInstance.run_id == ti.run_id,
+                    TaskInstance.task_id.in_(tasks),
+                )
+                clear_task_instances(list(session.scalars(wanted)), session)
+
+        self._threads.append(threading.Thread(target=clear))
         self._threads[-1].start()
 
     def done(self) -> None:
@@ -294,6 +341,18 @@ class Person:
             )
             found = session.execute(wanted).first()
             return None if found is None else (found[0], str(found[1]))
+
+    def _waited_for(self) -> tuple[TaskInstance, str] | None:
+        """Also `dag.test` knows by now: a look of its before would put the task back to waiting."""
+        if (found := self._asked("approve")) is None:
+            return None
+        with create_session() as session:
+            asked = select(HITLDetail.created_at).where(HITLDetail.ti_id == found[0].id)
+            looked = select(DagRun.last_scheduling_decision).where(
+                DagRun.dag_id == found[0].dag_id, DagRun.run_id == found[0].run_id
+            )
+            at, looked_at = session.scalar(asked), session.scalar(looked)
+            return found if at and looked_at and looked_at > at else None
 
     def _say(self, ti: TaskInstance, choice: str, role: str) -> int:
         user = SimpleAuthManagerUser(username=role, role=role)
@@ -330,6 +389,8 @@ def test_what_is_discarded_is_asked_for_and_waits(
     assert "- **discarded**: the present directory" in body
     assert "| local | not valid |" in body
     assert xcom(run, "approve")["chosen_options"] == ["Approve"]
+    (plan,) = xcom(run, "plan")
+    assert xcom(run, "approve")["approved"] == [RestorePlan.from_json(plan).id]
     assert xcom(run, "report")["verified"]
     assert group.digests() == before
 
@@ -351,10 +412,78 @@ def test_a_no_changes_nothing(group: Group, dag: DAG, person: Person) -> None:
     assert group.restored(1) is None
 
 
+def test_a_task_that_is_cleared_does_not_ask_by_its_old_question(
+    group: Group, dag: DAG, person: Person, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Airflow would show the plan of before: a person would approve what nobody has read."""
+    folder = snapshot_taken(group, 1)
+    group.corrupt(1)
+    person.will_clear("plan", "approve", first=lambda: shutil.rmtree(folder))
+    run = dag.test()
+    person.done()
+    (body,) = person.bodies
+    assert f"### {APP}/1: from changelog" not in body
+    assert xcom(run, "plan")[0]["source"] == "changelog", "another plan"
+    assert states(run) == {
+        "watch": "success",
+        "plan": "success",
+        "approve": "failed",
+        "restore": "upstream_failed",
+        "report": "upstream_failed",
+    }
+    assert "this is try 2 of the task" in capsys.readouterr().out
+    assert group.restored(1) is None
+
+
 def test_silence_is_no_approval() -> None:
     for given in ({"defaults": ["Approve"]}, {"subject": "?"}, {"body": "?"}):
         with pytest.raises(ValueError, match="no answer is taken for granted"):
             ApproveRestoreOperator(task_id="approve", app=APP, plans=[], **given)
+    late = {"error": "the time is over.", "error_type": "timeout"}
+    approve = ApproveRestoreOperator(task_id="approve", app=APP, plans=[])
+    with pytest.raises(HITLTimeoutError):
+        approve.execute_complete({}, late)
+    restore = RestoreOperator(task_id="restore", app=APP, plans=[])
+    kept: dict[str, Any] = {"results": [], "replans": 1, "asked": True}
+    with pytest.raises(AirflowFailException, match="nobody has answered: the time is over"):
+        restore.answered({}, late, [], kept)
+
+
+def test_what_was_restored_before_a_no_is_reported() -> None:
+    restore = RestoreOperator(task_id="restore", app=APP, plans=[])
+    no, kept = {"chosen_options": ["Reject"]}, {"results": [], "replans": 1, "asked": True}
+    with pytest.raises(AirflowSkipException):
+        restore.answered({}, no, [], kept)
+    done = [{"task": f"{APP}/0", "state": "done"}]
+    assert restore.answered({}, no, [], {**kept, "results": done}) == done
+
+
+@pytest.mark.usefixtures("api")
+def test_what_nobody_has_approved_is_not_carried_out_unasked() -> None:
+    """Somebody cleared the plan alone, or uses the operator by itself."""
+    given: dict[str, Any] = {"app": "app", "plans": [DISCARDING.to_json()]}
+    again = SimpleNamespace(try_number=2)  # which asks nobody
+    for approved in (None, {"asked": True, "approved": ["another"]}):
+        with pytest.raises(AirflowFailException, match="this is try 2 of the task"):
+            attempt(RestoreOperator, again, approved=approved, **given)
+    with pytest.raises(TaskDeferred):
+        attempt(RestoreOperator, again, approved={"approved": [DISCARDING.id]}, **given)
+
+
+def test_a_no_approves_no_plan() -> None:
+    with DAG("alone", schedule=None):
+        approve = ApproveRestoreOperator(task_id="approve", app=APP, plans=[])
+    answer = {"responded_at": datetime.now(UTC), "responded_by_user": None}
+    for choice, approved in (("Approve", ["a-plan"]), ("Reject", list[str]())):
+        event: dict[str, Any] = {**answer, "params_input": {}, "chosen_options": [choice]}
+        said = approve.execute_complete({}, event, asked=["a-plan"])
+        assert said["approved"] == approved
+
+
+def test_one_user_may_be_named_alone() -> None:
+    boss = {"id": "1", "name": "boss"}
+    restore = RestoreOperator(task_id="restore", app=APP, plans=[], assigned_users=boss)
+    assert restore.assigned_users == [boss]
 
 
 def test_who_needs_no_answer_does_not_wait_for_one(group: Group, dag: DAG) -> None:
@@ -378,8 +507,19 @@ def snapshot_taken(group: Group, partition: int) -> Path:
     return Path(group.url.removeprefix("file://")) / APP
 
 
+def rot(folder: Path) -> None:
+    """Snapshots that were whole when they were taken."""
+    for file in folder.glob("*/files/*"):
+        file.write_bytes(bytes(file.stat().st_size))
+
+
+@pytest.mark.parametrize("harm", [shutil.rmtree, rot], ids=["pruned", "rotten"])
 def test_a_plan_that_went_stale_is_planned_anew(
-    group: Group, dag: DAG, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    group: Group,
+    dag: DAG,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    harm: Callable[[Path], None],
 ) -> None:
     before = group.digests()
     folder = snapshot_taken(group, 0)
@@ -387,7 +527,7 @@ def test_a_plan_that_went_stale_is_planned_anew(
     execute = ApproveRestoreOperator.execute
 
     def meanwhile(operator: ApproveRestoreOperator, context: Any) -> Any:
-        shutil.rmtree(folder)  # somebody prunes
+        harm(folder)
         return execute(operator, context)
 
     monkeypatch.setattr(ApproveRestoreOperator, "execute", meanwhile)
@@ -413,6 +553,8 @@ def test_a_new_plan_that_discards_is_asked_for_again(
     person.done()
     assert run.state == DagRunState.SUCCESS, capsys.readouterr().out
     first_, second = person.bodies
+    assert len(person.limits) == 2
+    assert None not in person.limits, "nobody answers: the run ends"
     assert "| snapshot" not in second
     assert "from changelog" not in first_
     assert f"### {APP}/1: from changelog" in second
@@ -510,6 +652,34 @@ def test_a_host_that_is_killed_in_the_middle_goes_on(
     assert group.digests() == before
 
 
+def test_a_connection_that_cannot_be_read_is_waited_for(
+    group: Group, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The triggerer's own settings may be of other hosts, which have a task of that name, too."""
+    group.lose(0)
+    plans, known = [group.plan(0).to_json()], group.restored(0)
+    monkeypatch.setattr(module, "TELL_EVERY_S", 0.2)
+    asked: list[str] = []
+
+    def counted(conn_id: str, env: dict[str, str]) -> Settings:
+        asked.append(conn_id)
+        return settings_while_there(conn_id, env)
+
+    monkeypatch.setattr(module, "settings_while_there", counted)
+
+    async def run() -> dict[str, Any]:
+        task = asyncio.create_task(first(RestoreTrigger(APP, plans, "of-another-day")))
+        await asyncio.to_thread(until, lambda: len(asked) > 2, 60)
+        assert not task.done()
+        assert group.restored(0) == known
+        settings = group.settings
+        given = {"conn_type": "holdfast", "password": TOKEN, "extra": {"hosts": settings.hosts}}
+        connect(settings.bootstrap_servers, "of-another-day", **given)
+        return await asyncio.wait_for(task, 90 * SLOWNESS)
+
+    assert asyncio.run(run())["restores"][0]["state"] == "done"
+
+
 def test_a_trigger_that_is_cancelled_leaves_the_restore_to_the_next_one(group: Group) -> None:
     group.lose(0)
     group.armed.write_text("restore.before_checkpoint=sleep:3")
@@ -536,10 +706,10 @@ def test_a_trigger_that_is_cancelled_leaves_the_restore_to_the_next_one(group: G
 # ---------------------------------------------------------------- what cannot be
 
 
-def attempt(kind: type[Any], **given: Any) -> Any:
+def attempt(kind: type[Any], ti: Any = None, **given: Any) -> Any:
     with DAG("alone", schedule=None):
         operator = kind(task_id="alone", **{"app": APP, **given})
-    return operator.execute({"ti": None})
+    return operator.execute({"ti": ti})
 
 
 def test_bad_requests(group: Group) -> None:
@@ -569,22 +739,31 @@ def test_a_wrong_token_fails_at_once(group: Group) -> None:
     assert event["restores"][0]["state"] == "failed"
 
 
-@pytest.mark.parametrize("answers", [False, True], ids=["away", "silent"])
-def test_a_host_that_does_not_answer_is_given_up(group: Group, *, answers: bool) -> None:
-    plan = group.plan(0, "changelog")
+@contextmanager
+def badly_answered(group: Group, how: str) -> Iterator[str]:
+    """Hosts as a setting, where nobody answers well for the owner of task 0."""
     flight, http = free_port(), free_port()
-    listener = socket.create_server(("127.0.0.1", http)) if answers else None  # and says nothing
-    away, owner = f"127.0.0.1:{flight}/{http}", group.owner(0)
-    known = {a.id: f"{a.host}:{a.flight_port}/{a.http_port}" for a in group.settings.host_addresses}
-    hosts = ",".join(f"{host}={at}" for host, at in {**known, owner: away}.items())
-    settings = group.settings.model_copy(update={"hosts": hosts})
-    watch = RestoreWatch(settings, APP, [plan], away_s=2.0, answer_s=0.5)
-    while not watch.over:
-        watch.look()
-        time.sleep(0.1)
-    watch.close()
-    if listener is not None:
-        listener.close()
+    with ExitStack() as stack:
+        if how == "silent":
+            stack.enter_context(closing(socket.create_server(("127.0.0.1", http))))
+        elif how == "slow":
+            http = stack.enter_context(dripping())
+        hosts = group.settings.host_addresses
+        known = {a.id: f"{a.host}:{a.flight_port}/{a.http_port}" for a in hosts}
+        known[group.owner(0)] = f"127.0.0.1:{flight}/{http}"
+        yield ",".join(f"{host}={at}" for host, at in known.items())
+
+
+@pytest.mark.parametrize("how", ["away", "silent", "slow"])
+def test_a_host_that_does_not_answer_is_given_up(group: Group, how: str) -> None:
+    plan = group.plan(0, "changelog")
+    with badly_answered(group, how) as hosts:
+        settings = group.settings.model_copy(update={"hosts": hosts})
+        watch = RestoreWatch(settings, APP, [plan], away_s=2.0, answer_s=0.5)
+        until(lambda: watch.look() and watch.over, 20, "over")
+        watch.close()
+        began = [t for t in threading.enumerate() if t.name.startswith("restores-host-")]
+        until(lambda: not any(t.is_alive() for t in began), 20, "no thread is left")
     (one,) = watch.followed
     assert one.state == "failed"
     assert "given up after 2 s" in one.why
@@ -618,6 +797,10 @@ def test_the_stream_goes_on_with_what_was_restored(group: Group) -> None:
         group.start(epoch)
         group.n = 0
         assert waited(60)["event"] == "resumed"
+        with badly_answered(group, "slow") as hosts:
+            slow = StreamResumedTrigger(APP, places, time.time() + 2, env={"HOLDFAST_HOSTS": hosts})
+            late = asyncio.run(asyncio.wait_for(first(slow), 30 * SLOWNESS))
+            assert (late["event"], "no answer" in late["text"]) == ("timed_out", True)
     finally:
         presence.leave("stopped", "", retry=False)
     until(lambda: not living_drivers(group.app.kafka, APP), 60)

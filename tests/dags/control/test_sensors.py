@@ -16,7 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.bases.operator import TRIGGER_FAIL_REPR, TriggerFailureReason
+from airflow.sdk.exceptions import (
+    AirflowFailException,
+    AirflowSensorTimeout,
+    AirflowSkipException,
+    TaskDeferralError,
+)
 from confluent_kafka.admin import NewTopic
 
 from holdfast_airflow.sensors import (
@@ -285,6 +291,20 @@ def sensed_error(sensor: ConditionSensor) -> None:
     trigger, task = deferred(sensor)
     event = asyncio.run(asyncio.wait_for(first(trigger), 60))
     sensor.resume_execution(task.method_name, {"event": event}, {})
+
+
+def test_soft_fail_is_about_time_and_hides_no_error() -> None:
+    """Airflow's own sensors skip whatever fails, and say nothing: their run is a success."""
+    soft = HostDownSensor(task_id="sense", app="nobody-s", soft_fail=True, timeout=5)
+    hard = HostDownSensor(task_id="sense", app="nobody-s", timeout=5)
+    with pytest.raises(AirflowFailException, match="a wrong token"):
+        soft.resume_execution("resume", {"event": {"error": "a wrong token"}}, {})
+    with pytest.raises(TaskDeferralError):
+        soft.resume_execution(TRIGGER_FAIL_REPR, {"error": "the trigger failed"}, {})
+    over = {"error": TriggerFailureReason.TRIGGER_TIMEOUT}
+    for sensor, kind in ((soft, AirflowSkipException), (hard, AirflowSensorTimeout)):
+        with pytest.raises(kind, match="host-down of nobody-s did not hold within 5 s"):
+            sensor.resume_execution(TRIGGER_FAIL_REPR, over, {})
 
 
 def test_a_wrong_setting_fails_before_anybody_waits(connect: Connect) -> None:

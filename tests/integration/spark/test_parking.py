@@ -39,6 +39,8 @@ from state_lib.spark.left_out import LeftOut
 from state_lib.spark.parking import Parking
 from state_lib.spark.session import kafka_options, read_range
 from state_lib.spark.versions import make_way
+from state_lib.task import state_task
+from state_lib.task.room import check_disk
 from tests.support.apps import App, batch
 from tests.support.hosts import address, publish, served
 from tests.support.waiting import until
@@ -306,6 +308,34 @@ def test_it_goes_away_again_while_it_catches_up(world: World) -> None:
         world.start(AWAY)
         driver.come_back(parking)
         assert world.counts() == world.expected()
+
+
+def test_a_task_whose_host_answers_and_refuses_is_parked(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk: claims need no room there, so it seems to be back at once."""
+    with closing(world.driver()) as driver, driver.parking() as parking:
+        world.produce()
+        driver.stream()
+        with monkeypatch.context() as full:
+            full.setattr(state_task, "check_disk", _full)
+            world.produce()
+            driver.stream()
+            assert sorted(driver.standing.parked) == world.theirs
+            for pause in (4.0, 8.0):
+                until(lambda: sorted(parking._returning) == world.theirs, 60, "can be claimed")
+                parking.bring_back(30.0)
+                assert not parking._returning, "its repeat was refused"
+                assert {after for _, after in parking._pauses.values()} == {pause}
+            assert sorted(driver.standing.parked) == world.theirs
+        driver.come_back(parking)
+        assert world.counts() == world.expected()
+        assert not parking._pauses
+
+
+def _full(name: str, path: Path, size: int) -> None:
+    """As if the disk of one host were full."""
+    check_disk(name, path, size + (1 << 60 if AWAY in path.parts else 0))
 
 
 def test_a_tick_parks_a_task_whose_host_is_away(world: World) -> None:

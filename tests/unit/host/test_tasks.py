@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
 
 from state_lib.addresses import HostAddress
-from state_lib.errors import HoldfastError, LogLost, NotFound, Quarantined
+from state_lib.errors import HoldfastError, LogLost, NotFound, Quarantined, Unavailable
 from state_lib.host.restores import find_loss
 from state_lib.host.tasks import TaskManager
 from state_lib.kafka import Kafka
 from state_lib.specs import Topology
 from state_lib.task import StateTask, TaskContext
 from tests.support.apps import KV
+from tests.support.waiting import until
 
 
 @pytest.fixture
@@ -37,6 +39,36 @@ def test_the_last_reason_counts(manager: TaskManager, monkeypatch: pytest.Monkey
         with pytest.raises(type(error)):
             manager.task("app", 0)
         assert (manager.state_of(task) == "quarantined") is isinstance(error, Quarantined)
+
+
+def test_who_keeps_a_task_away_keeps_away_the_attempt_after_the_present_one(
+    manager: TaskManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would wait for a restore to end, and hold one of the host's few openers."""
+    topology = Topology("app", 1, (KV,))
+    task = StateTask(manager.context, topology, 0)
+    manager.tasks["app", 0], manager.apps["app"] = task, topology
+    openers, begun, go = manager.openers, list[int](), threading.Event()
+
+    def failing() -> None:
+        begun.append(len(begun))
+        go.wait(60)
+        raise Unavailable("nothing is there")
+
+    monkeypatch.setattr(task, "open", failing)
+    openers.open_soon(task)
+    until(lambda: begun, 60)
+    with openers.kept_away(task):
+        with openers.kept_away(task):
+            pass
+        go.set()
+        until(lambda: task.name in openers.failures, 60, "the attempt has ended")
+        openers.forget(task)
+        openers.open_soon(task)
+        assert not openers._under_way
+    openers.open_soon(task)
+    until(lambda: len(begun) == 2, 60, "another attempt")
+    openers.stop()
 
 
 def test_to_look_for_a_loss_learns_nothing(manager: TaskManager) -> None:

@@ -103,6 +103,15 @@ def test_what_cannot_be_opened_is_not_valid() -> None:
     assert plan.candidates[0].why == "there is no directory"
 
 
+def test_what_was_set_aside_is_discarded_as_well() -> None:
+    gone = LocalFacts(None, "there is no directory", aside_bytes=3_000_000)
+    plan = make_plan(replace(facts(None), local=gone))
+    (discarded,) = plan.discards
+    assert discarded.startswith("what was set aside (3.0 MB): removed")
+    both = LocalFacts(None, "cannot be opened", 5_000_000, aside_bytes=3_000_000)
+    assert len(make_plan(replace(facts(None), local=both)).discards) == 2
+
+
 def test_a_store_of_another_layout_is_built_beside_the_others() -> None:
     plan = make_plan(facts(checkpoint(layout="rocksdb/window/60000")))
     assert plan.source == LOCAL

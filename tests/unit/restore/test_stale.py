@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -10,11 +11,13 @@ from state_lib.errors import InvalidRequest, PlanStale, from_wire
 from state_lib.restore.facts import LocalFacts
 from state_lib.restore.plan import CHANGELOG, RestorePlan, make_plan
 from state_lib.restore.source import LogRange
-from state_lib.task.asked import planned_now, refuse_if_stale
+from state_lib.task.asked import is_done, planned_now, refuse_if_stale
 from tests.unit.restore.test_plan import KV_LOG, NOW, checkpoint, facts
 
 GONE = make_plan(facts(None, "there is no directory"))
 CORRUPT = make_plan(replace(facts(None), local=LocalFacts(None, "cannot be opened", 5_000_000)))
+OLD, OTHER = (make_plan(facts(checkpoint(n=n, offset=99))) for n in (5, 6))
+"""For directories that are not valid any more."""
 WISH = make_plan(facts(checkpoint()), CHANGELOG)
 
 
@@ -33,7 +36,15 @@ def test_a_plan_has_an_identity() -> None:
 
 @pytest.mark.parametrize(
     ("plan", "now"),
-    [(GONE, GONE), (CORRUPT, CORRUPT), (WISH, WISH), (CORRUPT, GONE), (WISH, CORRUPT)],
+    [
+        (GONE, GONE),
+        (CORRUPT, CORRUPT),
+        (OLD, OLD),
+        (WISH, WISH),
+        (CORRUPT, GONE),
+        (OLD, GONE),
+        (WISH, CORRUPT),
+    ],
 )
 def test_what_is_the_same_or_discards_less_goes_on(plan: RestorePlan, now: RestorePlan) -> None:
     refuse_if_stale(plan, replace(now, n=now.n + 5, records=7))
@@ -44,6 +55,8 @@ def test_what_is_the_same_or_discards_less_goes_on(plan: RestorePlan, now: Resto
     [
         (GONE, CORRUPT, "it would replace the present directory"),
         (GONE, WISH, "it would replace the present directory"),
+        (OLD, OTHER, r"at commit 3/6\).*; it was made for one at commit 3/5"),
+        (CORRUPT, OLD, r"at commit 3/5\).*; it was made for one that cannot be opened"),
         (CORRUPT, WISH, "can be used again"),
         (GONE, make_plan(facts(checkpoint())), "can be used again"),
     ],
@@ -61,6 +74,18 @@ def test_other_topics_are_refused() -> None:
     now = replace(GONE, offsets={**GONE.offsets, KV_LOG: ["new", logs[KV_LOG].end]})
     with pytest.raises(PlanStale, match=KV_LOG):
         refuse_if_stale(GONE, now)
+
+
+def test_a_task_that_is_open_again_and_has_other_topics_is_not_what_was_planned(
+    tmp_path: Path,
+) -> None:
+    """Of another Kafka, where an application of that name runs as well."""
+    same = {topic: list(end) for topic, end in GONE.offsets.items()}
+    assert is_done(GONE, tmp_path, same)
+    assert not is_done(GONE, tmp_path, None)
+    assert not is_done(WISH, tmp_path, same)
+    with pytest.raises(PlanStale, match=KV_LOG):
+        is_done(GONE, tmp_path, {**same, KV_LOG: ["new", 10]})
 
 
 def test_a_source_that_is_gone_is_refused() -> None:
