@@ -15,15 +15,14 @@ from state_lib.checks.condition import Condition, Name
 from state_lib.checks.conditions import (
     changelog_unsafe,
     disk_filling,
-    driver_stalled,
     host_down,
     snapshot_stale,
     store_lost,
     task_without_owner,
 )
 from state_lib.checks.facts import Facts, HostSeen, Wanted
+from state_lib.checks.stalling import Stalling
 from state_lib.drivers.look import Looker
-from state_lib.drivers.pace import Pace
 from state_lib.errors import ConfigurationError, HoldfastError, LogLost, Unauthorized
 from state_lib.gathering.application import SNAPSHOT_AGE_MS, gather, gather_settings
 from state_lib.gathering.hosts import hosts_seen
@@ -81,7 +80,7 @@ class Sense:
         self._timeout_s = host_timeout_s
         self._kafka: Kafka | None = None
         self._looker: Looker | None = None
-        self._pace = Pace()
+        self._stalling = Stalling(app)
         self._had: dict[str, tuple[str, ...]] = {}
         looks: dict[Name, Callable[[], Look]] = {
             "host-down": self._host_down,
@@ -154,10 +153,10 @@ class Sense:
             self._looker = Looker(self._settings, self._app)
         sight, now = self._looker.look(), time.monotonic()
         if sight.away is not None:
-            self._pace.interrupted()
+            self._stalling.interrupted()
             return Look(sure=NOTHING, blind=sight.away)
-        self._pace.feed(sight, now)
-        return Look(tuple(driver_stalled(self._app, sight, self._pace.late(now))))
+        found, sure = self._stalling.feed(sight, now)
+        return Look(found, None if sure else NOTHING)
 
     def _changelog_unsafe(self) -> Look:
         kafka = self._asked()

@@ -41,8 +41,8 @@ from tests.support.apps import KV, WIN, App, app_of
 from tests.support.full_disk import fill
 from tests.support.host_process import Hosts
 from tests.support.hosts import publish
-from tests.support.sensing import Looks, deferred, first, sensed
-from tests.support.waiting import until
+from tests.support.sensing import Looks, deferred, first, quiet, sensed
+from tests.support.waiting import SLOWNESS, until
 
 SOON: dict[str, Any] = {"poke_interval": 0.3, "hold_s": 1.0}
 Make = Callable[..., Hosts]
@@ -245,6 +245,17 @@ def test_a_driver_that_has_work_and_commits_nothing(
     producer.flush()
     found = sensed(driver_sensor(app), looks, lambda: scripts.says(app, "idle"), 90)
     assert "1 records to do and nothing committed for" in found["seen"]
+
+    async def over() -> dict[str, Any]:
+        """The next trigger, which knows no batch of before: it is over with a commit alone."""
+        knows, _ = deferred(driver_sensor(app))
+        knows.known, knows.calm_s = [app], 1.0
+        waiting = asyncio.create_task(first(knows))
+        await quiet(waiting, looks, 15)
+        scripts.says(app, "run")
+        return await asyncio.wait_for(waiting, 90 * SLOWNESS)
+
+    assert asyncio.run(over())["over"] == [app]
 
 
 def test_a_driver_that_is_stopped_is_no_alarm(scripts: Scripts, looks: Looks) -> None:
