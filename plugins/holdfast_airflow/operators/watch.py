@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.sdk import BaseNotifier, BaseOperator
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from holdfast_airflow.errors import as_airflow
 from holdfast_airflow.hooks.holdfast import HoldfastHook, existing
@@ -21,13 +21,17 @@ from holdfast_airflow.watched import app_asset
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+AGAIN_S = 60.0
+"""After that a notifier that failed is tried again; the least that a try lasts as well."""
+
 
 class WatchConditionOperator(BaseOperator):
     """Waits in the triggerer, tells notifiers what begins and what is over, and waits again.
 
     Each incident, a host that is down or a task that is lost, is told once when it begins and once
     when it is over, also if workers or all of Airflow start again in between, or the run is another
-    one. Notifiers that fail are tried again by the task's retries.
+    one. Notifiers that fail are tried again each minute, and keep nobody from looking or from being
+    told.
 
     Args:
         app: The application's id. No template: it names an asset.
@@ -40,6 +44,7 @@ class WatchConditionOperator(BaseOperator):
         calm_s: Seconds for which it must not hold any more; default ``hold_s``, 10 at least.
         options: More arguments of `state_lib.gathering.sensing.Sense`.
         lasts: After that the task succeeds, for a new run to go on: logs and runs end some time.
+            Counted from the start of its run.
         env: ``HOLDFAST_*`` variables that win over the connection.
     """
 
@@ -79,19 +84,22 @@ class WatchConditionOperator(BaseOperator):
 
         Raises:
             AirflowFailException: a wrong setting.
-            AirflowException: a notifier failed; a retry may help.
         """
         with as_airflow():
             _ = HoldfastHook(self.conn_id, self.env).settings
-        self._notify(context)
-        self._watch(context, time.time() + self.lasts.total_seconds())
+        self._watch(context, self._ends(context), self._notify(context))
 
-    def resume(self, context: Context, event: dict[str, Any]) -> None:
+    def resume(self, context: Context, event: dict[str, Any], ends: float) -> None:
         """Tell what is new, then defer again.
 
+        Args:
+            context: of the task.
+            event: of the trigger.
+            ends: when the task ends, as wall time (s).
+
         Raises:
-            AirflowFailException: what a person must correct.
-            AirflowException: a notifier failed; a retry may help.
+            AirflowFailException: what a person must correct; or a notifier still fails at the end:
+                the next run tries it again.
         """
         if "error" in event:
             raise AirflowFailException(event["error"])
@@ -103,18 +111,32 @@ class WatchConditionOperator(BaseOperator):
             self.log.info("%s of %s is over: %s", self.condition, self.app, subject)
         incidents.begin(event["conditions"], now)
         incidents.end(event["over"], now)
-        self._notify(context)
-        if time.time() < event["until"]:
-            self._watch(context, event["until"])
+        failed = self._notify(context)
+        if time.time() < ends:
+            self._watch(context, ends, failed)
+        if failed is not None:
+            raise AirflowFailException(failed)
 
     @property
     def _notifier(self) -> IncidentNotifier:
         return IncidentNotifier(self.app, self.condition, self.notifiers)
 
-    def _notify(self, context: Context) -> None:
-        self._notifier(context)
+    def _notify(self, context: Context) -> str | None:
+        """Tell what is new; who could not be told, in words."""
+        try:
+            self._notifier(context)
+        except AirflowException as error:
+            return str(error)
+        return None
 
-    def _watch(self, context: Context, until: float) -> NoReturn:
+    def _ends(self, context: Context) -> float:
+        """With its run, also if this is a later try: the other conditions wait for the next one."""
+        now, lasts = time.time(), self.lasts.total_seconds()
+        run: Any = context["dag_run"]
+        began = run.start_date.timestamp() if run.start_date is not None else now
+        return max(float(began) + lasts, now + min(lasts, AGAIN_S))
+
+    def _watch(self, context: Context, ends: float, failed: str | None) -> NoReturn:
         self.defer(
             trigger=ConditionTrigger(
                 self.app,
@@ -125,8 +147,9 @@ class WatchConditionOperator(BaseOperator):
                 hold_s=self.hold_s,
                 calm_s=self.calm_s,
                 known=self._notifier.incidents(context).open,
-                until=until,
+                until=ends if failed is None else min(ends, time.time() + AGAIN_S),
                 options=self.options,
             ),
             method_name="resume",
+            kwargs={"ends": ends},
         )
