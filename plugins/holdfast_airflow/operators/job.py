@@ -39,7 +39,7 @@ class ReportJobOperator(BaseOperator):
 
     Args:
         app: The application's id. No template: it names an asset.
-        conn_id: The Holdfast connection; where there is none, the worker's own settings count.
+        conn_id: The Holdfast connection; without a default one the worker's own settings count.
         skip_unknown: Skip the task while the application has not run, or not since it was reset.
         patience: How long the job may take.
         env: ``HOLDFAST_*`` variables that win over the connection.

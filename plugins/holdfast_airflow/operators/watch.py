@@ -38,7 +38,7 @@ class WatchConditionOperator(BaseOperator):
         sensor: The condition, as the class of its sensor, whose defaults count.
         notifiers: Whom to tell: any notifiers of Airflow; see `IncidentNotifier` for what their
             templates see. Default: the task's log.
-        conn_id: The Holdfast connection; where there is none, the worker's own settings count.
+        conn_id: The Holdfast connection; without a default one the worker's own settings count.
         poke_interval: Seconds between looks.
         hold_s: Seconds for which a condition must hold.
         calm_s: Seconds for which it must not hold any more; default ``hold_s``, 10 at least.

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from holdfast_airflow.hooks.holdfast import HoldfastHook, existing
-from state_lib.errors import ConfigurationError, Unauthorized
+from holdfast_airflow.hooks.holdfast import HoldfastHook
+from state_lib.errors import ConfigurationError, Unauthorized, Unavailable
 
 if TYPE_CHECKING:
     from state_lib.checks.condition import Name
@@ -110,9 +110,10 @@ class ConditionTrigger(BaseTrigger):
         from state_lib.gathering.sensing import NOTHING, Look, Sense
 
         if self._sense is None:
-            if self.conn_id and not existing(self.conn_id):
-                return Look(sure=NOTHING, blind=f"there is no connection {self.conn_id!r} now")
-            settings = HoldfastHook(self.conn_id, self.env).settings
+            try:
+                settings = HoldfastHook(self.conn_id, self.env, found=True).settings
+            except Unavailable as error:
+                return Look(sure=NOTHING, blind=error.message)
             self._sense = Sense(settings, self.app, self.condition, **self.options)
         return self._sense.look()
 

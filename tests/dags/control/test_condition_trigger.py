@@ -222,7 +222,7 @@ def test_a_connection_that_cannot_be_read_is_not_replaced_by_other_settings(
         del waiting.env["HOLDFAST_BOOTSTRAP_SERVERS"]
         task = asyncio.create_task(first(waiting))
         blind = await asyncio.to_thread(until, lambda: waiting._blind, 60, "told")
-        assert blind == "there is no connection 'of-the-test' now"
+        assert blind.startswith("there is no connection 'of-the-test' now")
         connect(servers, "of-the-test", conn_type="holdfast")
         return await asyncio.wait_for(task, 60 * SLOWNESS)
 
