@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaException
 
-from state_lib.changelog.claims import topology_of
 from state_lib.changelog.topics import topology_topic
 from state_lib.checks.condition import Condition, Name
 from state_lib.checks.conditions import (
@@ -23,8 +22,8 @@ from state_lib.checks.conditions import (
 from state_lib.checks.facts import Facts, HostSeen, Wanted
 from state_lib.checks.stalling import Stalling
 from state_lib.drivers.look import Looker
-from state_lib.errors import ConfigurationError, HoldfastError, LogLost, Unauthorized
-from state_lib.gathering.application import SNAPSHOT_AGE_MS, gather, gather_settings
+from state_lib.errors import ConfigurationError, HoldfastError, LogLost, NotFound, Unauthorized
+from state_lib.gathering.application import SNAPSHOT_AGE_MS, declared, gather, gather_settings
 from state_lib.gathering.hosts import hosts_seen
 from state_lib.gathering.snapshots import snapshots_seen
 from state_lib.kafka import Kafka
@@ -46,11 +45,18 @@ class Look:
         conditions: those that hold.
         sure: the subjects that could be seen; None: all.
         blind: why some could not.
+        wrong: whether a person must correct that: a setting, a token, a right.
     """
 
     conditions: tuple[Condition, ...] = ()
     sure: frozenset[str] | None = None
     blind: str | None = None
+    wrong: bool = False
+
+    @property
+    def shows_nothing(self) -> bool:
+        """Whether nobody who would know could be asked."""
+        return self.blind is not None and self.sure == NOTHING
 
 
 class Sense:
@@ -96,6 +102,8 @@ class Sense:
     def look(self) -> Look:
         """One look; who cannot be asked now is told in ``blind``.
 
+        Of an application that has not run, or not since it was reset, nothing is wrong.
+
         Raises:
             ConfigurationError: what a person must correct, such as a refused log-in.
             Unauthorized: every host refuses the token.
@@ -104,6 +112,8 @@ class Sense:
             return self._look()
         except LogLost as error:  # that is a condition of its own
             return Look(sure=NOTHING, blind=error.message)
+        except NotFound as error:
+            return Look(blind=error.message)
         except (ConfigurationError, Unauthorized):
             raise
         except (HoldfastError, KafkaException) as error:
@@ -142,7 +152,7 @@ class Sense:
 
     def _task_without_owner(self) -> Look:
         kafka = self._asked()
-        topology = topology_of(kafka, self._app)
+        topology = declared(kafka, self._app)
         markers = tuple(standing(kafka, self._app))
         wanted = Wanted(0, 0, self._age_ms)
         facts = Facts(topology, now_ms(), wanted, {}, markers, self._hosts())
@@ -152,6 +162,8 @@ class Sense:
         if self._looker is None:
             self._looker = Looker(self._settings, self._app)
         sight, now = self._looker.look(), time.monotonic()
+        if self._looker.refused is not None:
+            raise self._looker.refused
         if sight.away is not None:
             self._stalling.interrupted()
             return Look(sure=NOTHING, blind=sight.away)

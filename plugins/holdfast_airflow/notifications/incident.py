@@ -32,17 +32,21 @@ class IncidentNotifier(BaseNotifier):
         app: The application.
         condition: The condition's name.
         notifiers: Whom to tell. The order in which they are given tells them apart.
+        name: Under which it is kept, if another task tells of the same condition.
     """
 
-    def __init__(self, app: str, condition: str, notifiers: Sequence[BaseNotifier]) -> None:
+    def __init__(
+        self, app: str, condition: str, notifiers: Sequence[BaseNotifier], name: str | None = None
+    ) -> None:
         super().__init__()
         self.app, self.condition = app, condition
+        self._name = name or condition
         self._notifiers = {f"{i}-{type(n).__name__}": n for i, n in enumerate(notifiers)}
 
     def incidents(self, context: Context) -> Incidents:
         """What is known of them, by the context of a task."""
         stores: Any = context["asset_state_store"]
-        return Incidents(stores[app_asset(self.app)], self.condition)
+        return Incidents(stores[app_asset(self.app)], self._name)
 
     def notify(self, context: Context) -> None:
         """Tell what is new; who cannot be told does not keep the others from it.

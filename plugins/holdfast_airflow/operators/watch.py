@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 AGAIN_S = 60.0
 """After that a notifier that failed is tried again; the least that a try lasts as well."""
+BLIND_S = 600.0
+"""For how long at least nobody can be asked until that is an incident."""
 
 
 class WatchConditionOperator(BaseOperator):
@@ -30,8 +32,11 @@ class WatchConditionOperator(BaseOperator):
 
     Each incident, a host that is down or a task that is lost, is told once when it begins and once
     when it is over, also if workers or all of Airflow start again in between, or the run is another
-    one. Notifiers that fail are tried again each minute, and keep nobody from looking or from being
-    told.
+    one. Notifiers that fail are tried again after a minute, then after longer, and keep nobody from
+    looking or from being told.
+
+    That nobody could be asked for ten minutes, whether Kafka is away or refuses the log-in, is an
+    incident of its own: ``cannot-look``.
 
     Args:
         app: The application's id. No template: it names an asset.
@@ -87,47 +92,57 @@ class WatchConditionOperator(BaseOperator):
         """
         with as_airflow():
             _ = HoldfastHook(self.conn_id, self.env).settings
-        self._watch(context, self._ends(context), self._notify(context))
+        self._watch(context, self._ends(context), 0 if self._notify(context) is None else 1)
 
-    def resume(self, context: Context, event: dict[str, Any], ends: float) -> None:
+    def resume(
+        self, context: Context, event: dict[str, Any], ends: float, failures: int = 0
+    ) -> None:
         """Tell what is new, then defer again.
 
         Args:
             context: of the task.
             event: of the trigger.
             ends: when the task ends, as wall time (s).
+            failures: how often notifiers have failed one after the other.
 
         Raises:
-            AirflowFailException: what a person must correct; or a notifier still fails at the end:
-                the next run tries it again.
+            AirflowFailException: a notifier still fails at the end: the next run tries it again.
         """
-        if "error" in event:
-            raise AirflowFailException(event["error"])
         now = int(time.time() * 1000)
-        incidents = self._notifier.incidents(context)
         for condition in event["conditions"]:
             self.log.warning("%s", condition["text"])
         for subject in event["over"]:
             self.log.info("%s of %s is over: %s", self.condition, self.app, subject)
-        incidents.begin(event["conditions"], now)
-        incidents.end(event["over"], now)
+        for one in self._notifiers:
+            incidents = one.incidents(context)
+            incidents.begin([c for c in event["conditions"] if c["name"] == one.condition], now)
+            incidents.end(event["over"], now)  # of those that it knows
         failed = self._notify(context)
         if time.time() < ends:
-            self._watch(context, ends, failed)
+            self._watch(context, ends, 0 if failed is None else failures + 1)
         if failed is not None:
             raise AirflowFailException(failed)
 
     @property
-    def _notifier(self) -> IncidentNotifier:
-        return IncidentNotifier(self.app, self.condition, self.notifiers)
+    def _notifiers(self) -> tuple[IncidentNotifier, IncidentNotifier]:
+        """Of the condition, and of that nobody can look for it."""
+        from state_lib.checks.condition import CANNOT_LOOK
+
+        blind = f"{CANNOT_LOOK}-{self.condition}"
+        return (
+            IncidentNotifier(self.app, self.condition, self.notifiers),
+            IncidentNotifier(self.app, CANNOT_LOOK, self.notifiers, blind),
+        )
 
     def _notify(self, context: Context) -> str | None:
         """Tell what is new; who could not be told, in words."""
-        try:
-            self._notifier(context)
-        except AirflowException as error:
-            return str(error)
-        return None
+        failed = []
+        for one in self._notifiers:
+            try:
+                one(context)
+            except AirflowException as error:
+                failed.append(str(error))
+        return "; ".join(failed) or None
 
     def _ends(self, context: Context) -> float:
         """With its run, also if this is a later try: the other conditions wait for the next one."""
@@ -136,7 +151,9 @@ class WatchConditionOperator(BaseOperator):
         began = run.start_date.timestamp() if run.start_date is not None else now
         return max(float(began) + lasts, now + min(lasts, AGAIN_S))
 
-    def _watch(self, context: Context, ends: float, failed: str | None) -> NoReturn:
+    def _watch(self, context: Context, ends: float, failures: int) -> NoReturn:
+        # Longer and longer, so that what must hold for long, by looks of one trigger, still alarms.
+        again = AGAIN_S * 2 ** min(failures - 1, 7)
         self.defer(
             trigger=ConditionTrigger(
                 self.app,
@@ -146,10 +163,11 @@ class WatchConditionOperator(BaseOperator):
                 poke_interval=self.poke_interval,
                 hold_s=self.hold_s,
                 calm_s=self.calm_s,
-                known=self._notifier.incidents(context).open,
-                until=ends if failed is None else min(ends, time.time() + AGAIN_S),
+                blind_s=max(self.hold_s, BLIND_S),
+                known=[s for one in self._notifiers for s in one.incidents(context).open],
+                until=min(ends, time.time() + again) if failures else ends,
                 options=self.options,
             ),
             method_name="resume",
-            kwargs={"ends": ends},
+            kwargs={"ends": ends, "failures": failures},
         )

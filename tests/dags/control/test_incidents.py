@@ -17,10 +17,12 @@ from airflow.sdk import DagRunState
 from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 from airflow.sdk.execution_time.context import AssetStateStoreAccessors
 
-from holdfast_airflow.operators.watch import AGAIN_S, WatchConditionOperator
+from holdfast_airflow.dags.watch import FIRST_SNAPSHOT_S
+from holdfast_airflow.operators.watch import AGAIN_S, BLIND_S, WatchConditionOperator
 from holdfast_airflow.triggers.condition import ConditionTrigger
 from holdfast_airflow.watched import app_asset
 from state_lib.checks.condition import CONDITIONS, Condition
+from state_lib.checks.conditions import cannot_look
 from state_lib.config import Settings
 from state_lib.kafka import Kafka
 from tests.dags.conftest import Connect
@@ -155,20 +157,25 @@ class Worker:
         self.trigger: ConditionTrigger
 
     def forget(self) -> None:
-        self._store.delete("incidents-host-down")
+        for name in ("host-down", "cannot-look-host-down"):
+            self._store.delete(f"incidents-{name}")
 
     def begins(self) -> list[str]:
         """A try begins; the subjects that its trigger knows."""
         return self._waits(lambda: self.watching.operator.execute(self.context))
 
-    def resumes(self, conditions: list[dict[str, Any]], over: list[str]) -> list[str]:
+    def resumes(
+        self, conditions: list[dict[str, Any]], over: list[str], *, failures: int = 0
+    ) -> list[str]:
         """Its trigger has fired; the subjects that the next one knows."""
-        return self._waits(lambda: self.ends(conditions, over, float("inf")))
+        event = {"conditions": conditions, "over": over, "until": None}
+        resume = self.watching.operator.resume
+        return self._waits(lambda: resume(self.context, event, float("inf"), failures))
 
-    def ends(self, conditions: list[dict[str, Any]], over: list[str], ends: float = 0.0) -> None:
+    def ends(self, conditions: list[dict[str, Any]], over: list[str]) -> None:
         """Its trigger has fired, and its day is over."""
-        event = {"conditions": conditions, "over": over, "until": ends}
-        self.watching.operator.resume(self.context, event, ends)
+        event = {"conditions": conditions, "over": over, "until": 0.0}
+        self.watching.operator.resume(self.context, event, 0.0)
 
     def _waits(self, work: Callable[[], object]) -> list[str]:
         with pytest.raises(TaskDeferred) as raised:
@@ -203,7 +210,7 @@ def test_a_notifier_that_fails_is_tried_again_and_holds_nobody_up(worker: Worker
     worker.watching.broken("first", now=True)
     assert worker.resumes(down("a"), []) == ["a"], "it looks on"
     assert worker.trigger.until is not None
-    assert worker.trigger.until < time.time() + AGAIN_S + 1, "and not for long"
+    assert worker.trigger.until < time.time() + AGAIN_S + 1, "and is tried again soon"
     assert worker.resumes(down("b"), []) == ["a", "b"]
     assert worker.begins() == ["a", "b"]
     assert (worker.told("first"), worker.told("second")) == ([], ["alarm a", "alarm b"])
@@ -243,9 +250,26 @@ def test_an_incident_whose_end_nobody_was_told_goes_on(worker: Worker) -> None:
     assert worker.told() == ["alarm a"]
 
 
-def test_what_a_person_must_correct_fails_the_task(worker: Worker) -> None:
-    with pytest.raises(AirflowFailException, match="a refused log-in"):
-        worker.watching.operator.resume(worker.context, {"error": "a refused log-in"}, 0.0)
+def test_while_it_fails_looks_get_longer_so_that_what_must_hold_for_long_alarms(
+    worker: Worker,
+) -> None:
+    worker.watching.broken("first", now=True)
+    pauses = []
+    for failures in range(10):
+        worker.resumes(down("a"), [], failures=failures)
+        assert worker.trigger.until is not None
+        pauses.append(worker.trigger.until - time.time())
+    assert pauses == sorted(pauses)
+    assert pauses[0] < AGAIN_S + 1
+    assert FIRST_SNAPSHOT_S + 900 < pauses[-1] < 3 * 3600
+
+
+def test_that_nobody_can_look_is_an_incident_of_its_own(worker: Worker) -> None:
+    blind = cannot_look("alarmed", "host-down", "every host refuses the token").to_json()
+    assert worker.resumes([*down("a"), blind], []) == ["a", "host-down"]
+    assert worker.trigger.blind_s == BLIND_S
+    assert worker.resumes([], ["host-down"]) == ["a"]
+    assert worker.told() == ["alarm a", "alarm host-down", "recovery host-down"]
 
 
 def test_a_watch_ends_when_its_day_is_over(worker: Worker) -> None:
