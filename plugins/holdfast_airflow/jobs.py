@@ -156,6 +156,11 @@ class JobMemory:
         """Remember it, as this task's."""
         self._store.set(self._key, {"job": job.to_json(), "by": self._me()})
 
+    def disown(self) -> None:
+        """It is nobody's: the next try of its task launches another one, once it has ended."""
+        if known := self._store.get(self._key):
+            self._store.set(self._key, {**known, "by": None})
+
     def _me(self) -> dict[str, Any]:
         ti = self._ti
         names = {"dag_id": ti.dag_id, "run_id": ti.run_id, "task_id": ti.task_id}

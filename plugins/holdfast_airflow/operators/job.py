@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from airflow.sdk import BaseOperator
-from airflow.sdk.exceptions import AirflowException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 from holdfast_airflow.adoption import KILL_S
 from holdfast_airflow.errors import as_airflow
@@ -184,4 +184,10 @@ class ReportJobOperator(BaseOperator):
         ti.xcom_push("report", self.brief(result) | {"url": url})
         self.log.info("The report is %s", url)
         reports.prune(settings.reports_kept)
-        return self.judge(result)
+        try:
+            return self.judge(result)
+        except (AirflowFailException, AirflowSkipException):
+            raise
+        except AirflowException:  # what a retry may mend, it has to look at anew
+            JobMemory(context, self.app, self.kind).disown()
+            raise

@@ -27,6 +27,7 @@ from state_lib.drivers.identity import ID_VARIABLE
 from state_lib.errors import Busy
 from state_lib.reports.folder import Reports
 from state_lib.restore.lock import restore_lock
+from state_lib.stack.ports import free_port
 from tests.support import airflow_home
 from tests.support.command import holdfast
 from tests.support.committed import PARTITIONS, Committed
@@ -154,6 +155,27 @@ def test_an_application_that_has_not_run_is_skipped(run: Run) -> None:
 def tries(settings: Settings, api: None) -> Callable[[str], Tries]:
     del settings, api
     return lambda app: Tries(lambda: RestoreDrillOperator(task_id="drill", app=app))
+
+
+def test_a_retry_drills_again_where_hosts_were_away(
+    committed: Callable[[str], Committed], api: None
+) -> None:
+    """Their errors are in the report, which is no answer to what the retry asks."""
+    del api
+    filled(committed("away_drill"))
+    nobody = ",".join(f"host-{i}=127.0.0.1:{free_port()}/{free_port()}" for i in (1, 2))
+    env = {"HOLDFAST_HOSTS": nobody}
+    task = Tries(lambda: RestoreDrillOperator(task_id="drill", app="away_drill", env=dict(env)))
+    trigger = task.execute()
+    event = task.waited(trigger)
+    assert event["event"] == "ended"
+    with pytest.raises(AirflowException, match="2 of 2 tasks of away_drill could not") as raised:
+        task.resume(event)
+    assert not isinstance(raised.value, AirflowFailException)
+    env.clear()
+    again = task.execute()
+    assert Job.from_json(again.job).id != Job.from_json(trigger.job).id
+    assert task.resume(task.waited(again))["equal"]
 
 
 def frozen(trigger: JobTrigger) -> psutil.Process:
