@@ -31,10 +31,13 @@ class Incidents:
         return [subject for subject, one in self._records.items() if one["over"] is None]
 
     def begin(self, conditions: Iterable[Mapping[str, Any]], now: int) -> None:
-        """These hold. One whose end was not told to all goes on."""
+        """These hold. One whose end was not told to all goes on; for who was told it is another."""
         for condition in conditions:
             known = self._records.get(condition["subject"])
             if known is not None:
+                if known["over_told"]:
+                    known["told"] = [who for who in known["told"] if who not in known["over_told"]]
+                    known["condition"], known["since"] = dict(condition), now
                 known["over"], known["over_told"] = None, []
                 continue
             fresh: Record = {"since": now, "over": None, "told": [], "over_told": []}

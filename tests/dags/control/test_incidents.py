@@ -250,6 +250,19 @@ def test_an_incident_whose_end_nobody_was_told_goes_on(worker: Worker) -> None:
     assert worker.told() == ["alarm a"]
 
 
+def test_who_was_told_of_an_end_is_told_of_what_follows(worker: Worker) -> None:
+    worker.resumes(down("a"), [])
+    worker.watching.broken("second", now=True)
+    worker.resumes([], ["a"])
+    worker.watching.broken("second", now=False)
+    worker.resumes(down("a"), [])
+    assert worker.told("first") == ["alarm a", "recovery a", "alarm a"]
+    assert worker.told("second") == ["alarm a"], "to whom it is the same"
+    worker.resumes([], ["a"])
+    assert worker.told("first")[3:] == ["recovery a"]
+    assert worker.told("second") == ["alarm a", "recovery a"]
+
+
 def test_while_it_fails_looks_get_longer_so_that_what_must_hold_for_long_alarms(
     worker: Worker,
 ) -> None:
