@@ -146,6 +146,16 @@ def store_lost(app: str, hosts: Iterable[HostSeen]) -> Iterator[Condition]:
                 )
 
 
+def stores_seen(app: str, hosts: Iterable[HostSeen]) -> frozenset[str]:
+    """Tasks whose hosts have their stores, or have lost them; of those that open nobody knows."""
+    return frozenset(
+        f"{app}/{task.partition}"
+        for host in hosts
+        for task in host.tasks
+        if task.state in ("open", "quarantined")
+    )
+
+
 def snapshot_stale(facts: Facts) -> Iterator[Condition]:
     """Snapshots that are missing, too old or of no use, or storage that does not answer.
 

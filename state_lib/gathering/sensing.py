@@ -17,6 +17,7 @@ from state_lib.checks.conditions import (
     host_down,
     snapshot_stale,
     store_lost,
+    stores_seen,
     task_without_owner,
 )
 from state_lib.checks.facts import Facts, HostSeen, Wanted
@@ -187,10 +188,10 @@ class Sense:
 
     def _store_lost(self) -> Look:
         hosts = self._hosts()
-        seen = frozenset(f"{self._app}/{t.partition}" for host in hosts for t in host.tasks)
         away = "; ".join(host.away for host in hosts if host.away is not None) or None
-        found = tuple(store_lost(self._app, hosts))
-        return Look(found, seen if away else None, away)
+        found, seen = tuple(store_lost(self._app, hosts)), stores_seen(self._app, hosts)
+        gone = away is None and not any(host.tasks for host in hosts)  # or nobody knows it yet
+        return Look(found, None if gone else seen, away)
 
     def _snapshot_stale(self) -> Look:
         kafka = self._asked()
