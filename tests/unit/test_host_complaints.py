@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import pytest
 
 from state_lib.config import Settings
-from state_lib.drivers.hosts import complaints
+from state_lib.drivers.hosts import TIMEOUT_S, complaints
+from state_lib.stack.ports import free_port
+from tests.support.dripping import dripping
 from tests.support.small_http import Server, serving
+from tests.support.waiting import SLOWNESS
 
 
 class Host(Server):
@@ -46,3 +50,19 @@ def test_any_answer_is_a_complaint_or_none(host: Host, body: bytes, says: str | 
     else:
         (one,) = found
         assert says in one
+
+
+def test_hosts_that_drip_or_are_away_are_not_waited_for(host: Host) -> None:
+    """A byte a second keeps every read alive; others are asked meanwhile."""
+    host.body = b'{"not_ready": {"app/0": "restores"}}'
+    with dripping() as port:
+        slow = [f"slow-{i}=127.0.0.1:1/{port}" for i in range(3)]
+        away, well = f"away=127.0.0.1:1/{free_port()}", f"well=127.0.0.1:1/{host.port}"
+        settings = Settings.load(hosts=",".join((*slow, away, well)))
+        began = time.monotonic()
+        found = complaints(settings, "app")
+        assert time.monotonic() - began < TIMEOUT_S + 3 * SLOWNESS
+    names = [f"slow-{i}" for i in range(3)]
+    assert [one.split()[1] for one in found] == [*names, "away", "well"]
+    assert all("(TimeoutError)" in one for one in found[:3])
+    assert "app/0: restores" in found[4]

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from state_lib.stack.ports import free_port
 from tests.dags.conftest import Connect
 from tests.support.apps import KV, App, app_of
 from tests.support.brokers import running_broker
+from tests.support.dripping import dripping
 from tests.support.hosts import publish
 from tests.support.sensing import Looks, first, quiet
 from tests.support.waiting import SLOWNESS, until
@@ -186,35 +186,6 @@ def test_a_trigger_that_is_cancelled_leaves_no_thread(app: App, looks: Looks) ->
 
     asyncio.run(run())
     until(lambda: not [t for t in threading.enumerate() if app.name in t.name], 60, "ended")
-
-
-@contextmanager
-def dripping() -> Iterator[int]:
-    """The port of somebody who answers slowly for ever: a byte now and then."""
-    ended = threading.Event()
-    with closing(socket.create_server(("127.0.0.1", 0))) as server:
-        server.settimeout(0.1)
-        taken: list[socket.socket] = []
-
-        def drip() -> None:
-            while not ended.wait(0.1):
-                with suppress(TimeoutError):
-                    taken.append(server.accept()[0])
-                for one in taken:
-                    try:
-                        one.send(b"H")
-                    except OSError:
-                        continue
-
-        thread = threading.Thread(target=drip)
-        thread.start()
-        try:
-            yield server.getsockname()[1]
-        finally:
-            ended.set()
-            thread.join()
-            for one in taken:
-                one.close()
 
 
 @pytest.mark.parametrize("name", ["host-down", "store-lost", "disk-filling"])
