@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import signal
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -10,6 +14,7 @@ from typing import Any
 import pytest
 
 from holdfast_airflow.jobs import SILENT_S, START_S, Job, Seen, Vigil, lives
+from holdfast_airflow.triggers.job import JobTrigger
 from state_lib.config import Settings
 from state_lib.drivers.process import DriverProcess
 from state_lib.errors import (
@@ -25,7 +30,7 @@ from state_lib.reports.folder import Reports, new_report
 from state_lib.reports.job import Tell, run_job
 from state_lib.reports.record import Record
 from state_lib.snapshots.manifest import new_id
-from tests.support.waiting import until
+from tests.support.waiting import SLOWNESS, until
 
 NOW = 1_800_000_000_000
 
@@ -180,6 +185,33 @@ def test_a_job_elsewhere_lives_while_it_gives_signs_whatever_its_clock(
     timer.start()
     assert lives(job, job.look(), again_s=1.0)
     timer.join()
+
+
+SLEEPS = """
+import sys, time
+from state_lib.reports.folder import Reports
+from state_lib.reports.job import run_job
+run_job(Reports(sys.argv[1], "app", "drill"), sys.argv[2], lambda _: time.sleep(600), beat_s=0.2)
+"""
+
+
+def test_a_job_elsewhere_ends_itself_once_a_user_does_not_want_it(
+    reports: Reports, tmp_path: Path
+) -> None:
+    job = elsewhere(tmp_path.as_uri(), new_report())
+    command = [sys.executable, "-c", SLEEPS, tmp_path.as_uri(), job.id]
+    with subprocess.Popen(command) as process:
+        try:
+            until(lambda: Record.read(reports, job.id), 60, "began")
+            asyncio.run(JobTrigger(job.to_json(), until=0.0).on_kill())
+            assert process.wait(30 * SLOWNESS) == -signal.SIGTERM
+        finally:
+            process.kill()
+    record = Record.read(reports, job.id)
+    assert record is not None
+    with pytest.raises(HoldfastError, match="it was asked to end"):
+        record.outcome()
+    assert not lives(job, job.look(), again_s=0.0), "another one may be launched at once"
 
 
 def test_where_nobody_can_say_nothing_is_launched(tmp_path: Path) -> None:

@@ -106,15 +106,10 @@ class JobTrigger(BaseTrigger):
 
 
 def _end(job: Job) -> None:
-    """End its processes; on another machine that is left to whoever is there."""
-    process = job.as_process()
-    if not process.here:
-        log.warning("The %s of %s (%s) goes on: end it there", job.kind, job.app, job.place)
-        return
     try:
-        process.end(END_S)
+        job.end(END_S)
     except HoldfastError as error:
-        log.warning("%s", error.message)
+        log.warning("The %s of %s (%s) goes on: %s", job.kind, job.app, job.place, error.message)
 
 
 def _text(job: Job, seen: Seen, what: str) -> str:
@@ -123,7 +118,8 @@ def _text(job: Job, seen: Seen, what: str) -> str:
         return f"{name} has ended"
     if what == "timed_out":
         doing = seen.record.phase if seen.record else "has not begun"
-        return f"{name} took too long ({doing}) and was ended. Give the task more `patience`"
+        over = "was ended" if job.as_process().here else "was asked to end"
+        return f"{name} took too long ({doing}) and {over}. Give the task more `patience`"
     file = job.process["log"]
     if what == "died":
         tail = " | ".join(job.as_process().last_lines(8))

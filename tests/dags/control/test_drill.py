@@ -255,6 +255,20 @@ def test_what_a_user_does_to_the_task_ends_the_job(
     assert processes.marked(ID_VARIABLE, Job.from_json(other.job).id) == []
 
 
+def test_a_cleared_task_ends_a_job_that_nobody_has_ended(
+    committed: Callable[[str], Committed], tries: Callable[[str], Tries]
+) -> None:
+    """Its trigger was away when the user cleared it."""
+    filled(committed("cleared_drill"))
+    task = tries("cleared_drill")
+    trigger = task.execute()
+    frozen(trigger)
+    again = task.execute(cleared=True)
+    assert Job.from_json(again.job).id != Job.from_json(trigger.job).id
+    assert processes.marked(ID_VARIABLE, Job.from_json(trigger.job).id) == []
+    assert task.resume(task.waited(again))["equal"]
+
+
 def test_one_that_takes_too_long_is_ended(
     committed: Callable[[str], Committed], tries: Callable[[str], Tries]
 ) -> None:
