@@ -134,9 +134,9 @@ class Sense:
             self._kafka = Kafka.of(self._settings)
         return self._kafka
 
-    def _hosts(self) -> tuple[HostSeen, ...]:
+    def _hosts(self, *, brief: bool = True) -> tuple[HostSeen, ...]:
         addresses, token = self._settings.host_addresses, self._settings.read_token()
-        hosts = hosts_seen(addresses, token, self._app, self._timeout_s)
+        hosts = hosts_seen(addresses, token, self._app, self._timeout_s, brief=brief)
         if hosts and all(host.refused for host in hosts):
             raise Unauthorized(
                 f"every state host refuses the token, {hosts[0].id} first: {hosts[0].away}. Set "
@@ -202,7 +202,7 @@ class Sense:
         return Look(tuple(snapshot_stale(replace(facts, snapshots=seen))))
 
     def _disk_filling(self) -> Look:
-        hosts = self._hosts()
+        hosts = self._hosts(brief=False)
         away = "; ".join(host.away for host in hosts if host.away is not None) or None
         found = tuple(disk_filling(self._app, hosts))
         return Look(found, frozenset(h.id for h in hosts if h.away is None) if away else None, away)
