@@ -12,6 +12,7 @@ from airflow.dag_processing.dagbag import BundleDagBag
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import ParamValidationError
 
+from holdfast_airflow.operators.watch import WatchConditionOperator
 from tests.support.airflow_home import ROOT
 
 IDS = (
@@ -121,6 +122,17 @@ def test_a_stream_has_one_supervisor_at_a_time(bag: BundleDagBag) -> None:
     assert task.max_active_tis_per_dag == 1
     assert [asset.uri for asset in task.inlets] == ["holdfast://app/flights"]
     assert task.outlets == []  # the end of a stream is no news for those who wait for data
+
+
+def test_manifests_are_not_read_every_minute_and_a_snapshot_ends_the_alarm(
+    bag: BundleDagBag,
+) -> None:
+    """There are dozens for each task, and an alarm is for an age of a day."""
+    task = bag.dags["flights_watch"].get_task("snapshot_stale")
+    assert isinstance(task, WatchConditionOperator)
+    assert task.poke_interval >= 600
+    assert task.calm_s is not None
+    assert task.calm_s < 600 < task.hold_s, "but an application that is new has some time"
 
 
 @pytest.mark.parametrize("module", ["pyspark.sql", "pandas", "state_lib.kafka"])

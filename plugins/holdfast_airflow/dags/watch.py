@@ -77,6 +77,7 @@ def watch_dag(
             }
             if sensor is SnapshotStaleSensor:
                 given.setdefault("hold_s", FIRST_SNAPSHOT_S)
+                given.setdefault("calm_s", 0.0)  # one look that sees a snapshot is enough
             WatchConditionOperator(
                 task_id=sensor.condition.replace("-", "_"), app=app, sensor=sensor, **given
             )
