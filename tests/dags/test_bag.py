@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from copy import deepcopy
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -122,6 +123,18 @@ def test_a_stream_has_one_supervisor_at_a_time(bag: BundleDagBag) -> None:
     assert task.max_active_tis_per_dag == 1
     assert [asset.uri for asset in task.inlets] == ["holdfast://app/flights"]
     assert task.outlets == []  # the end of a stream is no news for those who wait for data
+
+
+def test_heavy_daily_work_runs_one_after_the_other(bag: BundleDagBag) -> None:
+    heavy = [
+        d for i, d in bag.dags.items() if i.rpartition("_")[2] in ("audit", "drill", "capacity")
+    ]
+    crons = [str(dag.schedule).split() for dag in heavy]
+    assert {tuple(cron[2:]) for cron in crons} == {("*", "*", "*")}
+    minutes = sorted(60 * int(hour) + int(minute) for minute, hour, *_ in crons)
+    assert len(minutes) == 6
+    assert 60 <= minutes[0] < minutes[-1] < 300
+    assert all(later - one >= 20 for one, later in pairwise(minutes))
 
 
 def test_manifests_are_not_read_every_minute_and_a_snapshot_ends_the_alarm(
