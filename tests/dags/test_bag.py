@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from copy import deepcopy
+from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
 
@@ -123,6 +124,16 @@ def test_a_stream_has_one_supervisor_at_a_time(bag: BundleDagBag) -> None:
     assert task.max_active_tis_per_dag == 1
     assert [asset.uri for asset in task.inlets] == ["holdfast://app/flights"]
     assert task.outlets == []  # the end of a stream is no news for those who wait for data
+
+
+@pytest.mark.parametrize("name", ["verify", "prune", "capacity"])
+def test_a_worker_that_hangs_does_not_keep_later_runs_from_beginning(
+    bag: BundleDagBag, name: str
+) -> None:
+    """They work in a worker and not in the triggerer, and there is one run at a time."""
+    dag = bag.dags[f"flights_{name}"]
+    assert dag.dagrun_timeout is not None
+    assert timedelta(hours=1) <= dag.dagrun_timeout <= timedelta(hours=6)
 
 
 def test_heavy_daily_work_runs_one_after_the_other(bag: BundleDagBag) -> None:

@@ -30,6 +30,7 @@ from state_lib.reports.folder import Reports, new_report
 from state_lib.reports.job import Tell, run_job
 from state_lib.reports.record import Record
 from state_lib.snapshots.manifest import new_id
+from state_lib.snapshots.storage import Storage
 from tests.support.waiting import SLOWNESS, until
 
 NOW = 1_800_000_000_000
@@ -212,6 +213,29 @@ def test_a_job_elsewhere_ends_itself_once_a_user_does_not_want_it(
     with pytest.raises(HoldfastError, match="it was asked to end"):
         record.outcome()
     assert not lives(job, job.look(), again_s=0.0), "another one may be launched at once"
+
+
+def test_storage_that_hangs_does_not_hold_up_the_end_of_a_trigger(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = threading.Event()
+    monkeypatch.setattr(Storage, "read", lambda *_: ended.wait(60) and None)
+    monkeypatch.setattr("holdfast_airflow.triggers.job.ANSWER_S", 0.2)
+    job = elsewhere(tmp_path.as_uri(), new_report())
+    trigger = JobTrigger(job.to_json(), until=time.time() + 1, look_every_s=0.1)
+
+    async def first() -> Any:
+        async for event in trigger.run():
+            return event.payload
+        return None
+
+    try:
+        event = asyncio.run(asyncio.wait_for(first(), 20 * SLOWNESS))
+    finally:
+        ended.set()
+    assert event["event"] == "timed_out"
+    assert "has not answered" in event["told"][-1]
+    assert Path(tmp_path, "app", "drill", f"{job.id}.stop").exists(), "it was asked to end"
 
 
 def test_where_nobody_can_say_nothing_is_launched(tmp_path: Path) -> None:

@@ -44,6 +44,7 @@ def capacity_dag(
         schedule=cron_of(f"{app}_capacity") if schedule == NIGHTLY else schedule,
         catchup=False,
         max_active_runs=1,
+        dagrun_timeout=timedelta(hours=2),  # of storage that hangs, too: the next run looks again
         tags=["holdfast", "capacity", *tags],
     ) as dag:
         given: dict[str, Any] = {
