@@ -10,7 +10,7 @@ from contextlib import closing, contextmanager, suppress
 
 @contextmanager
 def dripping() -> Iterator[int]:
-    """Their port: a byte comes now and then, and no answer."""
+    """The port of one; a byte now and then, so that no read is too late."""
     ended = threading.Event()
     with closing(socket.create_server(("127.0.0.1", 0))) as server:
         server.settimeout(0.1)

@@ -69,8 +69,8 @@ def watch_dag(
     ) as dag:
         for sensor in SENSORS:
             given: dict[str, Any] = {
-                # Notifiers and Airflow's database may be away; a lost worker counts too.
-                "retries": 100,
+                # For the whole day of a run: Airflow's database may be away, a setting be wrong.
+                "retries": 3000,
                 "retry_delay": timedelta(seconds=30),
                 "notifiers": notifiers,
                 **operator,

@@ -34,7 +34,6 @@ class HoldfastHook(BaseHook):
     Args:
         conn_id: of the connection; empty: none. One that is not the default one must be there.
         env: ``HOLDFAST_*`` variables that win over it.
-        found: whether it was there before, as `existing` told: then it is waited for.
     """
 
     conn_name_attr = "conn_id"
@@ -43,16 +42,11 @@ class HoldfastHook(BaseHook):
     hook_name = "Holdfast"
 
     def __init__(
-        self,
-        conn_id: str = default_conn_name,
-        env: Mapping[str, str] | None = None,
-        *,
-        found: bool = False,
+        self, conn_id: str = default_conn_name, env: Mapping[str, str] | None = None
     ) -> None:
         super().__init__()
         self.conn_id = conn_id
         self._env = env or {}
-        self._found = found
 
     @cached_property
     def settings(self) -> Settings:
@@ -118,8 +112,6 @@ class HoldfastHook(BaseHook):
         """Settings that the connection has a value for."""
         found = _told(self.conn_id)
         if found is None:
-            if self.conn_id and self._found:
-                raise Unavailable(f"there is no connection {self.conn_id!r} now: add it again")
             _check_may_miss(self.conn_id)
             self.log.info("No connection %s: the worker's own settings are used", self.conn_id)
             return []
@@ -141,6 +133,19 @@ def existing(conn_id: str) -> str:
         return conn_id
     _check_may_miss(conn_id)
     return ""
+
+
+def settings_while_there(conn_id: str, env: Mapping[str, str]) -> Settings:
+    """Settings of a trigger by the connection that its task has found; empty: it found none.
+
+    Raises:
+        Unavailable: it is not there now, or Airflow does not tell. This process's own settings may
+            be of other brokers and hosts: they do not take its place.
+        ConfigurationError: naming every wrong setting and the value seen.
+    """
+    if conn_id and _told(conn_id) is None:
+        raise Unavailable(f"there is no connection {conn_id!r} now", conn_id=conn_id)
+    return HoldfastHook(conn_id, env).settings
 
 
 def _told(conn_id: str) -> Any:

@@ -11,7 +11,7 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from holdfast_airflow.errors import as_airflow
-from holdfast_airflow.hooks.holdfast import HoldfastHook, existing
+from holdfast_airflow.hooks.holdfast import HoldfastHook
 from holdfast_airflow.triggers.resumed import StreamResumedTrigger
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ class ReportRestoreOperator(BaseOperator):
                 app=self.app,
                 restored=places,
                 until=time.time() + self.resumed_within.total_seconds(),
-                conn_id=existing(self.conn_id),
+                conn_id=self.conn_id,
                 env=self.env,
                 kept=report,
             ),

@@ -16,7 +16,7 @@ from airflow.sdk.exceptions import (
 from airflow.sdk.execution_time.hitl import upsert_hitl_detail
 
 from holdfast_airflow.errors import as_airflow
-from holdfast_airflow.hooks.holdfast import HoldfastHook, existing
+from holdfast_airflow.hooks.holdfast import HoldfastHook
 from holdfast_airflow.operators.restore_approve import question
 from holdfast_airflow.plans import as_markdown, in_a_line, plans_of
 from holdfast_airflow.triggers.restore import RestoreTrigger
@@ -179,7 +179,7 @@ class RestoreOperator(BaseOperator):
             trigger=RestoreTrigger(
                 app=self.app,
                 plans=[one.to_json() for one in plans],
-                conn_id=existing(self.conn_id),
+                conn_id=self.conn_id,
                 env=self.env,
                 kept=kept,
             ),

@@ -88,10 +88,13 @@ class WatchConditionOperator(BaseOperator):
         """Tell what an earlier try or run could not, then defer.
 
         Raises:
-            AirflowFailException: a wrong setting.
+            AirflowException: a wrong setting: the retries go on once somebody has corrected it.
         """
-        with as_airflow():
-            _ = HoldfastHook(self.conn_id, self.env).settings
+        try:
+            with as_airflow():
+                _ = HoldfastHook(self.conn_id, self.env).settings
+        except AirflowFailException as error:  # no retry would follow, and the others watch on
+            raise AirflowException(*error.args) from error
         self._watch(context, self._ends(context), 0 if self._notify(context) is None else 1)
 
     def resume(
@@ -158,8 +161,9 @@ class WatchConditionOperator(BaseOperator):
             trigger=ConditionTrigger(
                 self.app,
                 self.condition,
-                existing(self.conn_id),
+                self.conn_id,
                 self.env,
+                found=bool(existing(self.conn_id)),
                 poke_interval=self.poke_interval,
                 hold_s=self.hold_s,
                 calm_s=self.calm_s,

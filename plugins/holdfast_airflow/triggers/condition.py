@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from holdfast_airflow.hooks.holdfast import HoldfastHook
+from holdfast_airflow.hooks.holdfast import existing, settings_while_there
 from state_lib.errors import ConfigurationError, Unauthorized, Unavailable
 
 if TYPE_CHECKING:
     from state_lib.checks.condition import Condition, Name
     from state_lib.gathering.sensing import Look, Sense
 
+ASK_EVERY_S = 60.0
 ANSWER_S = 60.0
 """How long one look may take; every question in it has a shorter limit of its own."""
 PATIENCE_S = 600.0
@@ -35,8 +36,9 @@ class ConditionTrigger(BaseTrigger):
     Args:
         app: The application.
         condition: Its name, one of `state_lib.checks.condition.CONDITIONS`.
-        conn_id: The Holdfast connection; empty: there is none, and the triggerer's own settings
-            count. One that there was and that cannot be read is waited for.
+        conn_id: The Holdfast connection; empty: none, and the triggerer's own settings count.
+        found: Whether its task has found that connection. If so, and it cannot be read now, it is
+            waited for; if not, the triggerer's own settings count until there is one.
         env: ``HOLDFAST_*`` variables that win over it.
         poke_interval: Seconds between looks.
         hold_s: Seconds for which it must hold, so that one missed answer is no alarm.
@@ -56,6 +58,7 @@ class ConditionTrigger(BaseTrigger):
         conn_id: str = "",
         env: dict[str, str] | None = None,
         *,
+        found: bool = True,
         poke_interval: float = 5.0,
         hold_s: float = 0.0,
         calm_s: float | None = None,
@@ -66,17 +69,19 @@ class ConditionTrigger(BaseTrigger):
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.app, self.condition, self.conn_id, self.env = app, condition, conn_id, env or {}
+        self.found = found and bool(conn_id)
         self.poke_interval, self.hold_s, self.calm_s = poke_interval, hold_s, calm_s
         self.blind_s = blind_s
         self.known, self.until, self.options = list(known), until, options or {}
         self._sense: Sense | None = None
+        self._asked_at = 0.0
         self._blind: str | None = None
         self._asking: asyncio.Future[Look] | None = None
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Class and arguments, from which a triggerer makes it again."""
         path = f"{type(self).__module__}.{type(self).__qualname__}"
-        names = ("app", "condition", "conn_id", "env", "poke_interval", "hold_s", "calm_s")
+        names = ("app", "condition", "conn_id", "env", "found", "poke_interval", "hold_s", "calm_s")
         more = ("blind_s", "known", "until", "options")
         return path, {name: getattr(self, name) for name in (*names, *more)}
 
@@ -127,8 +132,10 @@ class ConditionTrigger(BaseTrigger):
         from state_lib.gathering.sensing import NOTHING, Look, Sense
 
         try:
+            if self._has_come():
+                self._close()
             if self._sense is None:
-                settings = HoldfastHook(self.conn_id, self.env, found=True).settings
+                settings = settings_while_there(self.conn_id if self.found else "", self.env)
                 self._sense = Sense(settings, self.app, self.condition, **self.options)
             return self._sense.look()
         except Unavailable as error:  # the connection cannot be read
@@ -136,6 +143,14 @@ class ConditionTrigger(BaseTrigger):
         except (ConfigurationError, Unauthorized) as error:
             self._close()  # the next look reads the connection anew
             return Look(sure=NOTHING, blind=error.message, wrong=True)
+
+    def _has_come(self) -> bool:
+        """Whether there is a connection now that the task has not found; asked now and then."""
+        if self.found or not self.conn_id or time.monotonic() - self._asked_at < ASK_EVERY_S:
+            return False
+        self._asked_at = time.monotonic()
+        self.found = bool(existing(self.conn_id))
+        return self.found
 
     def _blindness(self, look: Look) -> list[Condition]:
         """As a condition, if it counts as one."""

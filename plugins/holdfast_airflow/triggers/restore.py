@@ -12,7 +12,6 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from holdfast_airflow.hooks.holdfast import HoldfastHook
 from holdfast_airflow.plans import plans_of
-from holdfast_airflow.triggers.told import when_told
 from state_lib.errors import HoldfastError
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ class RestoreTrigger(BaseTrigger):
     Args:
         app: The application.
         plans: As `RestorePlan.to_json`.
-        conn_id: The Holdfast connection; empty: the triggerer's own settings count.
+        conn_id: The Holdfast connection.
         env: ``HOLDFAST_*`` variables that win over it.
         kept: What the operator wants back.
         look_every_s: Seconds between looks.
@@ -66,7 +65,7 @@ class RestoreTrigger(BaseTrigger):
         loop, thread = asyncio.get_running_loop(), ThreadPoolExecutor(1, f"holdfast-{self.app}")
         watch: RestoreWatch | None = None
         try:
-            watch = await when_told(lambda: loop.run_in_executor(thread, self._made), self.log)
+            watch = await loop.run_in_executor(thread, self._made)
             while not watch.over:
                 for one in await loop.run_in_executor(thread, watch.look):
                     self._tell(one)
@@ -86,7 +85,7 @@ class RestoreTrigger(BaseTrigger):
     def _made(self) -> RestoreWatch:
         from state_lib.apps.restore_watch import RestoreWatch
 
-        settings = HoldfastHook(self.conn_id, self.env, found=True).settings
+        settings = HoldfastHook(self.conn_id, self.env).settings
         return RestoreWatch(settings, self.app, plans_of(self.plans))
 
     def _tell(self, one: Followed) -> None:

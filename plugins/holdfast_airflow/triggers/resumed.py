@@ -29,7 +29,7 @@ class StreamResumedTrigger(BaseTrigger):
         app: The application.
         restored: Epoch and number of the commit that each task was restored to, by its name.
         until: When to wait no longer, as wall time (s).
-        conn_id: The Holdfast connection; empty: the triggerer's own settings count.
+        conn_id: The Holdfast connection.
         env: ``HOLDFAST_*`` variables that win over it.
         kept: What the operator wants back.
         look_every_s: Seconds between looks.
@@ -80,7 +80,7 @@ class StreamResumedTrigger(BaseTrigger):
         from state_lib.kafka import Kafka
 
         if self._known is None:
-            self._known = HoldfastHook(self.conn_id, self.env, found=True).settings
+            self._known = HoldfastHook(self.conn_id, self.env).settings
         settings = self._known
         restored = {task: (int(at[0]), int(at[1])) for task, at in self.restored.items()}
         return look(settings, Kafka.of(settings), self.app, restored)

@@ -219,6 +219,28 @@ def test_an_application_that_nobody_knows_is_waited_for(broker: LocalBroker, nam
         assert look == Look()
 
 
+def test_a_connection_that_was_not_there_counts_once_it_is(
+    app: App, looks: Looks, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or that was there, and could not be read when the task deferred for a day."""
+    monkeypatch.setattr("holdfast_airflow.triggers.condition.ASK_EVERY_S", 0.5)
+    delete_from(app)
+    servers = str(app.kafka.properties["bootstrap.servers"])
+
+    async def run() -> dict[str, Any]:
+        waiting = trigger(app, conn_id="comes-later", found=False)
+        waiting.env["HOLDFAST_BOOTSTRAP_SERVERS"] = f"127.0.0.1:{free_port()}"
+        task = asyncio.create_task(first(waiting))
+        await quiet(task, looks, 1)
+        assert looks.last.blind, "by settings of its own"
+        del waiting.env["HOLDFAST_BOOTSTRAP_SERVERS"]
+        connect(servers, "comes-later", conn_type="holdfast")
+        return await asyncio.wait_for(task, 90 * SLOWNESS)
+
+    event = asyncio.run(run())
+    assert [c["subject"] for c in event["conditions"]] == [app.topic("kv")]
+
+
 def test_a_connection_that_cannot_be_read_is_not_replaced_by_other_settings(
     app: App, looks: Looks, connect: Connect
 ) -> None:
@@ -231,7 +253,7 @@ def test_a_connection_that_cannot_be_read_is_not_replaced_by_other_settings(
         del waiting.env["HOLDFAST_BOOTSTRAP_SERVERS"]
         task = asyncio.create_task(first(waiting))
         blind = await asyncio.to_thread(until, lambda: waiting._blind, 60, "told")
-        assert blind.startswith("there is no connection 'of-the-test' now")
+        assert blind == "there is no connection 'of-the-test' now"
         connect(servers, "of-the-test", conn_type="holdfast")
         return await asyncio.wait_for(task, 60 * SLOWNESS)
 

@@ -16,7 +16,7 @@ from airflow.sdk.execution_time.supervisor import InProcessSupervisorComms
 from airflow.utils.session import create_session
 from sqlalchemy import delete
 
-from holdfast_airflow.hooks.holdfast import HoldfastHook, existing
+from holdfast_airflow.hooks.holdfast import HoldfastHook, existing, settings_while_there
 from holdfast_airflow.operators.prune import PruneSnapshotsOperator
 from holdfast_airflow.triggers.snapshots import SnapshotsTrigger
 from state_lib.errors import ConfigurationError, Unavailable
@@ -70,8 +70,8 @@ def test_a_connection_that_a_dag_names_must_be_there(connect: Connect) -> None:
 def test_one_that_was_there_is_waited_for() -> None:
     for conn_id in (DEFAULT, "named"):
         with pytest.raises(Unavailable, match=r"there is no connection .* now"):
-            _ = HoldfastHook(conn_id, found=True).settings
-    assert HoldfastHook("", found=True).settings.bootstrap_servers == "the-worker-s:9092"
+            settings_while_there(conn_id, {})
+    assert settings_while_there("", {}).bootstrap_servers == "the-worker-s:9092"
 
 
 @pytest.mark.usefixtures("silent")

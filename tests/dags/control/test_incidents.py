@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from airflow.dag_processing.dagbag import BundleDagBag, sync_bag_to_db
 from airflow.sdk import DagRunState
-from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
 from airflow.sdk.execution_time.context import AssetStateStoreAccessors
 
 from holdfast_airflow.dags.watch import FIRST_SNAPSHOT_S
@@ -275,6 +275,17 @@ def test_while_it_fails_looks_get_longer_so_that_what_must_hold_for_long_alarms(
     assert pauses == sorted(pauses)
     assert pauses[0] < AGAIN_S + 1
     assert FIRST_SNAPSHOT_S + 900 < pauses[-1] < 3 * 3600
+
+
+def test_what_a_person_must_correct_is_looked_at_again(worker: Worker) -> None:
+    """Else nothing would be seen of it for the rest of the run's day."""
+    operator = worker.watching.operator
+    operator.env = {"HOLDFAST_HOSTS": "nonsense"}
+    with pytest.raises(AirflowException, match="hosts") as wrong:
+        operator.execute(worker.context)
+    assert not isinstance(wrong.value, AirflowFailException), "which no retry follows"
+    operator.env = {}
+    assert worker.begins() == []
 
 
 def test_that_nobody_can_look_is_an_incident_of_its_own(worker: Worker) -> None:
