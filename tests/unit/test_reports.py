@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 from holdfast_airflow.jobs import SILENT_S, START_S, Job, Seen, Vigil, lives
@@ -91,6 +92,13 @@ def test_a_job_tells_that_it_lives_and_leaves_its_result(reports: Reports) -> No
     assert (done.state, done.outcome()) == ("done", {"answer": 42})
     time.sleep(0.1)
     assert Record.read(reports, job) == done, "no sign of life after the last words"
+
+
+def test_a_record_of_a_newer_version_is_read(reports: Reports) -> None:
+    job = new_report()
+    said = {"id": job, "host": "here", "pid": 1, "at": 2, "of_the_future": True}
+    reports.write(f"{job}.json", orjson.dumps(said))
+    assert Record.read(reports, job) == Record(job, "here", 1, 2)
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ class IncidentNotifier(BaseNotifier):
     Args:
         app: The application.
         condition: The condition's name.
-        notifiers: Whom to tell. The order in which they are given tells them apart.
+        notifiers: Whom to tell. Their classes tell them apart; of one class, their order.
         name: Under which it is kept, if another task tells of the same condition.
     """
 
@@ -41,7 +41,11 @@ class IncidentNotifier(BaseNotifier):
         super().__init__()
         self.app, self.condition = app, condition
         self._name = name or condition
-        self._notifiers = {f"{i}-{type(n).__name__}": n for i, n in enumerate(notifiers)}
+        self._notifiers: dict[str, BaseNotifier] = {}
+        for one in notifiers:
+            kind = type(one).__name__
+            before = sum(type(n).__name__ == kind for n in self._notifiers.values())
+            self._notifiers[f"{before}-{kind}"] = one
 
     def incidents(self, context: Context) -> Incidents:
         """What is known of them, by the context of a task."""

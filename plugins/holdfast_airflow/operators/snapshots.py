@@ -69,15 +69,17 @@ class SnapshotStoresOperator(BaseOperator):
         """Look which tasks there are, then defer.
 
         Raises:
-            AirflowFailException: no such application or task, or a wrong setting.
+            AirflowFailException: no such application or task, a wrong setting, or its topology
+                topic is lost.
             AirflowSkipException: no such application, where that is to be skipped.
             AirflowException: Kafka is away; a retry may help.
         """
         from state_lib.client.snapshots import SnapshotClient
 
+        hook = HoldfastHook(self.conn_id, self.env)
         with as_airflow(skip_unknown=self.skip_unknown):
-            settings = HoldfastHook(self.conn_id, self.env).settings
-            partitions = SnapshotClient(settings, self.app).partitions(self.tasks)
+            hook.declared(self.app)
+            partitions = SnapshotClient(hook.settings, self.app).partitions(self.tasks)
             conn_id = existing(self.conn_id)
         self.log.info("Asking for snapshots of %s tasks of %s", len(partitions), self.app)
         self.defer(

@@ -21,10 +21,11 @@ from holdfast_airflow.jobs import Job
 from holdfast_airflow.operators.drill import RestoreDrillOperator
 from holdfast_airflow.triggers.job import JobTrigger
 from state_lib import processes
+from state_lib.client.flight import FlightHostClient
 from state_lib.config import Settings
 from state_lib.digests.drill_job import drill_app
 from state_lib.drivers.identity import ID_VARIABLE
-from state_lib.errors import Busy
+from state_lib.errors import Busy, NotFound
 from state_lib.reports.folder import Reports
 from state_lib.restore.lock import restore_lock
 from state_lib.stack.ports import free_port
@@ -121,6 +122,23 @@ def test_without_any_snapshot_it_is_skipped(
     assert "'holdfast snapshot create unsaved'" in capsys.readouterr().out
     assert report_of(ti)["absent"] == [0, 1]
     assert "'holdfast snapshot create unsaved'" in holdfast("drill", "unsaved", code=1)
+
+
+def test_a_host_that_knows_nothing_is_no_missing_snapshot(
+    committed: Callable[[str], Committed],
+    settings: Settings,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its disk is new: a drill that is skipped for that would be green."""
+    filled(committed("wiped_drill"))
+
+    def unknown(*_: object) -> None:
+        raise NotFound("there is no application 'wiped_drill' here; there are: []", known=[])
+
+    monkeypatch.setattr(FlightHostClient, "marker", unknown)
+    found = drill_app(settings, "wiped_drill", tmp_path)
+    assert (len(found.failed), found.absent) == (PARTITIONS, [])
 
 
 def test_a_snapshot_that_cannot_be_restored_fails(

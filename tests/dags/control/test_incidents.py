@@ -18,6 +18,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskD
 from airflow.sdk.execution_time.context import AssetStateStoreAccessors
 
 from holdfast_airflow.dags.watch import FIRST_SNAPSHOT_S
+from holdfast_airflow.notifications import LogNotifier
 from holdfast_airflow.operators.watch import AGAIN_S, BLIND_S, WatchConditionOperator
 from holdfast_airflow.triggers.condition import ConditionTrigger
 from holdfast_airflow.watched import app_asset
@@ -261,6 +262,16 @@ def test_who_was_told_of_an_end_is_told_of_what_follows(worker: Worker) -> None:
     worker.resumes([], ["a"])
     assert worker.told("first")[3:] == ["recovery a"]
     assert worker.told("second") == ["alarm a", "recovery a"]
+
+
+def test_who_is_added_is_told_of_what_goes_on_and_nobody_else_is(worker: Worker) -> None:
+    worker.resumes(down("a"), [])
+    operator = worker.watching.operator
+    kind = type(operator.notifiers[0])
+    operator.notifiers = [LogNotifier(), *operator.notifiers, kind("third")]
+    worker.resumes([], [])
+    assert worker.told("third") == ["alarm a"]
+    assert worker.told("first") == worker.told("second") == ["alarm a"]
 
 
 def test_while_it_fails_looks_get_longer_so_that_what_must_hold_for_long_alarms(
