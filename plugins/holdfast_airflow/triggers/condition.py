@@ -144,20 +144,23 @@ class ConditionTrigger(BaseTrigger):
             self._close()  # the next look reads the connection anew
             return Look(sure=NOTHING, blind=error.message, wrong=True)
 
-    def _has_come(self) -> bool:
-        """Whether there is a connection now that the task has not found; asked now and then."""
-        if self.found or not self.conn_id or time.monotonic() - self._asked_at < ASK_EVERY_S:
-            return False
-        self._asked_at = time.monotonic()
-        self.found = bool(existing(self.conn_id))
-        return self.found
-
     def _blindness(self, look: Look) -> list[Condition]:
         """As a condition, if it counts as one."""
         from state_lib.checks.conditions import cannot_look
 
         counts = look.wrong if self.blind_s is None else look.shows_nothing
         return [cannot_look(self.app, self.condition, look.blind or "")] if counts else []
+
+    def _has_come(self) -> bool:
+        """Whether there is a connection now that the task has not found; asked now and then.
+
+        Airflow does not tell one that is not there from one that it cannot read at the moment.
+        """
+        if self.found or not self.conn_id or time.monotonic() - self._asked_at < ASK_EVERY_S:
+            return False
+        self._asked_at = time.monotonic()
+        self.found = bool(existing(self.conn_id))
+        return self.found
 
     def _tell(self, blind: str | None) -> None:
         if blind is not None and self._blind is None:
