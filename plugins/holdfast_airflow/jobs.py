@@ -171,9 +171,9 @@ class JobMemory:
 
     def was_cleared(self) -> bool:
         """Whether an earlier try of this task launched it, and a user has cleared it since."""
-        known = self._store.get(self._key)
-        by, me = (known or {}).get("by"), self._me()
-        return bool(by) and by != me and {**by, "max_tries": me["max_tries"]} == me
+        known = self._store.get(self._key) or {}
+        by, me = known.get("by") or {}, self._me()
+        return by != me and {**by, "max_tries": me["max_tries"]} == me
 
     def keep(self, job: Job) -> None:
         """Remember it, as this task's."""

@@ -267,7 +267,7 @@ def test_who_was_told_of_an_end_is_told_of_what_follows(worker: Worker) -> None:
 def test_who_is_added_is_told_of_what_goes_on_and_nobody_else_is(worker: Worker) -> None:
     worker.resumes(down("a"), [])
     operator = worker.watching.operator
-    kind = type(operator.notifiers[0])
+    kind: Any = type(operator.notifiers[0])
     operator.notifiers = [LogNotifier(), *operator.notifiers, kind("third")]
     worker.resumes([], [])
     assert worker.told("third") == ["alarm a"]
