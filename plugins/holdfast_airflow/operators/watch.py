@@ -97,21 +97,13 @@ class WatchConditionOperator(BaseOperator):
             raise AirflowException(*error.args) from error
         self._watch(context, self._ends(context), 0 if self._notify(context) is None else 1)
 
-    def resume(
-        self, context: Context, event: dict[str, Any], ends: float, failures: int = 0
-    ) -> None:
+    def resume(self, context: Context, event: dict[str, Any]) -> None:
         """Tell what is new, then defer again.
-
-        Args:
-            context: of the task.
-            event: of the trigger.
-            ends: when the task ends, as wall time (s).
-            failures: how often notifiers have failed one after the other.
 
         Raises:
             AirflowFailException: a notifier still fails at the end: the next run tries it again.
         """
-        now = int(time.time() * 1000)
+        now, kept = int(time.time() * 1000), event["kept"]
         for condition in event["conditions"]:
             self.log.warning("%s", condition["text"])
         for subject in event["over"]:
@@ -121,8 +113,8 @@ class WatchConditionOperator(BaseOperator):
             incidents.begin([c for c in event["conditions"] if c["name"] == one.condition], now)
             incidents.end(event["over"], now)  # of those that it knows
         failed = self._notify(context)
-        if time.time() < ends:
-            self._watch(context, ends, 0 if failed is None else failures + 1)
+        if time.time() < kept["ends"]:
+            self._watch(context, kept["ends"], 0 if failed is None else kept["failures"] + 1)
         if failed is not None:
             raise AirflowFailException(failed)
 
@@ -155,6 +147,7 @@ class WatchConditionOperator(BaseOperator):
         return max(float(began) + lasts, now + min(lasts, AGAIN_S))
 
     def _watch(self, context: Context, ends: float, failures: int) -> NoReturn:
+        """Defer until something is new, or notifiers that have failed so often are tried again."""
         # Longer and longer, so that what must hold for long, by looks of one trigger, still alarms.
         again = AGAIN_S * 2 ** min(failures - 1, 7)
         self.defer(
@@ -171,7 +164,7 @@ class WatchConditionOperator(BaseOperator):
                 known=[s for one in self._notifiers for s in one.incidents(context).open],
                 until=min(ends, time.time() + again) if failures else ends,
                 options=self.options,
+                kept={"ends": ends, "failures": failures},
             ),
             method_name="resume",
-            kwargs={"ends": ends, "failures": failures},
         )

@@ -30,8 +30,8 @@ class ConditionTrigger(BaseTrigger):
 
     Who cannot be asked is waited for, and told of once. Events: ``conditions`` that hold and were
     not known, each as `state_lib.checks.condition.Condition.to_json`, and ``over``: subjects that
-    were known and are well again, with ``until``; or ``error``, which a person must correct, and
-    has not for `PATIENCE_S`.
+    were known and are well again, with ``until`` and ``kept``; or ``error``, which a person must
+    correct, and has not for `PATIENCE_S`.
 
     Args:
         app: The application.
@@ -49,6 +49,7 @@ class ConditionTrigger(BaseTrigger):
         known: Subjects of which it is known that it holds.
         until: When to look no longer, as wall time (s), with an event of nothing new; None: never.
         options: More arguments of `state_lib.gathering.sensing.Sense`.
+        kept: What the operator wants back.
     """
 
     def __init__(  # noqa: PLR0913 - Airflow makes it again from these
@@ -66,6 +67,7 @@ class ConditionTrigger(BaseTrigger):
         known: Sequence[str] = (),
         until: float | None = None,
         options: dict[str, Any] | None = None,
+        kept: dict[str, Any] | None = None,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.app, self.condition, self.conn_id, self.env = app, condition, conn_id, env or {}
@@ -73,6 +75,7 @@ class ConditionTrigger(BaseTrigger):
         self.poke_interval, self.hold_s, self.calm_s = poke_interval, hold_s, calm_s
         self.blind_s = blind_s
         self.known, self.until, self.options = list(known), until, options or {}
+        self.kept = kept or {}
         self._sense: Sense | None = None
         self._asked_at = 0.0
         self._blind: str | None = None
@@ -82,7 +85,7 @@ class ConditionTrigger(BaseTrigger):
         """Class and arguments, from which a triggerer makes it again."""
         path = f"{type(self).__module__}.{type(self).__qualname__}"
         names = ("app", "condition", "conn_id", "env", "found", "poke_interval", "hold_s", "calm_s")
-        more = ("blind_s", "known", "until", "options")
+        more = ("blind_s", "known", "until", "options", "kept")
         return path, {name: getattr(self, name) for name in (*names, *more)}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
@@ -108,8 +111,8 @@ class ConditionTrigger(BaseTrigger):
                 began, over = [*began, *blind], [*over, *sees]
                 if began or over or (self.until is not None and time.time() > self.until):
                     said = {"conditions": [c.to_json() for c in began], "over": over}
-                    said["until"] = self.until
-                    yield TriggerEvent(said)  # type: ignore[no-untyped-call]
+                    more = {"until": self.until, "kept": self.kept}
+                    yield TriggerEvent({**said, **more})  # type: ignore[no-untyped-call]
                     return
                 await asyncio.sleep(self.poke_interval)
         finally:

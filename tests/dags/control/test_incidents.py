@@ -169,14 +169,18 @@ class Worker:
         self, conditions: list[dict[str, Any]], over: list[str], *, failures: int = 0
     ) -> list[str]:
         """Its trigger has fired; the subjects that the next one knows."""
-        event = {"conditions": conditions, "over": over, "until": None}
-        resume = self.watching.operator.resume
-        return self._waits(lambda: resume(self.context, event, float("inf"), failures))
+        return self._waits(lambda: self._resume(conditions, over, float("inf"), failures))
 
     def ends(self, conditions: list[dict[str, Any]], over: list[str]) -> None:
         """Its trigger has fired, and its day is over."""
-        event = {"conditions": conditions, "over": over, "until": 0.0}
-        self.watching.operator.resume(self.context, event, 0.0)
+        self._resume(conditions, over, 0.0, 0)
+
+    def _resume(
+        self, conditions: list[dict[str, Any]], over: list[str], ends: float, failures: int
+    ) -> None:
+        kept = {"ends": ends, "failures": failures}
+        event = {"conditions": conditions, "over": over, "until": None, "kept": kept}
+        self.watching.operator.resume(self.context, event)
 
     def _waits(self, work: Callable[[], object]) -> list[str]:
         with pytest.raises(TaskDeferred) as raised:
@@ -282,9 +286,9 @@ def test_while_it_fails_looks_get_longer_so_that_what_must_hold_for_long_alarms(
     for failures in range(10):
         worker.resumes(down("a"), [], failures=failures)
         assert worker.trigger.until is not None
-        pauses.append(worker.trigger.until - time.time())
+        pauses.append(round(worker.trigger.until - time.time()))
     assert pauses == sorted(pauses)
-    assert pauses[0] < AGAIN_S + 1
+    assert pauses[0] == AGAIN_S
     assert FIRST_SNAPSHOT_S + 900 < pauses[-1] < 3 * 3600
 
 
@@ -313,7 +317,8 @@ def test_a_watch_ends_when_its_day_is_over(worker: Worker) -> None:
     assert worker.trigger.until > time.time()
     worker.trigger.until = 0.0
     event = asyncio.run(asyncio.wait_for(first(worker.trigger), 60 * SLOWNESS))
-    assert event == {"conditions": [], "over": [], "until": 0.0}
+    assert (event["conditions"], event["over"]) == ([], [])
+    assert event["kept"] == {"ends": pytest.approx(time.time(), abs=60 * SLOWNESS), "failures": 0}
     worker.ends([], [])  # and does not defer
 
 
