@@ -120,7 +120,7 @@ def test_that_nobody_can_look_is_a_condition_where_that_is_wanted(
             assert looks.last.blind == found["seen"]
             knows = trigger(app, blind_s=1.0, known=["changelog-unsafe"])
             waiting = asyncio.create_task(first(knows))
-            await quiet(waiting, looks, 2)
+            await quiet(waiting, looks, 1)
         return await asyncio.wait_for(waiting, 120 * SLOWNESS)
 
     event = asyncio.run(run())
