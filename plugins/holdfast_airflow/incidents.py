@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from state_lib.checks.condition import Condition
 
 Record = dict[str, Any]
-"""``since`` and ``over`` (ms; ``over`` is None while it goes on), ``condition`` until all have been
-told, ``told`` and ``over_told``: who was."""
+"""``since`` and ``over`` (ms; ``over`` is None while it goes on), ``condition``, without its tasks
+once all have been told, ``told`` and ``over_told``: who was."""
 
 
 class Incidents:
@@ -31,10 +31,13 @@ class Incidents:
         return [subject for subject, one in self._records.items() if one["over"] is None]
 
     def begin(self, conditions: Iterable[Mapping[str, Any]], now: int) -> None:
-        """These hold. One whose end was not told to all goes on."""
+        """These hold. One whose end was not told to all goes on; for who was told it is another."""
         for condition in conditions:
             known = self._records.get(condition["subject"])
             if known is not None:
+                if known["over_told"]:
+                    known["told"] = [who for who in known["told"] if who not in known["over_told"]]
+                    known["condition"], known["since"] = dict(condition), now
                 known["over"], known["over_told"] = None, []
                 continue
             fresh: Record = {"since": now, "over": None, "told": [], "over_told": []}
@@ -55,7 +58,7 @@ class Incidents:
         return [
             Condition.from_json(one["condition"])
             for one in self._records.values()
-            if one["over"] is None and who not in one["told"] and one["condition"]
+            if one["over"] is None and who not in one["told"]
         ]
 
     def over_to_tell(self, who: str) -> dict[str, tuple[int, int]]:
@@ -77,7 +80,7 @@ class Incidents:
         all_ = set(everybody)
         for subject, one in list(self._records.items()):
             if all_ <= set(one["told"]):
-                one["condition"] = None  # hundreds of tasks may be concerned
+                one["condition"]["tasks"] = []  # hundreds may be concerned
             if one["over"] is not None and not (all_ & set(one["told"])) - set(one["over_told"]):
                 del self._records[subject]
         self._save()

@@ -69,6 +69,23 @@ class Job:
 
         return DriverProcess.from_json(self.process)
 
+    def end(self, timeout_s: float) -> None:
+        """End its processes; on another machine it reads within seconds that it is to end itself.
+
+        Args:
+            timeout_s: until it is killed, on this machine.
+
+        Raises:
+            Unavailable: a process survives SIGKILL, or storage is away.
+        """
+        from state_lib.reports.folder import Reports
+
+        process = self.as_process()
+        if process.here:
+            process.end(timeout_s)
+        else:
+            Reports(self.url, self.app, self.kind).ask_to_end(self.id)
+
     def look(self) -> Seen:
         """Whether it lives, and what it says."""
         from state_lib.reports.folder import Reports
@@ -152,9 +169,20 @@ class JobMemory:
         known = self._store.get(self._key)
         return bool(known) and known["by"] == self._me()
 
+    def was_cleared(self) -> bool:
+        """Whether an earlier try of this task launched it, and a user has cleared it since."""
+        known = self._store.get(self._key) or {}
+        by, me = known.get("by") or {}, self._me()
+        return by != me and {**by, "max_tries": me["max_tries"]} == me
+
     def keep(self, job: Job) -> None:
         """Remember it, as this task's."""
         self._store.set(self._key, {"job": job.to_json(), "by": self._me()})
+
+    def disown(self) -> None:
+        """It is nobody's: the next try of its task launches another one, once it has ended."""
+        if known := self._store.get(self._key):
+            self._store.set(self._key, {**known, "by": None})
 
     def _me(self) -> dict[str, Any]:
         ti = self._ti

@@ -33,17 +33,20 @@ class Hosts:
     addresses: Sequence[HostAddress]
     token: str | None
 
-    def held(self, app: str | None = None, timeout_s: float = LOOK_S) -> list[Held]:
+    def held(
+        self, app: str | None = None, timeout_s: float = LOOK_S, *, brief: bool = False
+    ) -> list[Held]:
         """What each host holds, of one application or of all.
 
         Args:
             app: its id.
             timeout_s: a host that has not answered by then is away, however slowly it goes on.
+            brief: only the states of tasks.
 
         Raises:
             Unauthorized: a host refused the token.
         """
-        return self._each(lambda client: client.holdings(app, timeout_s))
+        return self._each(lambda client: client.holdings(app, timeout_s, brief=brief))
 
     def forget(self, app: str, epoch: int) -> list[Held]:
         """Let every host drop an application; what each had of it.

@@ -10,7 +10,7 @@ from state_lib.kafka import Kafka
 from state_lib.marker import RESTORING
 from state_lib.names import check_name
 from state_lib.snapshots.listing import stored_tasks
-from state_lib.snapshots.prune import Pruned, Retention, prune
+from state_lib.snapshots.prune import Pruned, Retention, prune, put_back
 from state_lib.snapshots.savepoints import prune_savepoints, spared
 from state_lib.task.claiming import standing
 
@@ -36,7 +36,8 @@ def prune_application(
 ) -> Pruning:
     """Remove old snapshots of all tasks, and files that no snapshot of the last day needs.
 
-    Snapshots of savepoints stay, and those that tasks are on their way back to.
+    Snapshots of savepoints stay, and those that tasks are on their way back to; also if that began
+    meanwhile: such a one is put back in the end.
 
     Args:
         settings: where Kafka and storage are.
@@ -56,11 +57,16 @@ def prune_application(
         topology_of(kafka, app)
     needed = _on_their_way(kafka, app)
     gone = [] if savepoints is None else prune_savepoints(url, app, savepoints, dry=dry)
-    spare = spared(url, app, without=gone) | needed
-    done = [prune(url, app, task, retention, spare=spare, dry=dry) for task in tasks]
-    return Pruning(done, gone)
+    spare = spared(url, app, without=gone) | set(needed.values())
+    done = {task: prune(url, app, task, retention, spare=spare, dry=dry) for task in tasks}
+    for task, snapshot in ({} if dry else _on_their_way(kafka, app)).items():
+        if put_back(url, app, task, snapshot) and snapshot in done[task].pruned:
+            done[task].pruned.remove(snapshot)
+            done[task].kept.append(snapshot)
+    return Pruning(list(done.values()), gone)
 
 
-def _on_their_way(kafka: Kafka, app: str) -> set[str]:
+def _on_their_way(kafka: Kafka, app: str) -> dict[int, str]:
     """Snapshots that tasks are being restored to: they are needed until that has ended."""
-    return {m.back["snapshot"] for m in standing(kafka, app) if m.state == RESTORING}
+    markers = enumerate(standing(kafka, app))
+    return {task: m.back["snapshot"] for task, m in markers if m.state == RESTORING}

@@ -16,8 +16,12 @@ Name = Literal[
     "store-lost",
     "snapshot-stale",
     "disk-filling",
+    "cannot-look",
 ]
-CONDITIONS: tuple[Name, ...] = get_args(Name)
+CANNOT_LOOK: Name = "cannot-look"
+"""For any of the others: nobody who would know can be asked."""
+CONDITIONS: tuple[Name, ...] = tuple(name for name in get_args(Name) if name != CANNOT_LOOK)
+"""What is looked for."""
 _SHOWN = 3
 
 

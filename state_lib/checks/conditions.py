@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from state_lib.checks.condition import Condition
+from state_lib.checks.condition import CANNOT_LOOK, Condition, Name
 from state_lib.checks.disk import disk_of
 from state_lib.checks.facts import Facts, HostSeen
 from state_lib.checks.hosts import answer_of, next_step, orphans, orphans_step
@@ -146,6 +146,16 @@ def store_lost(app: str, hosts: Iterable[HostSeen]) -> Iterator[Condition]:
                 )
 
 
+def stores_seen(app: str, hosts: Iterable[HostSeen]) -> frozenset[str]:
+    """Tasks whose hosts have their stores, or have lost them; of those that open nobody knows."""
+    return frozenset(
+        f"{app}/{task.partition}"
+        for host in hosts
+        for task in host.tasks
+        if task.state in ("open", "quarantined")
+    )
+
+
 def snapshot_stale(facts: Facts) -> Iterator[Condition]:
     """Snapshots that are missing, too old or of no use, or storage that does not answer.
 
@@ -167,3 +177,16 @@ def disk_filling(app: str, hosts: Iterable[HostSeen]) -> Iterator[Condition]:
                 tasks = tuple(f"{app}/{t.partition}" for t in host.tasks)
                 given = {"tasks": tasks, "hosts": (host.id,)}
                 yield Condition.of("disk-filling", app, verdict, **given)
+
+
+def cannot_look(app: str, name: Name, why: str) -> Condition:
+    """For a condition, which may hold or not: nobody knows."""
+    return Condition(
+        CANNOT_LOOK,
+        app,
+        name,
+        seen=why,
+        needed="answers of those who would know",
+        step="start who is away, or correct the connection that Airflow uses and its rights",
+        page="connections",
+    )

@@ -16,6 +16,8 @@ NAME = "disk"
 _NEAR, _FULL = 0.85, 0.95
 _SOON_DAYS, _NOW_DAYS = 7.0, 1.0
 _LEAST_POINTS, _LEAST_MS = 10, 1_800_000
+_EARLY, _LONG_MS = 0.7, 21_600_000
+"""Of a disk with so much room the load of a backlog is no trend."""
 _ROOM = 1.3
 """What a restore takes beside a directory of 1, as `state_lib.restore.candidates` estimates."""
 
@@ -39,9 +41,15 @@ class Filling:
         return f"full in {self.days:.1f} d ({self.earliest:.1f} to {latest})"
 
 
-def filling(used: Sequence[tuple[int, int]], free: int) -> Filling:
-    """A straight line through ``(time in ms, bytes used)``; unknown where the points are few."""
-    if len(used) < _LEAST_POINTS or used[-1][0] - used[0][0] < _LEAST_MS:
+def filling(used: Sequence[tuple[int, int]], free: int, least_ms: int = _LEAST_MS) -> Filling:
+    """A straight line through ``(time in ms, bytes used)``; unknown where the points are few.
+
+    Args:
+        used: oldest first.
+        free: bytes.
+        least_ms: over which time they must be spread.
+    """
+    if len(used) < _LEAST_POINTS or used[-1][0] - used[0][0] < least_ms:
         return Filling()
     last = used[-1][0]
     line = fit([(t - last) / DAY_MS for t, _ in used], [float(b) for _, b in used])
@@ -61,7 +69,8 @@ def disk(facts: Facts) -> Iterator[Verdict]:
 def disk_of(host: HostSeen) -> Verdict:
     """The verdict of one host, which tells of its disk."""
     used = 1 - host.disk_free / host.disk_total
-    ahead = filling(host.disk_used, host.disk_free)
+    least_ms = _LEAST_MS if used > _EARLY else _LONG_MS
+    ahead = filling(host.disk_used, host.disk_free, least_ms)
     text = f"{used:.0%} used, {size(host.disk_free)} free, {ahead}"
     needed = f"less than {_NEAR:.0%}, a week until it is full, room for a restore"
     task = max(host.tasks, key=lambda t: t.bytes, default=None)

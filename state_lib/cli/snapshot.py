@@ -77,7 +77,8 @@ def verify(
 ) -> None:
     """Check that snapshots are whole: files and sizes, with --deep every byte.
 
-    Names also what is not listed because it is not whole. Exit code 1 if anything is wrong.
+    Names also what is not listed because it is not whole. Exit code 1 if anything is wrong. With
+    --deep a file whose content was changed is set aside: the next snapshot uploads it anew.
 
     [bold]Examples[/bold]
 

@@ -56,9 +56,11 @@ class FlightHostClient:
         body = {"app": app, "partition": partition}
         return Marker.from_json(self._act("marker", body, timeout_s))
 
-    def holdings(self, app: str | None = None, timeout_s: float = LOOK_S) -> dict[str, Any]:
+    def holdings(
+        self, app: str | None = None, timeout_s: float = LOOK_S, *, brief: bool = False
+    ) -> dict[str, Any]:
         """What the host holds of an application, or of all: see `state_lib.host.holdings`."""
-        return self._act("holdings", {"app": app}, timeout_s)
+        return self._act("holdings", {"app": app, "brief": brief}, timeout_s)
 
     def forget(self, app: str, epoch: int) -> dict[str, Any]:
         """Let the host close the tasks of an application and remove its directory.

@@ -209,8 +209,7 @@ class _One:
         except Unauthorized:
             raise
         except HoldfastError as error:
-            absent = isinstance(error, NotFound) and error.details.get("known") == []
-            self._found = replace(self._found, error=error.to_wire(), absent=absent)
+            self._found = replace(self._found, error=error.to_wire())
         return self._found
 
     def _restore(self, client: FlightHostClient) -> None:
@@ -243,7 +242,11 @@ class _One:
     def _fill(
         self, topology: Topology, partition: int, path: Path, newest: Marker
     ) -> Mapping[str, int]:
-        chosen = choose_snapshot(self._kafka, self._url, topology, partition, newest)
+        try:
+            chosen = choose_snapshot(self._kafka, self._url, topology, partition, newest)
+        except NotFound as error:
+            self._found = replace(self._found, absent=not error.details["known"])
+            raise
         manifest: Manifest = chosen.manifest
         self._found = replace(
             self._found,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +16,8 @@ from state_lib.kafka import Kafka
 from state_lib.logs import configure_logging
 from state_lib.reports.folder import Reports
 from state_lib.reports.job import run_job
+
+_NICE = 10
 
 
 def drill_app(
@@ -38,6 +42,8 @@ def main(arguments: list[str]) -> int:
     folder = Path(arguments[2]) if arguments[2:] else None
     settings = Settings.load()
     configure_logging(settings.log_level)
+    with contextlib.suppress(OSError):
+        os.nice(_NICE)  # hosts and drivers of this machine come first
 
     def work(tell: Tell) -> Mapping[str, Any]:
         return drill_app(settings, app, folder, tell).to_json()

@@ -23,7 +23,7 @@ from state_lib.drivers.members import living_drivers
 from state_lib.drivers.process import DriverProcess
 from state_lib.drivers.sight import DriverFacts, Running, Sight, Stop
 from state_lib.drivers.tail import Tail
-from state_lib.errors import HoldfastError, Unavailable
+from state_lib.errors import HoldfastError, KafkaRefused, Unavailable
 from state_lib.kafka import Kafka, Partition, describe, ends, starts
 from state_lib.marker import NO_CLOCK, Marker, flat, now_ms
 
@@ -39,6 +39,9 @@ class Looker:
 
     Clients that met an absent broker are thrown away: librdkafka's admin client may wait for ever
     for a controller that is long back [tried].
+
+    Attributes:
+        refused: why Kafka did not let us look the last time, if that is why.
     """
 
     def __init__(self, settings: Settings, app: str) -> None:
@@ -46,6 +49,7 @@ class Looker:
         self._last = Sight(at=0)
         self._quiet_since = 0
         self._story: _Story | None = None
+        self.refused: KafkaRefused | None = None
 
     def look(self) -> Sight:
         """One look, of a few seconds at most; an absent Kafka is told in ``away``."""
@@ -53,8 +57,10 @@ class Looker:
             if self._story is None:
                 self._story = _Story(Kafka.of(self._settings), self._app)
             self._last = self._with_hosts(self._story.look())
+            self.refused = None
         except (HoldfastError, KafkaException) as error:
             self.close()
+            self.refused = error if isinstance(error, KafkaRefused) else None
             why = error.message if isinstance(error, HoldfastError) else str(error)
             self._last = replace(self._last, at=now_ms(), away=why)
         return self._last

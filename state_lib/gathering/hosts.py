@@ -15,7 +15,12 @@ _AT_ONCE = 64
 
 
 def hosts_seen(
-    addresses: Sequence[HostAddress], token: str | None, app: str, timeout_s: float
+    addresses: Sequence[HostAddress],
+    token: str | None,
+    app: str,
+    timeout_s: float,
+    *,
+    brief: bool = False,
 ) -> tuple[HostSeen, ...]:
     """One for each configured host; one that is slower than ``timeout_s`` or fails is away.
 
@@ -24,11 +29,12 @@ def hosts_seen(
         token: that they want.
         app: whose tasks; one that a host does not know has none there.
         timeout_s: for all of them at the same time.
+        brief: only the states of tasks and the disks, which is soon said by a busy host as well.
     """
 
     def one(address: HostAddress) -> HostSeen:
         try:
-            (held,) = Hosts([address], token).held(app, timeout_s)
+            (held,) = Hosts([address], token).held(app, timeout_s, brief=brief)
         except HoldfastError as error:  # it refuses the token, or is no state host
             return HostSeen(address.id, error.message, refused=isinstance(error, Unauthorized))
         return _host(held, app)

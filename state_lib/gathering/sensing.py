@@ -9,23 +9,22 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaException
 
-from state_lib.changelog.claims import topology_of
 from state_lib.changelog.topics import topology_topic
 from state_lib.checks.condition import Condition, Name
 from state_lib.checks.conditions import (
     changelog_unsafe,
     disk_filling,
-    driver_stalled,
     host_down,
     snapshot_stale,
     store_lost,
+    stores_seen,
     task_without_owner,
 )
 from state_lib.checks.facts import Facts, HostSeen, Wanted
+from state_lib.checks.stalling import Stalling
 from state_lib.drivers.look import Looker
-from state_lib.drivers.pace import Pace
-from state_lib.errors import ConfigurationError, HoldfastError, LogLost, Unauthorized
-from state_lib.gathering.application import SNAPSHOT_AGE_MS, gather, gather_settings
+from state_lib.errors import ConfigurationError, HoldfastError, LogLost, NotFound, Unauthorized
+from state_lib.gathering.application import SNAPSHOT_AGE_MS, declared, gather, gather_settings
 from state_lib.gathering.hosts import hosts_seen
 from state_lib.gathering.snapshots import snapshots_seen
 from state_lib.kafka import Kafka
@@ -47,11 +46,18 @@ class Look:
         conditions: those that hold.
         sure: the subjects that could be seen; None: all.
         blind: why some could not.
+        wrong: whether a person must correct that: a setting, a token, a right.
     """
 
     conditions: tuple[Condition, ...] = ()
     sure: frozenset[str] | None = None
     blind: str | None = None
+    wrong: bool = False
+
+    @property
+    def shows_nothing(self) -> bool:
+        """Whether nobody who would know could be asked."""
+        return self.blind is not None and self.sure == NOTHING
 
 
 class Sense:
@@ -81,7 +87,7 @@ class Sense:
         self._timeout_s = host_timeout_s
         self._kafka: Kafka | None = None
         self._looker: Looker | None = None
-        self._pace = Pace()
+        self._stalling = Stalling(app)
         self._had: dict[str, tuple[str, ...]] = {}
         looks: dict[Name, Callable[[], Look]] = {
             "host-down": self._host_down,
@@ -97,6 +103,8 @@ class Sense:
     def look(self) -> Look:
         """One look; who cannot be asked now is told in ``blind``.
 
+        Of an application that has not run, or not since it was reset, nothing is wrong.
+
         Raises:
             ConfigurationError: what a person must correct, such as a refused log-in.
             Unauthorized: every host refuses the token.
@@ -105,6 +113,8 @@ class Sense:
             return self._look()
         except LogLost as error:  # that is a condition of its own
             return Look(sure=NOTHING, blind=error.message)
+        except NotFound as error:
+            return Look(blind=error.message)
         except (ConfigurationError, Unauthorized):
             raise
         except (HoldfastError, KafkaException) as error:
@@ -124,9 +134,9 @@ class Sense:
             self._kafka = Kafka.of(self._settings)
         return self._kafka
 
-    def _hosts(self) -> tuple[HostSeen, ...]:
+    def _hosts(self, *, brief: bool = True) -> tuple[HostSeen, ...]:
         addresses, token = self._settings.host_addresses, self._settings.read_token()
-        hosts = hosts_seen(addresses, token, self._app, self._timeout_s)
+        hosts = hosts_seen(addresses, token, self._app, self._timeout_s, brief=brief)
         if hosts and all(host.refused for host in hosts):
             raise Unauthorized(
                 f"every state host refuses the token, {hosts[0].id} first: {hosts[0].away}. Set "
@@ -143,7 +153,7 @@ class Sense:
 
     def _task_without_owner(self) -> Look:
         kafka = self._asked()
-        topology = topology_of(kafka, self._app)
+        topology = declared(kafka, self._app)
         markers = tuple(standing(kafka, self._app))
         wanted = Wanted(0, 0, self._age_ms)
         facts = Facts(topology, now_ms(), wanted, {}, markers, self._hosts())
@@ -153,11 +163,13 @@ class Sense:
         if self._looker is None:
             self._looker = Looker(self._settings, self._app)
         sight, now = self._looker.look(), time.monotonic()
+        if self._looker.refused is not None:
+            raise self._looker.refused
         if sight.away is not None:
-            self._pace.interrupted()
+            self._stalling.interrupted()
             return Look(sure=NOTHING, blind=sight.away)
-        self._pace.feed(sight, now)
-        return Look(tuple(driver_stalled(self._app, sight, self._pace.late(now))))
+        found, sure = self._stalling.feed(sight, now)
+        return Look(found, None if sure else NOTHING)
 
     def _changelog_unsafe(self) -> Look:
         kafka = self._asked()
@@ -176,10 +188,10 @@ class Sense:
 
     def _store_lost(self) -> Look:
         hosts = self._hosts()
-        seen = frozenset(f"{self._app}/{t.partition}" for host in hosts for t in host.tasks)
         away = "; ".join(host.away for host in hosts if host.away is not None) or None
-        found = tuple(store_lost(self._app, hosts))
-        return Look(found, seen if away else None, away)
+        found, seen = tuple(store_lost(self._app, hosts)), stores_seen(self._app, hosts)
+        gone = away is None and not any(host.tasks for host in hosts)  # or nobody knows it yet
+        return Look(found, None if gone else seen, away)
 
     def _snapshot_stale(self) -> Look:
         kafka = self._asked()
@@ -190,7 +202,7 @@ class Sense:
         return Look(tuple(snapshot_stale(replace(facts, snapshots=seen))))
 
     def _disk_filling(self) -> Look:
-        hosts = self._hosts()
+        hosts = self._hosts(brief=False)
         away = "; ".join(host.away for host in hosts if host.away is not None) or None
         found = tuple(disk_filling(self._app, hosts))
         return Look(found, frozenset(h.id for h in hosts if h.away is None) if away else None, away)

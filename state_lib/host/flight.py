@@ -183,7 +183,9 @@ _ACTIONS: dict[str, Callable[[TaskManager, Body], Body]] = {
     "claim": _claim,
     "marker": _marker,
     "ping": lambda manager, body: {},  # noqa: ARG005 - that it answers is all
-    "holdings": lambda manager, body: holdings(manager, body.get("app")),
+    "holdings": lambda manager, body: holdings(
+        manager, body.get("app"), brief=bool(body.get("brief"))
+    ),
     "restore-plan": _plan,
     "restore-start": _start_restore,
     "past-plan": _plan_past,

@@ -16,18 +16,26 @@ from state_lib.specs import StoreSpec
 from state_lib.task import StateTask
 
 
-def holdings(manager: TaskManager, app: str | None = None) -> dict[str, Any]:
+def holdings(
+    manager: TaskManager, app: str | None = None, *, brief: bool = False
+) -> dict[str, Any]:
     """``{"host", "disk", "apps": {id: {epoch, partitions, declared, directory, bytes, tasks}}}``.
 
     Of one application or of all. One that this host does not know is absent. ``declared`` is the
     newest claim that it remembers, ``bytes`` are those of its directory; ``disk`` as `DiskWatch`.
+
+    ``brief``: of an application only ``tasks``, and of these ``partition``, ``state`` and what each
+    ``waits`` for. That reads no directory and waits for no commit: it is asked every few seconds.
     """
-    found = {}
+    found: dict[str, dict[str, Any]] = {}
     for name, topology in list(manager.apps.items()):
         if app not in (None, name):
             continue
         folder = manager.context.state_dir / name
         tasks = [t for (owner, _), t in sorted(manager.tasks.items()) if owner == name]
+        if brief:
+            found[name] = {"tasks": [_state(manager, task) for task in tasks]}
+            continue
         found[name] = {
             "epoch": topology.extra.get("epoch"),
             "partitions": topology.partitions,
@@ -68,6 +76,12 @@ def forget(manager: TaskManager, app: str, epoch: int) -> dict[str, Any]:
     had = holdings(manager, app)
     manager.applications.drop(app, "" if facts is None else facts.id, epoch)
     return had
+
+
+def _state(manager: TaskManager, task: StateTask) -> dict[str, Any]:
+    state = manager.state_of(task)
+    waits = None if state == "open" else manager.openers.failures.get(task.name, state)
+    return {"partition": task.partition, "state": state, "waits": waits}
 
 
 def _task(manager: TaskManager, task: StateTask) -> dict[str, Any]:

@@ -64,11 +64,15 @@ class Job:
         task: of which.
         at: the commit of a savepoint.
         requests: ids of those that want it.
+
+    Attributes:
+        closed: whether it is that of an earlier request, and nobody joins it.
     """
 
     def __init__(self, task: StateTask, at: At | None, *requests: str) -> None:
         self.task, self.at = task, at
         self.requests = list(requests)
+        self.closed = False
         self.directory = task.path.with_name(f"{task.path.name}{_SUFFIX}")
         self.started_at, self._began = now_ms(), time.monotonic()
         self._seconds: float | None = None
@@ -147,7 +151,7 @@ class SnapshotJobs:
 
         Raises:
             NotFound, NotOwner, Unavailable: as `TaskManager.task`.
-            Unavailable: one runs already, and a savepoint needs its own.
+            Unavailable: one runs already, and a savepoint needs its own, or it just ends.
             InvalidRequest: ``request`` is no short text.
         """
         requests = () if request is None else (_checked(request),)
@@ -157,7 +161,7 @@ class SnapshotJobs:
             if last is not None and last.error is None and request in last.requests:
                 return last.to_json()
             if last is not None and last.running:
-                if at is None:
+                if at is None and not last.closed:
                     last.requests += requests
                     return last.to_json()
                 raise Unavailable(
@@ -199,12 +203,11 @@ class SnapshotJobs:
     def _run(self, job: Job) -> None:
         task = job.task
         try:
-            job.written = self._written_before(job)
-            if job.written is not None:
-                return
             if job.at is not None:  # before it has a slot: every task waits for the same commit
                 self._checkpoint(job)
             with self._slot(job):
+                if self._was_taken(job):
+                    return
                 if job.at is None:
                     self._checkpoint(job)
                 failpoint("snapshot.checkpoint")
@@ -231,13 +234,18 @@ class SnapshotJobs:
             about = {"uploaded_bytes": job.written.uploaded_bytes}
             log.info("snapshot", task=task.name, snapshot=job.written.manifest.id, **about)
 
-    def _written_before(self, job: Job) -> Written | None:
-        """What the same request led to before another one, or a restart of this host."""
+    def _was_taken(self, job: Job) -> bool:
+        """Whether its request led to one before another request, or a restart of this host."""
         if job.at is not None or not job.requests:
-            return None
+            return False
         task = job.task
         found = taken_for(self._url, task.topology.app, task.partition, job.requests[0])
-        return None if found is None else Written(found, 0)
+        with self._lock:  # who has joined meanwhile wants a new one
+            if found is None or not set(job.requests) <= set(found.requests):
+                return False
+            job.closed = True
+        job.written = Written(found, 0)
+        return True
 
     @contextmanager
     def _slot(self, job: Job) -> Iterator[None]:

@@ -56,6 +56,14 @@ class Reports:
         """Of the reports that there are, the newest first. Raises StorageUnavailable."""
         return sorted({_id(name) for name in self._storage.listing("")} - {""}, reverse=True)
 
+    def ask_to_end(self, job: str) -> None:
+        """Ask a job to end, on whatever machine it runs. Raises StorageUnavailable."""
+        self.write(f"{job}.stop", b"")
+
+    def is_asked_to_end(self, job: str) -> bool:
+        """Whether somebody has asked it. Raises StorageUnavailable."""
+        return self.read(f"{job}.stop") is not None
+
     def prune(self, keep: int) -> None:
         """Remove all but the newest. Raises StorageUnavailable."""
         gone = set(self.ids()[keep:])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import threading
 import time
@@ -66,12 +67,20 @@ class _Beating(threading.Thread):
         self._record = replace(self._record, phase=phase)
 
     def run(self) -> None:
-        """Until the end."""
+        """Until the end, or until somebody asks the job to end."""
         while True:
             with suppress(StorageUnavailable):
                 replace(self._record, at=now_ms()).write(self._reports)
+                if self._reports.is_asked_to_end(self._record.id):
+                    self._die()
             if self._over.wait(self._beat_s):
                 return
+
+    def _die(self) -> None:
+        """Say so, and end this process as whoever is on this machine would."""
+        error = HoldfastError("it was asked to end, and has ended itself").to_wire()
+        replace(self._record, at=now_ms(), state="failed", error=error).write(self._reports)
+        os.kill(os.getpid(), signal.SIGTERM)
 
     def end(self, result: Mapping[str, Any] | None, error: Mapping[str, Any] | None) -> int:
         """The last words; tried again for a while. Raises StorageUnavailable in the end."""

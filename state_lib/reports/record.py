@@ -63,4 +63,7 @@ class Record:
     def read(cls, reports: Reports, job: str) -> Self | None:
         """As it was written last; None before. Raises StorageUnavailable."""
         raw = reports.read(f"{job}.json")
-        return None if raw is None else cls(**orjson.loads(raw))
+        if raw is None:
+            return None
+        data = orjson.loads(raw)  # a newer version may say more
+        return cls(**{k: v for k, v in data.items() if k in cls.__dataclass_fields__})

@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import Lock
 
 from state_lib.errors import Unavailable
-from state_lib.snapshots.listing import file_name, incomplete, task_storage
+from state_lib.snapshots.listing import changed, file_name, incomplete, task_storage
 from state_lib.snapshots.manifest import FileEntry, Manifest
 from state_lib.snapshots.parallel import Progress, each, sha256, silent
 
@@ -43,7 +43,7 @@ def fetch(
 
     Raises:
         StorageUnavailable: naming the URL; calling again goes on.
-        SnapshotInvalid: a file is missing or has another content.
+        SnapshotInvalid: a file is missing or has another content; see `listing.changed`.
         Unavailable: not enough disk; nothing was written.
     """
     files = [f for f in manifest.files if memory or not f.of_memory]
@@ -70,7 +70,7 @@ def fetch(
         seen = sha256(partial)
         if seen != file.sha256:
             partial.unlink()
-            return f"{file.name} ({file_name(file)}) was changed: its SHA-256 is {seen}"
+            return changed(storage, file, seen)
         partial.replace(target)
         return None
 

@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from state_lib.errors import HoldfastError, NotFound, SnapshotInvalid
+from state_lib.errors import HoldfastError, NotFound, SnapshotInvalid, StorageUnavailable
 from state_lib.snapshots.manifest import FileEntry, Manifest, check_id, is_id, parse
 from state_lib.snapshots.parallel import Progress, each, silent
 from state_lib.snapshots.storage import Storage, Stored
 
 log = structlog.get_logger(__name__)
 MANIFESTS, FILES = "manifests", "files"
+_BAD = ".bad"
 
 
 @dataclass(frozen=True)
@@ -154,7 +155,8 @@ def verify(manifest: Manifest, *, deep: bool = False, report: Progress = silent)
 
     Args:
         manifest: of it.
-        deep: read everything and compare SHA-256, instead of sizes alone.
+        deep: read everything and compare SHA-256, instead of sizes alone; see `set_aside` for what
+            becomes of a file that differs.
         report: told of bytes read.
     """
     storage = task_storage(manifest.url, manifest.app, manifest.partition)
@@ -167,9 +169,7 @@ def verify(manifest: Manifest, *, deep: bool = False, report: Progress = silent)
         seen = storage.sha256(file_name(file))
         if seen is None:
             return f"{file.name} ({file_name(file)}) is missing"
-        if seen != file.sha256:
-            return f"{file.name} ({file_name(file)}) was changed: its SHA-256 is {seen}"
-        return None
+        return None if seen == file.sha256 else changed(storage, file, seen)
 
     def count(file: FileEntry) -> None:
         nonlocal done
@@ -177,6 +177,28 @@ def verify(manifest: Manifest, *, deep: bool = False, report: Progress = silent)
         report("verify", done, manifest.size_bytes)
 
     return [problem for problem in each(read, manifest.files, count) if problem is not None]
+
+
+def changed(storage: Storage, file: FileEntry, seen: str) -> str:
+    """The problem of a file that was read and is not what names it, in words; it is set aside.
+
+    Else every later snapshot would use it again, by its name and size. No snapshot that names it is
+    whole from then on, and the next one uploads it anew.
+
+    Args:
+        storage: of the task.
+        file: as the manifest has it.
+        seen: the SHA-256 of what was read.
+    """
+    name = file_name(file)
+    problem = f"{file.name} ({name}) was changed: its SHA-256 is {seen}"
+    try:
+        if storage.sha256(name) in (None, file.sha256):
+            return f"{problem}; read again it is not: look at the network and this machine's memory"
+        storage.rename(name, f"{name}{_BAD}")
+    except StorageUnavailable as error:
+        return f"{problem}; it could not be set aside: {error.message}"
+    return f"{problem}; it is set aside as {name}{_BAD}, and the next snapshot uploads it anew"
 
 
 def incomplete(manifest: Manifest, problems: list[str]) -> HoldfastError:

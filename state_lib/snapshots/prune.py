@@ -115,6 +115,26 @@ def prune(
     return outcome
 
 
+def put_back(url: str, app: str, partition: int, snapshot: str) -> bool:
+    """List a snapshot again that was pruned within a day: its files are there still.
+
+    Returns:
+        Whether it was not listed, and is now.
+
+    Raises:
+        StorageUnavailable: trying again goes on.
+    """
+    storage = task_storage(url, app, partition)
+    name, beside = manifest_name(snapshot), f"{PRUNED}/{snapshot}.json"
+    content = storage.read(beside)
+    if content is None:
+        return False
+    again = storage.read(name) is None
+    storage.write(name, content)
+    storage.delete([beside])
+    return again
+
+
 def _may_go(found: Found) -> bool:
     """Not what a newer version wrote; nor what is being written or is torn, until it is old."""
     if found.listed is not None:

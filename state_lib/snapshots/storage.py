@@ -149,6 +149,11 @@ class Storage:
             with self._translated(f"delete {name}"), contextlib.suppress(FileNotFoundError):
                 self._fs.rm_file(f"{self._root}/{name}")
 
+    def rename(self, name: str, other: str) -> None:
+        """Give another name to what is there; what is not is no error."""
+        with self._translated(f"rename {name}"), contextlib.suppress(FileNotFoundError):
+            self._fs.mv(f"{self._root}/{name}", f"{self._root}/{other}")
+
     def _ls(self, folder: str) -> list[tuple[str, dict[str, Any]]]:
         path = f"{self._root}/{folder}".rstrip("/")
         with self._translated(f"list {path}"):

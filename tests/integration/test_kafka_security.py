@@ -30,6 +30,7 @@ from state_lib.drivers.presence import Presence
 from state_lib.errors import KafkaRefused, Unavailable
 from state_lib.gathering.application import gather_settings
 from state_lib.gathering.repair import set_changes
+from state_lib.gathering.sensing import Sense
 from state_lib.kafka import Kafka, ends, require, starts, unavailable
 from state_lib.loading import Record, publish
 from state_lib.marker import now_ms
@@ -323,6 +324,19 @@ def test_a_host_that_was_refused_goes_on_once_it_is_granted(
     secured.grant("host", wanted)
     task.open()
     assert task.commit(batch(marker, outputs=[output])).n == marker.n + 1
+
+
+def test_who_may_not_see_drivers_is_told_so_and_is_not_blind_for_ever(
+    secured: Secured, fresh: Callable[[], App]
+) -> None:
+    app = fresh()
+    create(app, owned=True)
+    checker = Principal(secured, "checker")
+    secured.grant("checker", rights(app.topology, "checker"))
+    sense = Sense(checker.settings, app.name, "driver-stalled")
+    with pytest.raises(KafkaRefused, match="User:checker"):
+        sense.look()
+    sense.close()
 
 
 def test_no_secret_is_shown(secured: Secured) -> None:

@@ -18,6 +18,7 @@ import pytest
 from confluent_kafka.admin import NewTopic
 from typer.testing import CliRunner
 
+from state_lib.apps.pruning import prune_application
 from state_lib.changelog.admin import _await
 from state_lib.changelog.progress import ProgressLog
 from state_lib.changelog.topics import TopicPlan
@@ -34,6 +35,8 @@ from state_lib.host.tasks import TaskManager
 from state_lib.kafka import describe
 from state_lib.marker import Marker, nested, now_ms
 from state_lib.restore.options import RestoreOptions
+from state_lib.snapshots.listing import list_snapshots
+from state_lib.snapshots.prune import Retention
 from state_lib.spark.claims import Claimant, write_claim
 from state_lib.spark.epochs import new_epoch, topology_id
 from state_lib.stores.digest import StoreDigest
@@ -418,6 +421,33 @@ def test_what_a_task_is_on_its_way_to_is_not_pruned(
         assert sorted(kept()) == [wanted[0], wanted[2]]
     until(lambda: not world.manager(1).not_ready, 60)
     assert kept() == wanted[2:]
+
+
+def test_what_a_task_sets_out_to_while_snapshots_are_pruned_is_put_back(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app, wanted = world.app.name, []
+    for number in range(2):
+        world.commits([number])
+        wanted.append(world.snapshot(1))
+    with monkeypatch.context() as patched:
+
+        def fails(name: str) -> None:
+            if name == "past.before_marker":
+                raise Unavailable("on its knees")
+
+        def sets_out(_name: str) -> None:
+            patched.setattr("state_lib.snapshots.prune.failpoint", lambda _: None)
+            run("run", app, "--to", wanted[0], "--task", "1", "--yes", code=1)
+
+        patched.setattr("state_lib.task.rewriting.failpoint", fails)
+        patched.setattr("state_lib.snapshots.prune.failpoint", sets_out)
+        done = prune_application(world.settings, app, Retention(1))
+        (one,) = [task for task in done.tasks if task.task == f"{app}/1"]
+        assert (sorted(one.kept), one.pruned) == (wanted, [])
+        listed = list_snapshots(world.settings.snapshots_url, app, 1)
+        assert [m.id for m in listed] == wanted[::-1]
+    until(lambda: not world.manager(1).not_ready, 60)
 
 
 def test_a_lost_topology_topic_is_not_suspected(world: World) -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import pytest
 
 from state_lib.config import Settings
-from state_lib.drivers.hosts import complaints
+from state_lib.drivers.hosts import TIMEOUT_S, complaints
+from state_lib.stack.ports import free_port
+from tests.support.dripping import dripping
 from tests.support.small_http import Server, serving
+from tests.support.waiting import SLOWNESS
 
 
 class Host(Server):
@@ -46,3 +50,18 @@ def test_any_answer_is_a_complaint_or_none(host: Host, body: bytes, says: str | 
     else:
         (one,) = found
         assert says in one
+
+
+def test_hosts_that_drip_or_are_away_are_not_waited_for(host: Host) -> None:
+    """A byte now and then keeps every read alive; others are asked meanwhile."""
+    host.body = b'{"not_ready": {"app/0": "restores"}}'
+    with dripping() as one, dripping() as two:
+        ports = {"slow-1": one, "slow-2": two, "away": free_port(), "well": host.port}
+        hosts = ",".join(f"{name}=127.0.0.1:{free_port()}/{p}" for name, p in ports.items())
+        settings = Settings.load(hosts=hosts)
+        began = time.monotonic()
+        found = complaints(settings, "app")
+        assert time.monotonic() - began < TIMEOUT_S + 2 * SLOWNESS
+    assert [text.split()[1] for text in found] == list(ports)
+    assert all("(TimeoutError)" in text for text in found[:2])
+    assert "app/0: restores" in found[3]

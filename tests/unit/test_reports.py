@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import signal
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 from holdfast_airflow.jobs import SILENT_S, START_S, Job, Seen, Vigil, lives
+from holdfast_airflow.triggers.job import JobTrigger
 from state_lib.config import Settings
 from state_lib.drivers.process import DriverProcess
 from state_lib.errors import (
@@ -25,7 +31,8 @@ from state_lib.reports.folder import Reports, new_report
 from state_lib.reports.job import Tell, run_job
 from state_lib.reports.record import Record
 from state_lib.snapshots.manifest import new_id
-from tests.support.waiting import until
+from state_lib.snapshots.storage import Storage
+from tests.support.waiting import SLOWNESS, until
 
 NOW = 1_800_000_000_000
 
@@ -85,6 +92,13 @@ def test_a_job_tells_that_it_lives_and_leaves_its_result(reports: Reports) -> No
     assert (done.state, done.outcome()) == ("done", {"answer": 42})
     time.sleep(0.1)
     assert Record.read(reports, job) == done, "no sign of life after the last words"
+
+
+def test_a_record_of_a_newer_version_is_read(reports: Reports) -> None:
+    job = new_report()
+    said = {"id": job, "host": "here", "pid": 1, "at": 2, "of_the_future": True}
+    reports.write(f"{job}.json", orjson.dumps(said))
+    assert Record.read(reports, job) == Record(job, "here", 1, 2)
 
 
 @pytest.mark.parametrize(
@@ -180,6 +194,56 @@ def test_a_job_elsewhere_lives_while_it_gives_signs_whatever_its_clock(
     timer.start()
     assert lives(job, job.look(), again_s=1.0)
     timer.join()
+
+
+SLEEPS = """
+import sys, time
+from state_lib.reports.folder import Reports
+from state_lib.reports.job import run_job
+run_job(Reports(sys.argv[1], "app", "drill"), sys.argv[2], lambda _: time.sleep(600), beat_s=0.2)
+"""
+
+
+def test_a_job_elsewhere_ends_itself_once_a_user_does_not_want_it(
+    reports: Reports, tmp_path: Path
+) -> None:
+    job = elsewhere(tmp_path.as_uri(), new_report())
+    command = [sys.executable, "-c", SLEEPS, tmp_path.as_uri(), job.id]
+    with subprocess.Popen(command) as process:
+        try:
+            until(lambda: Record.read(reports, job.id), 60, "began")
+            asyncio.run(JobTrigger(job.to_json(), until=0.0).on_kill())
+            assert process.wait(30 * SLOWNESS) == -signal.SIGTERM
+        finally:
+            process.kill()
+    record = Record.read(reports, job.id)
+    assert record is not None
+    with pytest.raises(HoldfastError, match="it was asked to end"):
+        record.outcome()
+    assert not lives(job, job.look(), again_s=0.0), "another one may be launched at once"
+
+
+def test_storage_that_hangs_does_not_hold_up_the_end_of_a_trigger(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = threading.Event()
+    monkeypatch.setattr(Storage, "read", lambda *_: ended.wait(60) and None)
+    monkeypatch.setattr("holdfast_airflow.triggers.job.ANSWER_S", 0.2)
+    job = elsewhere(tmp_path.as_uri(), new_report())
+    trigger = JobTrigger(job.to_json(), until=time.time() + 1, look_every_s=0.1)
+
+    async def first() -> Any:
+        async for event in trigger.run():
+            return event.payload
+        return None
+
+    try:
+        event = asyncio.run(asyncio.wait_for(first(), 20 * SLOWNESS))
+    finally:
+        ended.set()
+    assert event["event"] == "timed_out"
+    assert "has not answered" in event["told"][-1]
+    assert Path(tmp_path, "app", "drill", f"{job.id}.stop").exists(), "it was asked to end"
 
 
 def test_where_nobody_can_say_nothing_is_launched(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from airflow.sdk import DAG
 
+from holdfast_airflow.dags.nightly import NIGHTLY, cron_of
 from holdfast_airflow.operators.audit import AuditOperator
 
 AUDIT_DOC = """
@@ -27,7 +28,7 @@ the application has not run yet, or not since it was reset.
 def audit_dag(
     app: str,
     *,
-    schedule: timedelta | str | None = "@daily",
+    schedule: timedelta | str | None = NIGHTLY,
     conn_id: str = "spark_default",
     tags: Sequence[str] = (),
     **operator: Any,
@@ -36,7 +37,7 @@ def audit_dag(
 
     Args:
         app: The application's id.
-        schedule: When it runs; None: only when it is triggered.
+        schedule: When it runs, default `NIGHTLY`; None: only when it is triggered.
         conn_id: The Spark connection.
         tags: Besides ``holdfast`` and ``audit``.
         operator: More arguments of `AuditOperator`.
@@ -45,7 +46,7 @@ def audit_dag(
         f"{app}_audit",
         description=f"Compares all that {app} holds with a recompute",
         doc_md=AUDIT_DOC.format(app=app, conn=conn_id),
-        schedule=schedule,
+        schedule=cron_of(f"{app}_audit") if schedule == NIGHTLY else schedule,
         catchup=False,
         max_active_runs=1,
         tags=["holdfast", "audit", *tags],

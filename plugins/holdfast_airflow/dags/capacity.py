@@ -8,6 +8,7 @@ from typing import Any
 
 from airflow.sdk import DAG
 
+from holdfast_airflow.dags.nightly import NIGHTLY, cron_of
 from holdfast_airflow.operators.capacity import CapacityReportOperator
 
 CAPACITY_DOC = """
@@ -24,7 +25,7 @@ snapshots, days until disks are full, seconds that restores would take. A page w
 def capacity_dag(
     app: str,
     *,
-    schedule: timedelta | str | None = "@daily",
+    schedule: timedelta | str | None = NIGHTLY,
     tags: Sequence[str] = (),
     **operator: Any,
 ) -> DAG:
@@ -32,7 +33,7 @@ def capacity_dag(
 
     Args:
         app: The application's id.
-        schedule: When it runs; None: only when it is triggered.
+        schedule: When it runs, default `NIGHTLY`; None: only when it is triggered.
         tags: Besides ``holdfast`` and ``capacity``.
         operator: More arguments of `CapacityReportOperator`.
     """
@@ -40,9 +41,10 @@ def capacity_dag(
         f"{app}_capacity",
         description=f"Reports what the state of {app} takes, and how it grows",
         doc_md=CAPACITY_DOC.format(app=app),
-        schedule=schedule,
+        schedule=cron_of(f"{app}_capacity") if schedule == NIGHTLY else schedule,
         catchup=False,
         max_active_runs=1,
+        dagrun_timeout=timedelta(hours=2),  # of storage that hangs, too: the next run looks again
         tags=["holdfast", "capacity", *tags],
     ) as dag:
         given: dict[str, Any] = {

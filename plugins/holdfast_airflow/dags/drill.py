@@ -8,6 +8,7 @@ from typing import Any
 
 from airflow.sdk import DAG
 
+from holdfast_airflow.dags.nightly import NIGHTLY, cron_of
 from holdfast_airflow.operators.drill import RestoreDrillOperator
 
 DRILL_DOC = """
@@ -25,7 +26,7 @@ It is skipped while there is no snapshot, or the application has not run yet.
 def drill_dag(
     app: str,
     *,
-    schedule: timedelta | str | None = "@daily",
+    schedule: timedelta | str | None = NIGHTLY,
     tags: Sequence[str] = (),
     **operator: Any,
 ) -> DAG:
@@ -33,7 +34,7 @@ def drill_dag(
 
     Args:
         app: The application's id.
-        schedule: When it runs; None: only when it is triggered.
+        schedule: When it runs, default `NIGHTLY`; None: only when it is triggered.
         tags: Besides ``holdfast`` and ``drill``.
         operator: More arguments of `RestoreDrillOperator`.
     """
@@ -41,7 +42,7 @@ def drill_dag(
         f"{app}_drill",
         description=f"Restores the newest snapshots of {app} aside, and compares",
         doc_md=DRILL_DOC.format(app=app),
-        schedule=schedule,
+        schedule=cron_of(f"{app}_drill") if schedule == NIGHTLY else schedule,
         catchup=False,
         max_active_runs=1,
         tags=["holdfast", "drill", *tags],

@@ -47,6 +47,7 @@ def prune_dag(
         schedule=schedule,
         catchup=False,
         max_active_runs=1,
+        dagrun_timeout=timedelta(hours=6),  # of storage that hangs, too: the next run looks again
         tags=["holdfast", "snapshots", *tags],
     ) as dag:
         given: dict[str, Any] = {

@@ -43,6 +43,7 @@ def verify_dag(
         schedule=schedule,
         catchup=False,
         max_active_runs=1,
+        dagrun_timeout=timedelta(hours=2),  # of storage that hangs, too: the next run looks again
         tags=["holdfast", "verify", *tags],
     ) as dag:
         # Kafka may be away for a while. What a verdict fails is not tried again.

@@ -37,6 +37,8 @@ SENSORS: tuple[type[ConditionSensor], ...] = (
     SnapshotStaleSensor,
     DiskFillingSensor,
 )
+OF_HOSTS: tuple[type[ConditionSensor], ...] = (HostDownSensor, DiskFillingSensor)
+"""Whose incidents are the same for every application on these hosts."""
 FIRST_SNAPSHOT_S = 3900.0
 """An application that is new has no snapshots before the hourly DAG takes the first ones."""
 
@@ -45,6 +47,7 @@ def watch_dag(
     app: str,
     *,
     notifiers: Sequence[BaseNotifier] = (),
+    hosts: bool = True,
     schedule: timedelta | str | None = timedelta(minutes=1),
     tags: Sequence[str] = (),
     **operator: Any,
@@ -54,6 +57,7 @@ def watch_dag(
     Args:
         app: The application's id.
         notifiers: Whom to tell: any notifiers of Airflow; see `IncidentNotifier`.
+        hosts: Watch `OF_HOSTS` as well; not where another application on the same hosts does.
         schedule: When a run begins if none is there; None: only when it is triggered.
         tags: Besides ``holdfast`` and ``watch``.
         operator: More arguments of every `WatchConditionOperator`.
@@ -68,15 +72,18 @@ def watch_dag(
         tags=["holdfast", "watch", *tags],
     ) as dag:
         for sensor in SENSORS:
+            if sensor in OF_HOSTS and not hosts:
+                continue
             given: dict[str, Any] = {
-                # Notifiers and Airflow's database may be away; a lost worker counts too.
-                "retries": 100,
+                # For the whole day of a run: Airflow's database may be away, a setting be wrong.
+                "retries": 3000,
                 "retry_delay": timedelta(seconds=30),
                 "notifiers": notifiers,
                 **operator,
             }
             if sensor is SnapshotStaleSensor:
                 given.setdefault("hold_s", FIRST_SNAPSHOT_S)
+                given.setdefault("calm_s", 0.0)  # one look that sees a snapshot is enough
             WatchConditionOperator(
                 task_id=sensor.condition.replace("-", "_"), app=app, sensor=sensor, **given
             )

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseHook
-from airflow.sdk.exceptions import AirflowNotFoundException
+from airflow.sdk.exceptions import AirflowNotFoundException, ErrorType
 
 from holdfast_airflow.settings import settings_of
-from state_lib.errors import HoldfastError, Unavailable
+from state_lib.errors import ConfigurationError, HoldfastError, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from state_lib.config import Settings
     from state_lib.specs import Topology
 
+log = logging.getLogger(__name__)
 ANSWER_TIMEOUT_S = 5.0
 
 
@@ -26,11 +28,11 @@ class HoldfastHook(BaseHook):
 
     The connection's host are Kafka's bootstrap servers, its password the hosts' token; its extra
     are other settings by name, ``hosts`` and ``snapshots_url`` above all. What it does not say
-    comes from the worker's environment, and so does everything where there is no such connection.
-    A password wins over the worker's ``HOLDFAST_TOKEN_FILE``.
+    comes from the worker's environment, and so does everything without a default connection. A
+    password wins over the worker's ``HOLDFAST_TOKEN_FILE``.
 
     Args:
-        conn_id: of the connection.
+        conn_id: of the connection; empty: none. One that is not the default one must be there.
         env: ``HOLDFAST_*`` variables that win over it.
     """
 
@@ -51,7 +53,9 @@ class HoldfastHook(BaseHook):
         """Of the connection.
 
         Raises:
-            ConfigurationError: naming every wrong setting and the value seen.
+            ConfigurationError: naming every wrong setting and the value seen; or there is no such
+                connection.
+            Unavailable: Airflow does not tell it now.
         """
         from state_lib.config import PREFIX
 
@@ -106,9 +110,9 @@ class HoldfastHook(BaseHook):
 
     def _said(self) -> list[tuple[str, str]]:
         """Settings that the connection has a value for."""
-        try:
-            found: Any = self.get_connection(self.conn_id)
-        except AirflowNotFoundException:
+        found = _told(self.conn_id)
+        if found is None:
+            _check_may_miss(self.conn_id)
             self.log.info("No connection %s: the worker's own settings are used", self.conn_id)
             return []
         servers = found.host
@@ -119,22 +123,68 @@ class HoldfastHook(BaseHook):
 
 
 def existing(conn_id: str) -> str:
-    """The connection's id; empty if there is no such connection, or Airflow does not tell it."""
-    try:
-        BaseHook.get_connection(conn_id)
-    except AirflowNotFoundException:
-        return ""
-    return conn_id
+    """The connection's id, for a trigger; empty without one, so that it uses its own settings.
+
+    Raises:
+        ConfigurationError: there is no such connection, and it is not the default one.
+        Unavailable: Airflow does not tell it now.
+    """
+    if _told(conn_id) is not None:
+        return conn_id
+    _check_may_miss(conn_id)
+    return ""
 
 
 def settings_while_there(conn_id: str, env: Mapping[str, str]) -> Settings:
     """Settings of a trigger by the connection that its task has found; empty: it found none.
 
     Raises:
-        Unavailable: Airflow does not tell it now. This process's own settings may be of other
-            brokers and hosts: they do not take its place.
+        Unavailable: it is not there now, or Airflow does not tell. This process's own settings may
+            be of other brokers and hosts: they do not take its place.
         ConfigurationError: naming every wrong setting and the value seen.
     """
-    if conn_id and not existing(conn_id):
+    if conn_id and _told(conn_id) is None:
         raise Unavailable(f"there is no connection {conn_id!r} now", conn_id=conn_id)
     return HoldfastHook(conn_id, env).settings
+
+
+def _told(conn_id: str) -> Any:
+    """The connection; None if there is none."""
+    if not conn_id:
+        return None
+    try:
+        return BaseHook.get_connection(conn_id)
+    except AirflowNotFoundException as error:
+        if _is_absent(conn_id):
+            return None
+        raise Unavailable(
+            f"Airflow does not tell its connection {conn_id!r} now: look at its api-server",
+            conn_id=conn_id,
+        ) from error
+
+
+def _is_absent(conn_id: str) -> bool:
+    """Whether Airflow says that there is none: to its hooks any failure of its own is the same."""
+    # Only workers and triggerers have these, and nobody who parses a DAG.
+    from airflow.sdk.execution_time import task_runner  # noqa: PLC0415
+    from airflow.sdk.execution_time.comms import ErrorResponse, GetConnection  # noqa: PLC0415
+
+    comms: Any = getattr(task_runner, "SUPERVISOR_COMMS", None)
+    if comms is None:  # no worker and no triggerer: this process has looked into the database
+        return True
+    try:
+        said = comms.send(GetConnection(conn_id=conn_id))
+    except Exception:
+        log.warning("Airflow did not answer about connection %s", conn_id, exc_info=True)
+        return False
+    return isinstance(said, ErrorResponse) and said.error == ErrorType.CONNECTION_NOT_FOUND
+
+
+def _check_may_miss(conn_id: str) -> None:
+    """Raise ConfigurationError unless the worker's own settings count where there is none."""
+    if conn_id not in ("", HoldfastHook.default_conn_name):
+        raise ConfigurationError(
+            f"there is no connection {conn_id!r}: add one of type Holdfast under Admin, "
+            "Connections, or correct `conn_id`",
+            conn_id=conn_id,
+        )

@@ -31,18 +31,26 @@ class IncidentNotifier(BaseNotifier):
     Args:
         app: The application.
         condition: The condition's name.
-        notifiers: Whom to tell. The order in which they are given tells them apart.
+        notifiers: Whom to tell. Their classes tell them apart; of one class, their order.
+        name: Under which it is kept, if another task tells of the same condition.
     """
 
-    def __init__(self, app: str, condition: str, notifiers: Sequence[BaseNotifier]) -> None:
+    def __init__(
+        self, app: str, condition: str, notifiers: Sequence[BaseNotifier], name: str | None = None
+    ) -> None:
         super().__init__()
         self.app, self.condition = app, condition
-        self._notifiers = {f"{i}-{type(n).__name__}": n for i, n in enumerate(notifiers)}
+        self._name = name or condition
+        self._notifiers: dict[str, BaseNotifier] = {}
+        for one in notifiers:
+            kind = type(one).__name__
+            before = sum(type(n).__name__ == kind for n in self._notifiers.values())
+            self._notifiers[f"{before}-{kind}"] = one
 
     def incidents(self, context: Context) -> Incidents:
         """What is known of them, by the context of a task."""
         stores: Any = context["asset_state_store"]
-        return Incidents(stores[app_asset(self.app)], self.condition)
+        return Incidents(stores[app_asset(self.app)], self._name)
 
     def notify(self, context: Context) -> None:
         """Tell what is new; who cannot be told does not keep the others from it.

@@ -26,7 +26,7 @@ class CapacityReportOperator(BaseOperator):
 
     Args:
         app: The application's id.
-        conn_id: The Holdfast connection; where there is none, the worker's own settings count.
+        conn_id: The Holdfast connection; without a default one the worker's own settings count.
         read_logs: Read changelogs at some places; without it their bytes are not known.
         skip_unknown: Skip the task while the application has not run, or not since it was reset.
         env: ``HOLDFAST_*`` variables that win over the connection.

@@ -85,8 +85,8 @@ class RestoreDrillOperator(ReportJobOperator):
                 f"task {bad[first]['partition']}: {errors[first].message}"
             )
             step = (
-                f". Next: 'holdfast snapshot verify {app} --deep' shows what is not whole, "
-                f"'holdfast snapshot create {app}' takes new ones; read docs/how-to/drill.md"
+                f". Next: 'holdfast snapshot create {app}' takes new ones, and uploads what is not "
+                "whole; read docs/how-to/drill.md"
             )
             raise (AirflowFailException(text + step) if hopeless else AirflowException(text))
         self.log.info(

@@ -9,14 +9,15 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from airflow.sdk import BaseOperator
-from airflow.sdk.exceptions import AirflowException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 from holdfast_airflow.adoption import KILL_S
 from holdfast_airflow.errors import as_airflow
 from holdfast_airflow.hooks.holdfast import HoldfastHook
-from holdfast_airflow.jobs import Job, JobMemory, lives
+from holdfast_airflow.jobs import Job, JobMemory, Seen, lives
 from holdfast_airflow.triggers.job import JobTrigger
 from holdfast_airflow.watched import app_asset
+from state_lib.errors import Unavailable
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -27,19 +28,23 @@ if TYPE_CHECKING:
     from state_lib.reports.record import Record
 
 
+ENDS_S = 20.0
+"""How long a job that is not wanted may take to end: on another machine it looks every 5 s."""
+
+
 class ReportJobOperator(BaseOperator):
     """Launches a job, detached, and defers until it has left its report.
 
     The job outlives every process of Airflow. A worker or triggerer that was lost is followed by
     one that adopts it, or takes its result; there is never a second one of an application.
 
-    - A user clears or marks the task: the job is ended.
+    - A user clears or marks the task: the job is ended, within seconds also on another machine.
     - It dies, or is silent on another machine: the task's retries apply.
     - It takes longer than ``patience``: it is ended, and the task's retries apply.
 
     Args:
         app: The application's id. No template: it names an asset.
-        conn_id: The Holdfast connection; where there is none, the worker's own settings count.
+        conn_id: The Holdfast connection; without a default one the worker's own settings count.
         skip_unknown: Skip the task while the application has not run, or not since it was reset.
         patience: How long the job may take.
         env: ``HOLDFAST_*`` variables that win over the connection.
@@ -88,7 +93,10 @@ class ReportJobOperator(BaseOperator):
             record = None if seen is None else seen.record
             if record is not None and record.state == "done" and memory.is_mine():
                 return self._reported(context, record, hook.settings)
-            if last is not None and seen is not None and lives(last, seen):
+            if last is not None and seen is not None and memory.was_cleared():
+                self._end(last, seen)
+                last = self._launch(memory, hook.settings)
+            elif last is not None and seen is not None and lives(last, seen):
                 self.log.info("Adopting the %s of %s: %s", self.kind, self.app, last.place)
                 memory.keep(last)
             else:
@@ -162,6 +170,21 @@ class ReportJobOperator(BaseOperator):
         )
         return job
 
+    def _end(self, job: Job, seen: Seen) -> None:
+        """What an earlier try has launched is not wanted. Raises Unavailable: it has not ended."""
+        deadline = time.monotonic() + ENDS_S
+        while lives(job, seen, again_s=0.0):
+            if time.monotonic() > deadline:
+                raise Unavailable(
+                    f"the {self.kind} of {self.app} ({job.place}) was asked to end, since this "
+                    "task was cleared, and has not: look at that machine",
+                    app=self.app,
+                )
+            self.log.info("Ending the %s of %s: %s", self.kind, self.app, job.place)
+            job.end(KILL_S)
+            time.sleep(1)
+            seen = job.look()
+
     def _job(self, settings: Settings, process: DriverProcess) -> Job:
         return Job(self.kind, self.app, settings.reports_url, process.to_json())
 
@@ -184,4 +207,10 @@ class ReportJobOperator(BaseOperator):
         ti.xcom_push("report", self.brief(result) | {"url": url})
         self.log.info("The report is %s", url)
         reports.prune(settings.reports_kept)
-        return self.judge(result)
+        try:
+            return self.judge(result)
+        except (AirflowFailException, AirflowSkipException):
+            raise
+        except AirflowException:  # what a retry may mend, it has to look at anew
+            JobMemory(context, self.app, self.kind).disown()
+            raise

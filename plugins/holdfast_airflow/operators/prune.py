@@ -28,7 +28,7 @@ class PruneSnapshotsOperator(BaseOperator):
         daily: Days (UTC) whose newest snapshot is kept as well.
         savepoints: Newest savepoints kept; None: all.
         only_plan: Tell what would go, and remove nothing.
-        conn_id: The Holdfast connection; where there is none, the worker's own settings count.
+        conn_id: The Holdfast connection; without a default one the worker's own settings count.
         skip_unknown: Skip the task while the application has neither run nor snapshots.
         env: ``HOLDFAST_*`` variables that win over the connection.
 

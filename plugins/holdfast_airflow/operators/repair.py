@@ -31,7 +31,7 @@ class RepairChangelogOperator(BaseOperator, SkipMixin):
         app: The application's id.
         only_plan: Look, and alter nothing.
         approved: What ``only_plan`` returned; None: whatever differs is set.
-        conn_id: The Holdfast connection; where there is none, the worker's own settings count.
+        conn_id: The Holdfast connection; without a default one the worker's own settings count.
         skip_unknown: Skip the task while the application has not run, or not since it was reset.
         env: ``HOLDFAST_*`` variables that win over the connection.
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 
 from holdfast_airflow.errors import FINAL, as_airflow
-from holdfast_airflow.hooks.holdfast import HoldfastHook
+from holdfast_airflow.hooks.holdfast import HoldfastHook, existing
 from holdfast_airflow.triggers.snapshots import SnapshotsTrigger, progress_of
 from state_lib.errors import HoldfastError, Unavailable, from_wire
 
@@ -33,7 +33,7 @@ class SnapshotStoresOperator(BaseOperator):
     Args:
         app: The application's id.
         tasks: Only these, by partition; None: all.
-        conn_id: The Holdfast connection; where there is none, the worker's own settings count.
+        conn_id: The Holdfast connection; without a default one the worker's own settings count.
         wait: How long snapshots may take. After that the task fails; the hosts go on, and a retry
             finds what they have taken.
         skip_unknown: Skip the task while the application has not run, or not since it was reset.
@@ -69,22 +69,25 @@ class SnapshotStoresOperator(BaseOperator):
         """Look which tasks there are, then defer.
 
         Raises:
-            AirflowFailException: no such application or task, or a wrong setting.
+            AirflowFailException: no such application or task, a wrong setting, or its topology
+                topic is lost.
             AirflowSkipException: no such application, where that is to be skipped.
             AirflowException: Kafka is away; a retry may help.
         """
         from state_lib.client.snapshots import SnapshotClient
 
+        hook = HoldfastHook(self.conn_id, self.env)
         with as_airflow(skip_unknown=self.skip_unknown):
-            settings = HoldfastHook(self.conn_id, self.env).settings
-            partitions = SnapshotClient(settings, self.app).partitions(self.tasks)
+            hook.declared(self.app)
+            partitions = SnapshotClient(hook.settings, self.app).partitions(self.tasks)
+            conn_id = existing(self.conn_id)
         self.log.info("Asking for snapshots of %s tasks of %s", len(partitions), self.app)
         self.defer(
             trigger=SnapshotsTrigger(
                 app=self.app,
                 partitions=partitions,
                 request=request_of(context["ti"]),
-                conn_id=self.conn_id,
+                conn_id=conn_id,
                 env=self.env,
                 until=time.time() + self.wait.total_seconds(),
             ),

@@ -25,7 +25,7 @@ class VerifyChangelogsOperator(BaseOperator):
 
     Args:
         app: The application's id.
-        conn_id: The Holdfast connection; where there is none, the worker's own settings count.
+        conn_id: The Holdfast connection; without a default one the worker's own settings count.
         fail_on_warnings: Fail on warnings as well.
         read_logs: Read changelogs at some places, to see whether they are compacted.
         skip_unknown: Skip the task while the application has not run, or not since it was reset.

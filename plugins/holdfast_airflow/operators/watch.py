@@ -21,26 +21,35 @@ from holdfast_airflow.watched import app_asset
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+AGAIN_S = 60.0
+"""After that a notifier that failed is tried again; the least that a try lasts as well."""
+BLIND_S = 600.0
+"""For how long at least nobody can be asked until that is an incident."""
+
 
 class WatchConditionOperator(BaseOperator):
     """Waits in the triggerer, tells notifiers what begins and what is over, and waits again.
 
     Each incident, a host that is down or a task that is lost, is told once when it begins and once
     when it is over, also if workers or all of Airflow start again in between, or the run is another
-    one. Notifiers that fail are tried again by the task's retries. What a person must correct, such
-    as a token that hosts refuse, is looked at again by them, too: meanwhile nothing is seen.
+    one. Notifiers that fail are tried again after a minute, then after longer, and keep nobody from
+    looking or from being told.
+
+    That nobody could be asked for ten minutes, whether Kafka is away or refuses the log-in, is an
+    incident of its own: ``cannot-look``.
 
     Args:
         app: The application's id. No template: it names an asset.
         sensor: The condition, as the class of its sensor, whose defaults count.
         notifiers: Whom to tell: any notifiers of Airflow; see `IncidentNotifier` for what their
             templates see. Default: the task's log.
-        conn_id: The Holdfast connection; where there is none, the worker's own settings count.
+        conn_id: The Holdfast connection; without a default one the worker's own settings count.
         poke_interval: Seconds between looks.
         hold_s: Seconds for which a condition must hold.
         calm_s: Seconds for which it must not hold any more; default ``hold_s``, 10 at least.
         options: More arguments of `state_lib.gathering.sensing.Sense`.
         lasts: After that the task succeeds, for a new run to go on: logs and runs end some time.
+            Counted from the start of its run.
         env: ``HOLDFAST_*`` variables that win over the connection.
     """
 
@@ -79,45 +88,68 @@ class WatchConditionOperator(BaseOperator):
         """Tell what an earlier try or run could not, then defer.
 
         Raises:
-            AirflowException: a wrong setting, or a notifier failed: the retries go on once somebody
-                has corrected it.
+            AirflowException: a wrong setting: the retries go on once somebody has corrected it.
         """
         try:
             with as_airflow():
                 _ = HoldfastHook(self.conn_id, self.env).settings
         except AirflowFailException as error:  # no retry would follow, and the others watch on
             raise AirflowException(*error.args) from error
-        self._notify(context)
-        self._watch(context, time.time() + self.lasts.total_seconds())
+        self._watch(context, self._ends(context), 0 if self._notify(context) is None else 1)
 
     def resume(self, context: Context, event: dict[str, Any]) -> None:
         """Tell what is new, then defer again.
 
         Raises:
-            AirflowException: what a person must correct, or a notifier failed; as `execute`.
+            AirflowFailException: a notifier still fails at the end: the next run tries it again.
         """
-        if "error" in event:
-            raise AirflowException(event["error"])
-        now = int(time.time() * 1000)
-        incidents = self._notifier.incidents(context)
+        now, kept = int(time.time() * 1000), event["kept"]
         for condition in event["conditions"]:
             self.log.warning("%s", condition["text"])
         for subject in event["over"]:
             self.log.info("%s of %s is over: %s", self.condition, self.app, subject)
-        incidents.begin(event["conditions"], now)
-        incidents.end(event["over"], now)
-        self._notify(context)
-        if time.time() < event["until"]:
-            self._watch(context, event["until"])
+        for one in self._notifiers:
+            incidents = one.incidents(context)
+            incidents.begin([c for c in event["conditions"] if c["name"] == one.condition], now)
+            incidents.end(event["over"], now)  # of those that it knows
+        failed = self._notify(context)
+        if time.time() < kept["ends"]:
+            self._watch(context, kept["ends"], 0 if failed is None else kept["failures"] + 1)
+        if failed is not None:
+            raise AirflowFailException(failed)
 
     @property
-    def _notifier(self) -> IncidentNotifier:
-        return IncidentNotifier(self.app, self.condition, self.notifiers)
+    def _notifiers(self) -> tuple[IncidentNotifier, IncidentNotifier]:
+        """Of the condition, and of that nobody can look for it."""
+        from state_lib.checks.condition import CANNOT_LOOK
 
-    def _notify(self, context: Context) -> None:
-        self._notifier(context)
+        blind = f"{CANNOT_LOOK}-{self.condition}"
+        return (
+            IncidentNotifier(self.app, self.condition, self.notifiers),
+            IncidentNotifier(self.app, CANNOT_LOOK, self.notifiers, blind),
+        )
 
-    def _watch(self, context: Context, until: float) -> NoReturn:
+    def _notify(self, context: Context) -> str | None:
+        """Tell what is new; who could not be told, in words."""
+        failed = []
+        for one in self._notifiers:
+            try:
+                one(context)
+            except AirflowException as error:
+                failed.append(str(error))
+        return "; ".join(failed) or None
+
+    def _ends(self, context: Context) -> float:
+        """With its run, also if this is a later try: the other conditions wait for the next one."""
+        now, lasts = time.time(), self.lasts.total_seconds()
+        run: Any = context["dag_run"]
+        began = run.start_date.timestamp() if run.start_date is not None else now
+        return max(float(began) + lasts, now + min(lasts, AGAIN_S))
+
+    def _watch(self, context: Context, ends: float, failures: int) -> NoReturn:
+        """Defer until something is new, or notifiers that have failed so often are tried again."""
+        # Longer and longer, so that what must hold for long, by looks of one trigger, still alarms.
+        again = AGAIN_S * 2 ** min(failures - 1, 7)
         self.defer(
             trigger=ConditionTrigger(
                 self.app,
@@ -128,9 +160,11 @@ class WatchConditionOperator(BaseOperator):
                 poke_interval=self.poke_interval,
                 hold_s=self.hold_s,
                 calm_s=self.calm_s,
-                known=self._notifier.incidents(context).open,
-                until=until,
+                blind_s=max(self.hold_s, BLIND_S),
+                known=[s for one in self._notifiers for s in one.incidents(context).open],
+                until=min(ends, time.time() + again) if failures else ends,
                 options=self.options,
+                kept={"ends": ends, "failures": failures},
             ),
             method_name="resume",
         )

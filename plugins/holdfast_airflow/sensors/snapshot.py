@@ -17,6 +17,7 @@ class SnapshotStaleSensor(ConditionSensor):
     """
 
     condition = "snapshot-stale"
+    every_s = 900.0  # it reads every manifest, of things whose age is counted in hours
 
     def __init__(self, *, max_age: timedelta | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)

@@ -14,12 +14,15 @@ from holdfast_airflow.hooks.holdfast import existing, settings_while_there
 from state_lib.errors import ConfigurationError, Unauthorized, Unavailable
 
 if TYPE_CHECKING:
-    from state_lib.checks.condition import Name
+    from state_lib.checks.condition import Condition, Name
     from state_lib.gathering.sensing import Look, Sense
 
 ASK_EVERY_S = 60.0
 ANSWER_S = 60.0
 """How long one look may take; every question in it has a shorter limit of its own."""
+PATIENCE_S = 600.0
+"""For how long a refused token or a wrong setting is looked at again: they are changed in steps, at
+hosts, in Airflow, in a file that is just written."""
 
 
 class ConditionTrigger(BaseTrigger):
@@ -27,7 +30,8 @@ class ConditionTrigger(BaseTrigger):
 
     Who cannot be asked is waited for, and told of once. Events: ``conditions`` that hold and were
     not known, each as `state_lib.checks.condition.Condition.to_json`, and ``over``: subjects that
-    were known and are well again, with ``until``; or ``error``, which a person must correct.
+    were known and are well again, with ``until`` and ``kept``; or ``error``, which a person must
+    correct, and has not for `PATIENCE_S`.
 
     Args:
         app: The application.
@@ -39,9 +43,13 @@ class ConditionTrigger(BaseTrigger):
         poke_interval: Seconds between looks.
         hold_s: Seconds for which it must hold, so that one missed answer is no alarm.
         calm_s: Seconds for which it must not hold any more; None: as `Holding`.
+        blind_s: Seconds for which nobody can be asked, whyever, until that is told as a condition
+            as well: ``cannot-look``, whose subject is the condition's name. There is no ``error``
+            then. None: never.
         known: Subjects of which it is known that it holds.
         until: When to look no longer, as wall time (s), with an event of nothing new; None: never.
         options: More arguments of `state_lib.gathering.sensing.Sense`.
+        kept: What the operator wants back.
     """
 
     def __init__(  # noqa: PLR0913 - Airflow makes it again from these
@@ -55,15 +63,19 @@ class ConditionTrigger(BaseTrigger):
         poke_interval: float = 5.0,
         hold_s: float = 0.0,
         calm_s: float | None = None,
+        blind_s: float | None = None,
         known: Sequence[str] = (),
         until: float | None = None,
         options: dict[str, Any] | None = None,
+        kept: dict[str, Any] | None = None,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.app, self.condition, self.conn_id, self.env = app, condition, conn_id, env or {}
         self.found = found and bool(conn_id)
         self.poke_interval, self.hold_s, self.calm_s = poke_interval, hold_s, calm_s
+        self.blind_s = blind_s
         self.known, self.until, self.options = list(known), until, options or {}
+        self.kept = kept or {}
         self._sense: Sense | None = None
         self._asked_at = 0.0
         self._blind: str | None = None
@@ -73,7 +85,8 @@ class ConditionTrigger(BaseTrigger):
         """Class and arguments, from which a triggerer makes it again."""
         path = f"{type(self).__module__}.{type(self).__qualname__}"
         names = ("app", "condition", "conn_id", "env", "found", "poke_interval", "hold_s", "calm_s")
-        return path, {name: getattr(self, name) for name in (*names, "known", "until", "options")}
+        more = ("blind_s", "known", "until", "options", "kept")
+        return path, {name: getattr(self, name) for name in (*names, *more)}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Look until there is something new."""
@@ -81,20 +94,27 @@ class ConditionTrigger(BaseTrigger):
 
         # Kafka's clients are for one thread, and none of this may hold up Airflow's other triggers.
         thread = ThreadPoolExecutor(1, thread_name_prefix=f"holdfast-{self.condition}-{self.app}")
-        holding = Holding(self.hold_s, self.known, self.calm_s)
+        known = set(self.known)
+        holding = Holding(self.hold_s, known - {self.condition}, self.calm_s)
+        patience_s = PATIENCE_S if self.blind_s is None else self.blind_s
+        blindness = Holding(patience_s, known & {self.condition}, 0.0)
         try:
             while True:
                 look = await self._answer(thread)
                 self._tell(look.blind)
-                began, over = holding.feed(look.conditions, look.sure, time.monotonic())
+                now = time.monotonic()
+                blind, sees = blindness.feed(self._blindness(look), None, now)
+                if blind and self.blind_s is None:
+                    yield TriggerEvent({"error": look.blind})  # type: ignore[no-untyped-call]
+                    return
+                began, over = holding.feed(look.conditions, look.sure, now)
+                began, over = [*began, *blind], [*over, *sees]
                 if began or over or (self.until is not None and time.time() > self.until):
                     said = {"conditions": [c.to_json() for c in began], "over": over}
-                    said["until"] = self.until
-                    yield TriggerEvent(said)  # type: ignore[no-untyped-call]
+                    more = {"until": self.until, "kept": self.kept}
+                    yield TriggerEvent({**said, **more})  # type: ignore[no-untyped-call]
                     return
                 await asyncio.sleep(self.poke_interval)
-        except (ConfigurationError, Unauthorized) as error:
-            yield TriggerEvent({"error": error.message})  # type: ignore[no-untyped-call]
         finally:
             thread.submit(self._close)  # after the look that is under way; nobody waits for it
             thread.shutdown(wait=False)
@@ -114,16 +134,25 @@ class ConditionTrigger(BaseTrigger):
     def _look(self) -> Look:
         from state_lib.gathering.sensing import NOTHING, Look, Sense
 
-        if self._has_come():
-            self._close()
-            self._sense = None
         try:
+            if self._has_come():
+                self._close()
             if self._sense is None:
                 settings = settings_while_there(self.conn_id if self.found else "", self.env)
                 self._sense = Sense(settings, self.app, self.condition, **self.options)
-        except Unavailable as error:
+            return self._sense.look()
+        except Unavailable as error:  # the connection cannot be read
             return Look(sure=NOTHING, blind=error.message)
-        return self._sense.look()
+        except (ConfigurationError, Unauthorized) as error:
+            self._close()  # the next look reads the connection anew
+            return Look(sure=NOTHING, blind=error.message, wrong=True)
+
+    def _blindness(self, look: Look) -> list[Condition]:
+        """As a condition, if it counts as one."""
+        from state_lib.checks.conditions import cannot_look
+
+        counts = look.wrong if self.blind_s is None else look.shows_nothing
+        return [cannot_look(self.app, self.condition, look.blind or "")] if counts else []
 
     def _has_come(self) -> bool:
         """Whether there is a connection now that the task has not found; asked now and then.
@@ -146,3 +175,4 @@ class ConditionTrigger(BaseTrigger):
     def _close(self) -> None:
         if self._sense is not None:
             self._sense.close()
+            self._sense = None

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
@@ -15,6 +16,8 @@ from state_lib.errors import HoldfastError
 
 log = logging.getLogger(__name__)
 LOOK_EVERY_S = 2.0
+ANSWER_S = 30.0
+"""How long a look at storage may take."""
 END_S = 25.0
 """Airflow gives `on_kill` 30 s (``triggerer.on_kill_timeout``)."""
 TOLD_LINES = 20
@@ -39,6 +42,7 @@ class JobTrigger(BaseTrigger):
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.job, self.until, self.look_every_s = job, until, look_every_s
+        self._asking: asyncio.Future[Seen] | None = None
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Class and arguments, from which a triggerer makes it again."""
@@ -48,19 +52,25 @@ class JobTrigger(BaseTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Look until there is something to tell."""
         job, vigil, told = Job.from_json(self.job), Vigil(time.monotonic()), list[str]()
-        while True:
-            seen = await asyncio.to_thread(job.look)
-            self._tell(job, seen, told)
-            what: str | None = vigil.feed(seen, time.monotonic())
-            if what is None and time.time() > self.until:
-                what = "timed_out"
-                await asyncio.to_thread(_end, job)
-            if what is not None:
-                text = await asyncio.to_thread(_text, job, seen, what)
-                said = {"event": what, "text": text, "told": told[-TOLD_LINES:], "job": self.job}
-                yield TriggerEvent(said)  # type: ignore[no-untyped-call]
-                return
-            await asyncio.sleep(self.look_every_s)
+        loop = asyncio.get_running_loop()
+        # Storage that hangs holds up neither Airflow's other triggers nor the end of this one.
+        threads = ThreadPoolExecutor(3, thread_name_prefix=f"holdfast-{job.kind}-{job.app}")
+        try:
+            while True:
+                seen = await self._look(job, threads)
+                self._tell(job, seen, told)
+                what: str | None = vigil.feed(seen, time.monotonic())
+                if what is None and time.time() > self.until:
+                    what = "timed_out"
+                    await asyncio.wait({loop.run_in_executor(threads, _end, job)}, timeout=END_S)
+                if what is not None:
+                    text = await loop.run_in_executor(threads, _text, job, seen, what)
+                    said = {"event": what, "text": text, "told": told[-TOLD_LINES:]}
+                    yield TriggerEvent({**said, "job": self.job})  # type: ignore[no-untyped-call]
+                    return
+                await asyncio.sleep(self.look_every_s)
+        finally:
+            threads.shutdown(wait=False)
 
     async def on_kill(self) -> None:
         """A user has cleared or marked the task: the job is ended.
@@ -73,6 +83,16 @@ class JobTrigger(BaseTrigger):
         await asyncio.shield(asyncio.to_thread(self._end_job))
 
     # ------------------------------------------------------------------ inside
+
+    async def _look(self, job: Job, threads: ThreadPoolExecutor) -> Seen:
+        """A look; one that takes too long shows nothing, and the next waits for it."""
+        if self._asking is None:
+            self._asking = asyncio.get_running_loop().run_in_executor(threads, job.look)
+        done, _ = await asyncio.wait({self._asking}, timeout=ANSWER_S)
+        if not done:
+            return Seen(None, None, f"{job.url} has not answered for {ANSWER_S:.0f} s and more")
+        asked, self._asking = self._asking, None
+        return asked.result()
 
     def _tell(self, job: Job, seen: Seen, told: list[str]) -> None:
         """Log what is new."""
@@ -106,15 +126,10 @@ class JobTrigger(BaseTrigger):
 
 
 def _end(job: Job) -> None:
-    """End its processes; on another machine that is left to whoever is there."""
-    process = job.as_process()
-    if not process.here:
-        log.warning("The %s of %s (%s) goes on: end it there", job.kind, job.app, job.place)
-        return
     try:
-        process.end(END_S)
+        job.end(END_S)
     except HoldfastError as error:
-        log.warning("%s", error.message)
+        log.warning("The %s of %s (%s) goes on: %s", job.kind, job.app, job.place, error.message)
 
 
 def _text(job: Job, seen: Seen, what: str) -> str:
@@ -123,7 +138,8 @@ def _text(job: Job, seen: Seen, what: str) -> str:
         return f"{name} has ended"
     if what == "timed_out":
         doing = seen.record.phase if seen.record else "has not begun"
-        return f"{name} took too long ({doing}) and was ended. Give the task more `patience`"
+        over = "was ended" if job.as_process().here else "was asked to end"
+        return f"{name} took too long ({doing}) and {over}. Give the task more `patience`"
     file = job.process["log"]
     if what == "died":
         tail = " | ".join(job.as_process().last_lines(8))

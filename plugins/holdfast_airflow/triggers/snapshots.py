@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from holdfast_airflow.hooks.holdfast import HoldfastHook
+from holdfast_airflow.hooks.holdfast import HoldfastHook, settings_while_there
+from holdfast_airflow.triggers.told import when_told
 from holdfast_airflow.triggers.watch import LOOK_EVERY_S, Watch
 from state_lib.errors import HoldfastError
 
@@ -33,7 +34,8 @@ class SnapshotsTrigger(BaseTrigger):
         app: The application.
         partitions: Of the tasks.
         request: Id of the request.
-        conn_id: The Holdfast connection.
+        conn_id: The Holdfast connection; empty: there is none, and the triggerer's own settings
+            count. One that there was and that cannot be read is waited for.
         env: ``HOLDFAST_*`` variables that win over it.
         until: When to wait no longer, as wall time (s); None: never.
         look_every_s: Seconds between looks.
@@ -66,7 +68,7 @@ class SnapshotsTrigger(BaseTrigger):
         watch = Watch(self.app, self.env)
         told_at = float("-inf")
         try:
-            asked = await watch.call(self._round)
+            asked = await when_told(lambda: watch.call(self._round), self.log, self.until)
             while True:
                 looked = await watch.call(asked.look)
                 self._tell_ended(looked)
@@ -88,7 +90,7 @@ class SnapshotsTrigger(BaseTrigger):
     def _round(self) -> SnapshotRound:
         from state_lib.client.snapshot_round import SnapshotRound
 
-        settings = HoldfastHook(self.conn_id, self.env).settings
+        settings = settings_while_there(self.conn_id, self.env)
         hosts, token = settings.host_addresses, settings.read_token()
         return SnapshotRound(self.app, self.partitions, self.request, hosts, token)
 

@@ -109,6 +109,43 @@ def test_a_broker_that_is_away_is_told_of_once_and_waited_for(
     assert said.count("Looking for changelog-unsafe") == 1
 
 
+def test_that_nobody_can_look_is_a_condition_where_that_is_wanted(
+    app: App, looks: Looks, broker: LocalBroker
+) -> None:
+    async def run() -> dict[str, Any]:
+        with broker.paused():
+            told = await asyncio.wait_for(first(trigger(app, blind_s=1.0)), 120 * SLOWNESS)
+            (found,) = told["conditions"]
+            assert (found["name"], found["subject"]) == ("cannot-look", "changelog-unsafe")
+            assert looks.last.blind == found["seen"]
+            knows = trigger(app, blind_s=1.0, known=["changelog-unsafe"])
+            waiting = asyncio.create_task(first(knows))
+            await quiet(waiting, looks, 1)
+        return await asyncio.wait_for(waiting, 120 * SLOWNESS)
+
+    event = asyncio.run(run())
+    assert (event["conditions"], event["over"]) == ([], ["changelog-unsafe"])
+
+
+def test_a_token_that_is_just_written_is_read_again(app: App, looks: Looks, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.touch()
+    waiting = trigger(app, "host-down")
+    waiting.env["HOLDFAST_TOKEN_FILE"] = str(file)
+
+    async def run() -> dict[str, Any]:
+        task = asyncio.create_task(first(waiting))
+        blind = await asyncio.to_thread(until, lambda: waiting._blind, 60, "told")
+        assert str(file) in blind
+        assert not task.done()
+        file.write_text("a-token")
+        return await asyncio.wait_for(task, 60 * SLOWNESS)
+
+    event = asyncio.run(run())
+    assert [c["subject"] for c in event["conditions"]] == ["host-1"]
+    assert looks.count == 1
+
+
 @pytest.mark.usefixtures("api")
 def test_airflows_other_triggers_are_not_held_up(
     app: App, broker: LocalBroker, monkeypatch: pytest.MonkeyPatch
@@ -177,6 +214,7 @@ def test_an_application_that_nobody_knows_is_waited_for(broker: LocalBroker, nam
     assert {c.name for c in look.conditions} == ({"host-down"} if name == "host-down" else set())
     if name in ("task-without-owner", "changelog-unsafe", "snapshot-stale"):
         assert "nobody-s" in str(look.blind)
+        assert look.sure is None, "nothing of it is wrong, and what was is over"
     elif name == "driver-stalled":
         assert look == Look()
 

@@ -21,12 +21,14 @@ from holdfast_airflow.jobs import Job
 from holdfast_airflow.operators.drill import RestoreDrillOperator
 from holdfast_airflow.triggers.job import JobTrigger
 from state_lib import processes
+from state_lib.client.flight import FlightHostClient
 from state_lib.config import Settings
 from state_lib.digests.drill_job import drill_app
 from state_lib.drivers.identity import ID_VARIABLE
-from state_lib.errors import Busy
+from state_lib.errors import Busy, NotFound
 from state_lib.reports.folder import Reports
 from state_lib.restore.lock import restore_lock
+from state_lib.stack.ports import free_port
 from tests.support import airflow_home
 from tests.support.command import holdfast
 from tests.support.committed import PARTITIONS, Committed
@@ -122,6 +124,23 @@ def test_without_any_snapshot_it_is_skipped(
     assert "'holdfast snapshot create unsaved'" in holdfast("drill", "unsaved", code=1)
 
 
+def test_a_host_that_knows_nothing_is_no_missing_snapshot(
+    committed: Callable[[str], Committed],
+    settings: Settings,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its disk is new: a drill that is skipped for that would be green."""
+    filled(committed("wiped_drill"))
+
+    def unknown(*_: object) -> None:
+        raise NotFound("there is no application 'wiped_drill' here; there are: []", known=[])
+
+    monkeypatch.setattr(FlightHostClient, "marker", unknown)
+    found = drill_app(settings, "wiped_drill", tmp_path)
+    assert (len(found.failed), found.absent) == (PARTITIONS, [])
+
+
 def test_a_snapshot_that_cannot_be_restored_fails(
     committed: Callable[[str], Committed], run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -133,7 +152,10 @@ def test_a_snapshot_that_cannot_be_restored_fails(
     assert report_of(ti)["failed"] == [0, 1]
     said = capsys.readouterr().out
     assert "SHA-256" in said
-    assert "'holdfast snapshot verify broken --deep'" in said
+    assert "'holdfast snapshot create broken'" in said
+    app.snapshot()  # as it says
+    state, ti = run("broken_drill")
+    assert (state, ti.xcom_pull("drill")["equal"]) == (DagRunState.SUCCESS, True)
     for file in app.snapshots():
         file.unlink()
     state, ti = run("broken_drill")
@@ -154,6 +176,27 @@ def test_an_application_that_has_not_run_is_skipped(run: Run) -> None:
 def tries(settings: Settings, api: None) -> Callable[[str], Tries]:
     del settings, api
     return lambda app: Tries(lambda: RestoreDrillOperator(task_id="drill", app=app))
+
+
+def test_a_retry_drills_again_where_hosts_were_away(
+    committed: Callable[[str], Committed], api: None
+) -> None:
+    """Their errors are in the report, which is no answer to what the retry asks."""
+    del api
+    filled(committed("away_drill"))
+    nobody = ",".join(f"host-{i}=127.0.0.1:{free_port()}/{free_port()}" for i in (1, 2))
+    env = {"HOLDFAST_HOSTS": nobody}
+    task = Tries(lambda: RestoreDrillOperator(task_id="drill", app="away_drill", env=dict(env)))
+    trigger = task.execute()
+    event = task.waited(trigger)
+    assert event["event"] == "ended"
+    with pytest.raises(AirflowException, match="2 of 2 tasks of away_drill could not") as raised:
+        task.resume(event)
+    assert not isinstance(raised.value, AirflowFailException)
+    env.clear()
+    again = task.execute()
+    assert Job.from_json(again.job).id != Job.from_json(trigger.job).id
+    assert task.resume(task.waited(again))["equal"]
 
 
 def frozen(trigger: JobTrigger) -> psutil.Process:
@@ -228,6 +271,20 @@ def test_what_a_user_does_to_the_task_ends_the_job(
     assert other.job != trigger.job
     task.operator.on_kill()  # killed before it waits
     assert processes.marked(ID_VARIABLE, Job.from_json(other.job).id) == []
+
+
+def test_a_cleared_task_ends_a_job_that_nobody_has_ended(
+    committed: Callable[[str], Committed], tries: Callable[[str], Tries]
+) -> None:
+    """Its trigger was away when the user cleared it."""
+    filled(committed("cleared_drill"))
+    task = tries("cleared_drill")
+    trigger = task.execute()
+    frozen(trigger)
+    again = task.execute(cleared=True)
+    assert Job.from_json(again.job).id != Job.from_json(trigger.job).id
+    assert processes.marked(ID_VARIABLE, Job.from_json(trigger.job).id) == []
+    assert task.resume(task.waited(again))["equal"]
 
 
 def test_one_that_takes_too_long_is_ended(

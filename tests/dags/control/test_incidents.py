@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,10 +17,13 @@ from airflow.sdk import DagRunState
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
 from airflow.sdk.execution_time.context import AssetStateStoreAccessors
 
-from holdfast_airflow.operators.watch import WatchConditionOperator
+from holdfast_airflow.dags.watch import FIRST_SNAPSHOT_S
+from holdfast_airflow.notifications import LogNotifier
+from holdfast_airflow.operators.watch import AGAIN_S, BLIND_S, WatchConditionOperator
 from holdfast_airflow.triggers.condition import ConditionTrigger
 from holdfast_airflow.watched import app_asset
 from state_lib.checks.condition import CONDITIONS, Condition
+from state_lib.checks.conditions import cannot_look
 from state_lib.config import Settings
 from state_lib.kafka import Kafka
 from tests.dags.conftest import Connect
@@ -146,26 +151,43 @@ class Worker:
     def __init__(self, watching: Watching) -> None:
         self.watching = watching
         asset = app_asset("alarmed")
-        self.context: Any = {"asset_state_store": AssetStateStoreAccessors([asset])}
-        self._store = self.context["asset_state_store"][asset]
+        self.run = SimpleNamespace(start_date=datetime.now(tz=UTC))
+        stores = AssetStateStoreAccessors([asset])
+        self.context: Any = {"asset_state_store": stores, "dag_run": self.run}
+        self._store = stores[asset]
+        self.trigger: ConditionTrigger
 
     def forget(self) -> None:
-        self._store.delete("incidents-host-down")
+        for name in ("host-down", "cannot-look-host-down"):
+            self._store.delete(f"incidents-{name}")
 
     def begins(self) -> list[str]:
         """A try begins; the subjects that its trigger knows."""
-        with pytest.raises(TaskDeferred) as raised:
-            self.watching.operator.execute(self.context)
-        assert isinstance(raised.value.trigger, ConditionTrigger)
-        return raised.value.trigger.known
+        return self._waits(lambda: self.watching.operator.execute(self.context))
 
-    def resumes(self, conditions: list[dict[str, Any]], over: list[str]) -> list[str]:
+    def resumes(
+        self, conditions: list[dict[str, Any]], over: list[str], *, failures: int = 0
+    ) -> list[str]:
         """Its trigger has fired; the subjects that the next one knows."""
-        event = {"conditions": conditions, "over": over, "until": float("inf")}
+        return self._waits(lambda: self._resume(conditions, over, float("inf"), failures))
+
+    def ends(self, conditions: list[dict[str, Any]], over: list[str]) -> None:
+        """Its trigger has fired, and its day is over."""
+        self._resume(conditions, over, 0.0, 0)
+
+    def _resume(
+        self, conditions: list[dict[str, Any]], over: list[str], ends: float, failures: int
+    ) -> None:
+        kept = {"ends": ends, "failures": failures}
+        event = {"conditions": conditions, "over": over, "until": None, "kept": kept}
+        self.watching.operator.resume(self.context, event)
+
+    def _waits(self, work: Callable[[], object]) -> list[str]:
         with pytest.raises(TaskDeferred) as raised:
-            self.watching.operator.resume(self.context, event)
+            work()
         assert isinstance(raised.value.trigger, ConditionTrigger)
-        return raised.value.trigger.known
+        self.trigger = raised.value.trigger
+        return self.trigger.known
 
     def told(self, who: str = "first") -> list[str]:
         return self.watching.told(who)
@@ -189,14 +211,26 @@ def test_what_joins_later_is_told_and_what_is_known_is_not(worker: Worker) -> No
     assert worker.told() == ["alarm a, b", "alarm c", "recovery a"]
 
 
-def test_a_notifier_that_fails_is_tried_again_and_the_others_are_not(worker: Worker) -> None:
+def test_a_notifier_that_fails_is_tried_again_and_holds_nobody_up(worker: Worker) -> None:
     worker.watching.broken("first", now=True)
-    with pytest.raises(AirflowException, match=r"1 of 2 notifiers failed.*0-FileNotifier") as error:
-        worker.resumes(down("a"), [])
-    assert not isinstance(error.value, AirflowFailException)
-    assert (worker.told("first"), worker.told("second")) == ([], ["alarm a"])
-    with pytest.raises(AirflowException, match="is not to be reached"):
-        worker.begins()
+    assert worker.resumes(down("a"), []) == ["a"], "it looks on"
+    assert worker.trigger.until is not None
+    assert worker.trigger.until < time.time() + AGAIN_S + 1, "and is tried again soon"
+    assert worker.resumes(down("b"), []) == ["a", "b"]
+    assert worker.begins() == ["a", "b"]
+    assert (worker.told("first"), worker.told("second")) == ([], ["alarm a", "alarm b"])
+    worker.watching.broken("first", now=False)
+    worker.resumes([], [])
+    assert worker.trigger.until == float("inf")
+    assert worker.told("first") == ["alarm a, b"]
+    assert worker.told("second") == ["alarm a", "alarm b"]
+
+
+def test_a_day_that_ends_while_a_notifier_fails_is_a_failed_run(worker: Worker) -> None:
+    """The next one tries it again."""
+    worker.watching.broken("first", now=True)
+    with pytest.raises(AirflowFailException, match=r"1 of 2 notifiers failed.*0-FileNotifier"):
+        worker.ends(down("a"), [])
     worker.watching.broken("first", now=False)
     assert worker.begins() == ["a"]
     assert worker.told("first") == worker.told("second") == ["alarm a"]
@@ -204,8 +238,7 @@ def test_a_notifier_that_fails_is_tried_again_and_the_others_are_not(worker: Wor
 
 def test_who_was_never_told_of_a_beginning_is_not_told_of_an_end(worker: Worker) -> None:
     worker.watching.broken("first", now=True)
-    with pytest.raises(AirflowException):
-        worker.resumes(down("a"), [])
+    worker.resumes(down("a"), [])
     worker.watching.broken("first", now=False)
     worker.resumes([], ["a"])
     assert (worker.told("first"), worker.told("second")) == ([], ["alarm a", "recovery a"])
@@ -215,38 +248,84 @@ def test_an_incident_whose_end_nobody_was_told_goes_on(worker: Worker) -> None:
     worker.resumes(down("a"), [])
     for who in ("first", "second"):
         worker.watching.broken(who, now=True)
-    with pytest.raises(AirflowException):
-        worker.resumes([], ["a"])
+    worker.resumes([], ["a"])
     for who in ("first", "second"):
         worker.watching.broken(who, now=False)
     worker.resumes(down("a"), [])
     assert worker.told() == ["alarm a"]
 
 
+def test_who_was_told_of_an_end_is_told_of_what_follows(worker: Worker) -> None:
+    worker.resumes(down("a"), [])
+    worker.watching.broken("second", now=True)
+    worker.resumes([], ["a"])
+    worker.watching.broken("second", now=False)
+    worker.resumes(down("a"), [])
+    assert worker.told("first") == ["alarm a", "recovery a", "alarm a"]
+    assert worker.told("second") == ["alarm a"], "to whom it is the same"
+    worker.resumes([], ["a"])
+    assert worker.told("first")[3:] == ["recovery a"]
+    assert worker.told("second") == ["alarm a", "recovery a"]
+
+
+def test_who_is_added_is_told_of_what_goes_on_and_nobody_else_is(worker: Worker) -> None:
+    worker.resumes(down("a"), [])
+    operator = worker.watching.operator
+    kind: Any = type(operator.notifiers[0])
+    operator.notifiers = [LogNotifier(), *operator.notifiers, kind("third")]
+    worker.resumes([], [])
+    assert worker.told("third") == ["alarm a"]
+    assert worker.told("first") == worker.told("second") == ["alarm a"]
+
+
+def test_while_it_fails_looks_get_longer_so_that_what_must_hold_for_long_alarms(
+    worker: Worker,
+) -> None:
+    worker.watching.broken("first", now=True)
+    pauses = []
+    for failures in range(10):
+        worker.resumes(down("a"), [], failures=failures)
+        assert worker.trigger.until is not None
+        pauses.append(round(worker.trigger.until - time.time()))
+    assert pauses == sorted(pauses)
+    assert pauses[0] == AGAIN_S
+    assert FIRST_SNAPSHOT_S + 900 < pauses[-1] < 3 * 3600
+
+
 def test_what_a_person_must_correct_is_looked_at_again(worker: Worker) -> None:
     """Else nothing would be seen of it for the rest of the run's day."""
     operator = worker.watching.operator
-    with pytest.raises(AirflowException, match="a refused log-in") as refused:
-        operator.resume(worker.context, {"error": "a refused log-in"})
     operator.env = {"HOLDFAST_HOSTS": "nonsense"}
     with pytest.raises(AirflowException, match="hosts") as wrong:
         operator.execute(worker.context)
-    for error in (refused, wrong):
-        assert not isinstance(error.value, AirflowFailException), "which no retry follows"
+    assert not isinstance(wrong.value, AirflowFailException), "which no retry follows"
     operator.env = {}
     assert worker.begins() == []
-    assert worker.resumes(down("a"), []) == ["a"]
-    assert worker.told() == ["alarm a"]
+
+
+def test_that_nobody_can_look_is_an_incident_of_its_own(worker: Worker) -> None:
+    blind = cannot_look("alarmed", "host-down", "every host refuses the token").to_json()
+    assert worker.resumes([*down("a"), blind], []) == ["a", "host-down"]
+    assert worker.trigger.blind_s == BLIND_S
+    assert worker.resumes([], ["host-down"]) == ["a"]
+    assert worker.told() == ["alarm a", "alarm host-down", "recovery host-down"]
 
 
 def test_a_watch_ends_when_its_day_is_over(worker: Worker) -> None:
-    with pytest.raises(TaskDeferred) as raised:
-        worker.watching.operator.execute(worker.context)
-    trigger = raised.value.trigger
-    assert isinstance(trigger, ConditionTrigger)
-    assert trigger.until is not None
-    assert trigger.until > time.time()
-    trigger.until = 0.0
-    event = asyncio.run(asyncio.wait_for(first(trigger), 60 * SLOWNESS))
-    assert event == {"conditions": [], "over": [], "until": 0.0}
-    worker.watching.operator.resume(worker.context, event)  # and does not defer
+    worker.begins()
+    assert worker.trigger.until is not None
+    assert worker.trigger.until > time.time()
+    worker.trigger.until = 0.0
+    event = asyncio.run(asyncio.wait_for(first(worker.trigger), 60 * SLOWNESS))
+    assert (event["conditions"], event["over"]) == ([], [])
+    assert event["kept"] == {"ends": pytest.approx(time.time(), abs=60 * SLOWNESS), "failures": 0}
+    worker.ends([], [])  # and does not defer
+
+
+def test_a_later_try_ends_with_its_run(worker: Worker) -> None:
+    """The other conditions are looked for by the next run, which waits for the end of this one."""
+    worker.watching.operator.lasts = timedelta(days=1)
+    worker.run.start_date -= timedelta(hours=23)
+    worker.begins()
+    end = worker.run.start_date + timedelta(days=1)
+    assert worker.trigger.until == pytest.approx(end.timestamp(), abs=1)

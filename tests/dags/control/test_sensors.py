@@ -38,6 +38,7 @@ from holdfast_airflow.sensors import (
 from state_lib.changelog.admin import set_topic_configs
 from state_lib.config import Settings
 from state_lib.drivers.control import ask_to_stop
+from state_lib.gathering.sensing import Look
 from state_lib.host.placement import owner_of
 from state_lib.kafka import Kafka
 from tests.dags.conftest import Connect, Scripts
@@ -45,10 +46,10 @@ from tests.integration.test_disk_full import SPACES, may_mount
 from tests.support import lost
 from tests.support.apps import KV, WIN, App, app_of
 from tests.support.full_disk import fill
-from tests.support.host_process import Hosts
+from tests.support.host_process import TOKEN, Hosts
 from tests.support.hosts import publish
-from tests.support.sensing import Looks, deferred, first, sensed
-from tests.support.waiting import until
+from tests.support.sensing import Looks, deferred, first, quiet, sensed
+from tests.support.waiting import SLOWNESS, until
 
 SOON: dict[str, Any] = {"poke_interval": 0.3, "hold_s": 1.0}
 Make = Callable[..., Hosts]
@@ -252,6 +253,17 @@ def test_a_driver_that_has_work_and_commits_nothing(
     found = sensed(driver_sensor(app), looks, lambda: scripts.says(app, "idle"), 90)
     assert "1 records to do and nothing committed for" in found["seen"]
 
+    async def over() -> dict[str, Any]:
+        """The next trigger, which knows no batch of before: it is over with a commit alone."""
+        knows, _ = deferred(driver_sensor(app))
+        knows.known, knows.calm_s = [app], 1.0
+        waiting = asyncio.create_task(first(knows))
+        await quiet(waiting, looks, 15)
+        scripts.says(app, "run")
+        return await asyncio.wait_for(waiting, 90 * SLOWNESS)
+
+    assert asyncio.run(over())["over"] == [app]
+
 
 def test_a_driver_that_is_stopped_is_no_alarm(scripts: Scripts, looks: Looks) -> None:
     app = "sensed-stopped"
@@ -278,7 +290,38 @@ def test_the_pace_of_batches_is_not_seen_by_rare_looks() -> None:
         driver_sensor("rarely", poke_interval=60)
 
 
-def test_a_token_that_every_host_refuses_needs_a_person(make: Make, looks: Looks) -> None:
+def test_a_token_that_is_corrected_is_taken(make: Make, looks: Looks, connect: Connect) -> None:
+    """Here and at the hosts it changes one after the other."""
+    hosts = make()
+
+    def say(token: str) -> None:
+        extra = {"hosts": hosts.settings.hosts}
+        servers = hosts.settings.bootstrap_servers
+        connect(servers, "sensed", conn_type="holdfast", password=token, extra=extra)
+
+    say("a-guess")
+    sensor = HostDownSensor(task_id="sense", app=hosts.app.name, conn_id="sensed", **SOON)
+    trigger, task = deferred(sensor)
+
+    async def run() -> dict[str, Any]:
+        waiting = asyncio.create_task(first(trigger))
+        blind = await asyncio.to_thread(until, lambda: trigger._blind, 60, "told")
+        assert "every state host refuses the token" in blind
+        await asyncio.to_thread(say, TOKEN)
+        await quiet(waiting, looks, 3)
+        assert looks.last == Look()
+        hosts.processes["host-1"].kill()
+        return await asyncio.wait_for(waiting, 60 * SLOWNESS)
+
+    event = asyncio.run(run())
+    found = sensor.resume_execution(task.method_name, {"event": event}, {})
+    assert found["subject"] == "host-1"
+
+
+def test_a_token_that_every_host_refuses_for_long_needs_a_person(
+    make: Make, looks: Looks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast_airflow.triggers.condition.PATIENCE_S", 2.0)
     hosts = make()
     sensor = of(HostDownSensor, hosts)
     sensor.env["HOLDFAST_TOKEN"] = "a-guess"

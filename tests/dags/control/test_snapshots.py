@@ -18,10 +18,12 @@ from airflow.sdk import DAG, DagRunState, TaskInstanceState
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
 from airflow.triggers.base import TriggerEvent
 
+from holdfast_airflow.hooks.holdfast import HoldfastHook
 from holdfast_airflow.operators.prune import PruneSnapshotsOperator
 from holdfast_airflow.operators.snapshots import SnapshotStoresOperator, request_of
 from holdfast_airflow.triggers.snapshots import SnapshotsTrigger
 from state_lib.client.snapshots import SnapshotClient
+from state_lib.errors import LogLost
 from state_lib.kafka import Kafka
 from state_lib.snapshots.listing import list_snapshots
 from state_lib.snapshots.manifest import Manifest
@@ -287,6 +289,18 @@ def test_some_tasks_alone(hosts: Hosts) -> None:
         operator(tasks=[3]).execute({})
 
 
+@pytest.mark.usefixtures("api")
+def test_an_application_whose_topology_is_lost_is_not_skipped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def lost(*_: object) -> None:
+        raise LogLost("its topology topic is gone: 'holdfast repair topology snapped'", app=APP)
+
+    monkeypatch.setattr(HoldfastHook, "declared", lost)
+    with pytest.raises(AirflowFailException, match="holdfast repair topology"):
+        operator(skip_unknown=True).execute({})
+
+
 def test_a_clear_is_another_request_and_a_retry_is_not() -> None:
     about: dict[str, Any] = {"dag_id": "a", "run_id": "b", "task_id": "c", "map_index": -1}
     of = request_of(SimpleNamespace(**about, max_tries=3, try_number=1))
@@ -306,7 +320,7 @@ def test_an_application_that_has_not_run_is_skipped(
     with DAG("strict", schedule=None):
         strict = PruneSnapshotsOperator(task_id="prune", app="unknown", keep=1)
     for one in (operator(app="unknown"), strict):
-        with pytest.raises(AirflowFailException, match="has never run"):
+        with pytest.raises(AirflowFailException, match=r"has never run|there is no application"):
             one.execute({})
 
 

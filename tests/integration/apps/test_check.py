@@ -17,8 +17,11 @@ import pytest
 from state_lib.addresses import HostAddress
 from state_lib.changelog.admin import set_topic_configs, topic_configs
 from state_lib.checks import Change
+from state_lib.checks.condition import Name
+from state_lib.config import Settings
 from state_lib.errors import InvalidRequest
 from state_lib.gathering.repair import set_changes
+from state_lib.gathering.sensing import Sense
 from state_lib.host.placement import owner_of
 from state_lib.stack.ports import free_port
 from tests.support.apps import App
@@ -194,6 +197,30 @@ def test_a_host_that_is_not_there_is_away(app: App, cluster: Cluster, holdfast: 
     nobody = HostAddress("host-3", "127.0.0.1", free_port(), free_port())
     holdfast.hosts([*cluster.addresses, nobody])
     assert bad(holdfast.json(app.name, "--quick", code=2)) == {("hosts", "host-3"): "fail"}
+
+
+def test_a_host_whose_disk_is_busy_is_not_down(
+    app: App, holdfast: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether it is there, and how its tasks are, is asked every few seconds: it reads nothing."""
+    del holdfast  # whose settings these are
+    ended = threading.Event()
+
+    def slow(paths: object) -> int:
+        del paths
+        ended.wait(60)
+        return 0
+
+    monkeypatch.setattr("state_lib.host.holdings.size_of", slow)
+    settings, quick = Settings.load(), list[Name](["host-down", "store-lost", "task-without-owner"])
+    try:
+        for name in quick:
+            look = Sense(settings, app.name, name, host_timeout_s=2.0).look()
+            assert (look.conditions, look.blind) == ((), None), name
+        full = Sense(settings, app.name, "disk-filling", host_timeout_s=2.0).look()
+        assert full.blind is not None, "sizes take as long as they take"
+    finally:
+        ended.set()
 
 
 def test_what_hosts_tell(app: App, cluster: Cluster, holdfast: Cli) -> None:

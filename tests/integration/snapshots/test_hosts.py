@@ -28,8 +28,8 @@ from state_lib.host.placement import owner_of
 from state_lib.kafka import Kafka
 from state_lib.snapshots.fetch import fetch
 from state_lib.snapshots.inspect import inspect
-from state_lib.snapshots.listing import list_snapshots, verify
-from state_lib.snapshots.manifest import new_id
+from state_lib.snapshots.listing import list_snapshots, taken_for, verify
+from state_lib.snapshots.manifest import Manifest, new_id
 from state_lib.snapshots.prune import Retention, prune
 from state_lib.specs import StoreSpec
 from state_lib.task.checkpoint import checkpoint
@@ -107,6 +107,63 @@ def test_one_at_a_time_for_each_task(make_app: MakeApp, monkeypatch: pytest.Monk
             client.snapshot(app.name, 0, wanted)
         assert ended(client, app.name)["state"] == "done"
         assert len(list_snapshots((app.root / "snapshots").as_uri(), app.name, 0)) == 1
+
+
+def test_storage_is_looked_into_by_as_many_as_write_at_once(
+    kafka: Kafka, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each look reads all manifests of a task, and a host may have hundreds of tasks."""
+    app = app_of(kafka, name, tmp_path, [KV])
+    app.topology = replace(app.topology, partitions=5)
+    app.create()
+    at, epoch = address(), publish(app)
+    lock, now, most = threading.Lock(), 0, 0
+
+    def slow(*asked: Any) -> Manifest | None:
+        nonlocal now, most
+        with lock:
+            now += 1
+            most = max(most, now)
+        time.sleep(0.3)
+        with lock:
+            now -= 1
+        return taken_for(*asked)
+
+    monkeypatch.setattr("state_lib.host.snapshots.taken_for", slow)
+    with served(app, at), closing(FlightHostClient(at, None)) as client:
+        for p in range(5):
+            claim(client, app, epoch, p)
+            client.snapshot(name, p, request="hourly")
+        assert [ended(client, name, p)["error"] for p in range(5)] == [None] * 5
+    assert most == 2
+
+
+def test_who_joins_one_that_was_taken_before_gets_a_new_one(
+    make_app: MakeApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = make_app()
+    at, epoch = address(), publish(app)
+    with served(app, at), closing(FlightHostClient(at, None)) as client:
+        claim(client, app, epoch)
+
+        def taken(request: str) -> dict[str, Any]:
+            client.snapshot(app.name, 0, request=request)
+            return ended(client, app.name)
+
+        old, between = taken("old")["snapshot"], taken("between")["snapshot"]
+        assert taken("old")["snapshot"] == old
+
+        def joined(*asked: Any) -> Manifest | None:
+            found = taken_for(*asked)
+            with closing(FlightHostClient(at, None)) as other:
+                other.snapshot(app.name, 0, request="new")
+            return found
+
+        taken("between")
+        monkeypatch.setattr("state_lib.host.snapshots.taken_for", joined)
+        job = taken("old")
+        assert job["requests"] == ["old", "new"]
+        assert job["snapshot"] not in (old, between)
 
 
 def test_who_may_not_and_what_is_not_there(make_app: MakeApp) -> None:

@@ -11,6 +11,7 @@ import yaml
 
 from state_lib.checks.condition import CONDITIONS, Condition, together
 from state_lib.checks.conditions import (
+    cannot_look,
     changelog_unsafe,
     disk_filling,
     driver_stalled,
@@ -197,6 +198,14 @@ def test_a_stream_that_was_stopped_reset_or_never_ran_is_no_alarm(sight: Sight) 
 
 def test_tasks_that_are_left_out_are_named() -> None:
     assert the(driver_stalled("app", replace(COMMITS, parked=(1,)), 90.0)).tasks == ("app/1",)
+
+
+def test_that_nobody_can_look_is_one_for_each_of_the_others() -> None:
+    one = cannot_look("app", "host-down", "every host refuses the token")
+    assert one.name not in CONDITIONS, "it is not looked for"
+    assert (ROOT / one.document).exists()
+    assert Condition.from_json(one.to_json()) == one
+    assert one.text.startswith("cannot-look of app, host-down: every host refuses the token")
 
 
 def test_several_are_told_together() -> None:

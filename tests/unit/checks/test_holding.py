@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from state_lib.checks.condition import Condition
+from state_lib.checks.conditions import store_lost, stores_seen
+from state_lib.checks.facts import HostSeen, TaskSeen
 from state_lib.checks.holding import Holding
 
 ALL = None
@@ -70,3 +72,21 @@ def test_hosts_that_start_know_little_at_first() -> None:
     assert fed(holding, at=0) == ([], [])
     assert fed(holding, at=9) == ([], [])
     assert fed(holding, at=10) == ([], ["a"])
+
+
+def test_a_lost_store_is_lost_until_it_is_open_also_while_it_is_restored() -> None:
+    """However long that takes, and however often it fails; each event is followed by another."""
+    told, known, now = list[str](), list[str](), 0.0
+    holding = Holding(0)
+    states = ["open", "quarantined", "restoring", "opening", "quarantined", "restoring", "open"]
+    for state in states:
+        for _ in range(12):
+            now += 5
+            hosts = [HostSeen("host-1", None, (TaskSeen(0, state, "its SST is corrupt"),))]
+            found = store_lost("app", hosts)
+            began, over = holding.feed(found, stores_seen("app", hosts), now)
+            if began or over:
+                told += [f"{'began' if began else 'over'} while {state}"]
+                known = [c.subject for c in began]
+                holding = Holding(0, known)
+    assert told == ["began while quarantined", "over while open"]

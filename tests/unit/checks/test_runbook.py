@@ -9,7 +9,7 @@ from state_lib.checks.verdict import worst
 from tests.support.facts import KV_LOG, all_of, altered, well
 
 ROOT = Path(__file__).parents[3]
-OF_CONDITIONS = {"driver-stalled", "store-lost"}
+OF_CONDITIONS = {"connections", "driver-stalled", "store-lost"}
 """That no check finds: see `tests/unit/checks/test_conditions.py`."""
 
 

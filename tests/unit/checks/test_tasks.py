@@ -130,6 +130,10 @@ def filled(slope_gb_a_day: float, wobble_gb: float = 0.0) -> tuple[tuple[int, in
     )
 
 
+LOADED = tuple((NOW - (60 - m) * 60_000, int(1e9 * (400 + m))) for m in range(60))
+"""An hour in which a backlog is worked off: 60 GB."""
+
+
 @pytest.mark.parametrize(
     ("more", "level", "seen"),
     [
@@ -140,6 +144,8 @@ def filled(slope_gb_a_day: float, wobble_gb: float = 0.0) -> tuple[tuple[int, in
         ({"disk_used": filled(20)}, "ok", "full in 30.0 d"),
         ({"disk_used": filled(20, wobble_gb=200)}, "ok", "not filling"),
         ({"disk_used": filled(700)[:5]}, "ok", "not filling"),
+        ({"disk_used": LOADED}, "ok", "not filling"),
+        ({"disk_used": LOADED, "disk_free": 2 * 10**11}, "fail", "full in 0.1 d"),
         ({"tasks": (TaskSeen(0, bytes=5 * 10**11),)}, "warn", "a restore of task 0 takes 650.0 GB"),
     ],
 )

@@ -106,6 +106,17 @@ def test_zones_have_a_broker_and_a_host_each() -> None:
     assert [environment(name)["KAFKA_BROKER_RACK"] for name in BROKERS] == zones
 
 
+def test_an_audit_finds_cores_and_memory_beside_two_streams() -> None:
+    options = environment("spark-master")["SPARK_MASTER_OPTS"]
+    name, _, each = options.partition("=")
+    assert name == "-Dspark.deploy.defaultCores"
+    workers = [service(f"spark-worker-{i}")["command"] for i in (1, 2)]
+    cores = [int(command[command.index("--cores") + 1]) for command in workers]
+    memory = [command[command.index("--memory") + 1] for command in workers]
+    assert sum(cores) >= 3 * int(each)
+    assert memory == ["3g", "3g"], "executors of 1 GiB, spread over the workers"
+
+
 def test_pages_are_on_loopback_and_documented() -> None:
     published = [p for s in compose()["services"].values() for p in s.get("ports", ())]
     split = [one.split(":") for one in published]

@@ -25,12 +25,15 @@ from state_lib.snapshots.fetch import fetch
 from state_lib.snapshots.inspect import inspect
 from state_lib.snapshots.listing import find, list_snapshots, survey, task_storage, verify
 from state_lib.snapshots.manifest import Manifest, _checksum
+from state_lib.snapshots.storage import Storage
 from state_lib.snapshots.write import write_snapshot
 from state_lib.specs import StoreSpec
 from tests.support.apps import HOUR, KV, NOON, WIN, win
 from tests.support.snapshots import SMALL, Source, entries_of
 
 MEMORY = StoreSpec("small", backend="memory", max_bytes=1 << 20)
+SOME = {b"%05d" % i: os.urandom(100) for i in range(3_000)}
+"""That make one SST."""
 BULK = {b"%05d" % i: os.urandom(100) for i in range(30_000)}
 
 
@@ -210,9 +213,58 @@ def test_wrong_content_of_the_same_size_is_found(source: Source, url: str, tmp_p
     (problem,) = verify(manifest, deep=True)
     assert file.name in problem
     assert "was changed" in problem
-    with pytest.raises(SnapshotInvalid, match="was changed"):
+    with pytest.raises(SnapshotInvalid, match="is missing"):
         fetch(manifest, tmp_path / "back")
     assert not (tmp_path / "back" / file.name).exists()
+
+
+@pytest.mark.parametrize("finds", ["fetch", "verify"])
+def test_what_is_found_damaged_is_in_no_later_snapshot(
+    source: Source, url: str, tmp_path: Path, finds: str
+) -> None:
+    """Its directory still has that file, and storage one of its name and size."""
+    source.write(SOME)
+    first = write_snapshot(source.request(url)).manifest
+    file = max(first.files, key=lambda f: f.size)
+    path = next(p for p in stored(url, "files") if p.name == file.sha256)
+    path.write_bytes(b"x" * file.size)
+    source.write({b"more": b"1"})
+    again = write_snapshot(source.request(url)).manifest
+    assert file in again.files, "as if it were whole"
+    if finds == "fetch":
+        with pytest.raises(SnapshotInvalid, match=r"was changed.* the next snapshot uploads it"):
+            fetch(again, tmp_path / "damaged")
+    else:
+        assert len(verify(again, deep=True)) == 1
+    assert list_snapshots(url, "app", 0) == [], "neither is whole"
+    assert path.with_name(f"{path.name}.bad").read_bytes() == b"x" * file.size
+    written = write_snapshot(source.request(url))
+    assert written.uploaded_bytes >= file.size
+    assert verify(written.manifest, deep=True) == []
+    fetch(written.manifest, tmp_path / "back")
+    assert entries_of(tmp_path / "back", source.topology) == {**SOME, b"more": b"1"}
+    assert len(list_snapshots(url, "app", 0)) == 3, "all are whole again"
+
+
+def test_what_was_read_badly_just_once_stays(
+    source: Source, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source.write(BULK)
+    manifest = write_snapshot(source.request(url)).manifest
+    real = Storage.download
+
+    def torn(storage: Storage, name: str, local: Path) -> bool:
+        found = real(storage, name, local)
+        if name.endswith(manifest.files[0].sha256):
+            local.write_bytes(b"torn on its way")
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Storage, "download", torn)
+        with pytest.raises(SnapshotInvalid, match="read again it is not"):
+            fetch(manifest, tmp_path / "back")
+    assert list_snapshots(url, "app", 0) == [manifest]
+    fetch(manifest, tmp_path / "back")
 
 
 def test_a_file_that_vanishes_is_named(source: Source, url: str, tmp_path: Path) -> None:
