@@ -20,10 +20,10 @@ from typing import Any, Literal
 import orjson
 
 from state_lib.aggregates import Aggregate
-from state_lib.drivers.refused import tell_refusals
 from state_lib.durations import Duration, to_ms
 from state_lib.errors import ConfigurationError
 from state_lib.names import check_column, check_name
+from state_lib.refused import tell_refusals
 from state_lib.specs import DAY_MS, BackendName, OutputSpec, StoreSpec, Topology
 
 KeySerde = Literal["utf8", "int64", "bytes"]
