@@ -15,13 +15,13 @@ import pyarrow.compute as pc
 from benchmarks import sources
 from benchmarks.contenders.engine import Query
 from benchmarks.contenders.holdfast import Holdfast
+from benchmarks.partitions import partitions_for
 from benchmarks.world import TASKS, World
 from state_lib.changelog.admin import ensure_topics
 from state_lib.changelog.topics import plan_topics
 from state_lib.client.flight import FlightHostClient
 from state_lib.errors import Unavailable
 from state_lib.host.placement import owner_of
-from state_lib.keys import partitions_for
 from state_lib.marker import CommitHeader, now_ms
 from state_lib.spark.claims import write_claim
 from state_lib.specs import StoreSpec, Topology

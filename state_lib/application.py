@@ -23,6 +23,7 @@ from state_lib.aggregates import Aggregate
 from state_lib.durations import Duration, to_ms
 from state_lib.errors import ConfigurationError
 from state_lib.names import check_column, check_name
+from state_lib.refused import tell_refusals
 from state_lib.specs import DAY_MS, BackendName, OutputSpec, StoreSpec, Topology
 
 KeySerde = Literal["utf8", "int64", "bytes"]
@@ -126,12 +127,15 @@ class Aggregation:
 class Application:
     """An id, a partition count, and what `stream` and the verbs after it declare.
 
+    A job that may not be declared so ends with exit code 4 (`state_lib.exits`).
+
     Args:
         app_id: names topics, directories and metrics.
         partitions: of every changelog; the number of tasks. It cannot be changed later.
     """
 
     def __init__(self, app_id: str, partitions: int = 4) -> None:
+        tell_refusals()
         self.id = check_name("application", app_id)
         self.partitions = partitions
         self.aggregations: list[Aggregation] = []

@@ -1,7 +1,7 @@
 """``python -m benchmarks.layers``: where the time of a commit goes, layer by layer.
 
-Rates of single layers, in this process as far as possible, so on one core; the last column is the
-CPU time of this process alone (threads of RocksDB and librdkafka included).
+Rates of single layers, in this process as far as possible, so on one core; CPU time is of this
+process alone (threads of RocksDB and librdkafka included), peak memory of its Python objects.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from benchmarks.report import README, number, write
 from benchmarks.world import World
 from state_lib.logs import configure_logging
 
-COLUMNS = ("layer", "operation", "rows", "ms", "rows/s", "µs/row", "CPU µs/row")
+COLUMNS = ("layer", "operation", "rows", "ms", "rows/s", "µs/row", "CPU µs/row", "peak MiB")
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -44,7 +44,7 @@ def main(arguments: list[str] | None = None) -> None:
         table.add_row(*row)
     Console(width=None if sys.stdout.isatty() else 120).print(table, machine, sep="\n")
     if options.write:
-        lines = [COLUMNS, ("---", "---", *["---:"] * 5), *rows]
+        lines = [COLUMNS, ("---", "---", *["---:"] * (len(COLUMNS) - 2)), *rows]
         text = "\n".join("| " + " | ".join(line) + " |" for line in lines)
         write(options.readme, "layers", f"{text}\n\n{machine}.")
 
@@ -66,7 +66,8 @@ def cells(timing: Timing) -> tuple[str, ...]:
     if timing.rows:
         wall, cpu = (s * 1e6 / timing.rows for s in (timing.seconds, timing.cpu_s))
         each = (number(timing.rows / timing.seconds), number(wall), number(cpu))
-    return (timing.layer, timing.operation, whole, number(timing.seconds * 1000), *each)
+    peak = number(timing.peak_bytes / (1 << 20)) if timing.peak_bytes else ""
+    return (timing.layer, timing.operation, whole, number(timing.seconds * 1000), *each, peak)
 
 
 if __name__ == "__main__":

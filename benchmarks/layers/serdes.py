@@ -9,8 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.layers.timing import Timing, timed
+from benchmarks.partitions import partitions_for
 from benchmarks.sources import key
-from state_lib.keys import partitions_for, window_keys
+from state_lib.keys import window_keys
 from state_lib.serdes import Serde, serde_from
 
 

@@ -9,7 +9,11 @@ if TYPE_CHECKING:
 
 
 def run(app: Application) -> None:
-    """Run an application's driver with the settings of this process, until it is stopped."""
+    """Run an application's driver with the settings of this process, until it is stopped.
+
+    Raises:
+        ConfigurationError: a setting is wrong, or a file that it names cannot be read.
+    """
     from state_lib.config import Settings  # noqa: PLC0415 - heavy, and only for a running job
     from state_lib.errors import HoldfastError  # noqa: PLC0415
     from state_lib.spark import jvm  # noqa: PLC0415

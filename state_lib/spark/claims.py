@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import structlog
@@ -23,11 +24,11 @@ from state_lib.drivers.identity import Identity
 from state_lib.errors import ConfigurationError, LogLost, Unavailable
 from state_lib.evolution import contradictions
 from state_lib.host.placement import owner_of
-from state_lib.kafka import Kafka, describe
+from state_lib.kafka import Kafka, describe, ends
 from state_lib.marker import Marker, now_ms
 from state_lib.spark.epochs import Epoch
 from state_lib.specs import Topology
-from state_lib.task.claiming import claim_or_none
+from state_lib.task.claiming import claim_or_none, standing
 from state_lib.times import iso
 
 log = structlog.get_logger(__name__)
@@ -69,6 +70,9 @@ def write_claim(
 def check_same_application(kafka: Kafka, topology: Topology) -> None:
     """Refuse to take over an application that another job declared under the same id.
 
+    A store to which nothing was ever committed may be given up: a job whose new stores cannot be
+    opened can go back to what it was before.
+
     Raises:
         ConfigurationError: the difference; whose driver, from which file and since when.
         LogLost: a topic that holds its state was deleted.
@@ -80,7 +84,8 @@ def check_same_application(kafka: Kafka, topology: Topology) -> None:
     if claim.notice is not None:
         raise ConfigurationError(gone(topology.app, claim.notice).message, app=topology.app)
     by = {"driver": "unknown", "file": "unknown", "user": "unknown", **claim.by}
-    if found := contradictions(claim.topology, topology):
+    published = _given_up(kafka, claim.topology, topology)
+    if found := contradictions(published, topology):
         since = iso(int(by.get("claimed_at", 0)))
         raise ConfigurationError(
             f"application {topology.app!r} exists already, and this job does not fit it: "
@@ -92,8 +97,28 @@ def check_same_application(kafka: Kafka, topology: Topology) -> None:
             claimed_by=dict(by),
             epoch=claim.epoch,
         )
-    _check_topics_are_there(kafka, claim.topology)
+    _check_topics_are_there(kafka, published)
+    if gave_up := sorted({s.name for s in claim.topology.stores if s not in published.stores}):
+        log.info("gives up stores to which nothing was ever committed", stores=gave_up)
     log.info("takes over from", epoch=claim.epoch, driver=by["driver"], file=by["file"])
+
+
+def _given_up(kafka: Kafka, published: Topology, declared: Topology) -> Topology:
+    """What was published, less the stores that are given up before anything was committed there.
+
+    A job that keeps none of the stores is another one. An empty changelog alone is no proof: it may
+    have been made again, of which markers know.
+    """
+    app, admin = published.app, kafka.admin()
+    lost = [s.name for s in published.stores if declared.store(s.name) is None]
+    if not lost or len(lost) == len(published.stores):
+        return published
+    there = describe(admin, (changelog_topic(app, name) for name in lost))
+    logs = ends(admin, ((t, p) for t, facts in there.items() for p in range(facts.partitions)))
+    written = {topic for (topic, _), end in logs.items() if end > 0}
+    written |= {topic for marker in standing(kafka, app) for topic in marker.committed}
+    unwritten = {name for name in lost if changelog_topic(app, name) in there.keys() - written}
+    return replace(published, stores=tuple(s for s in published.stores if s.name not in unwritten))
 
 
 def _check_topics_are_there(kafka: Kafka, published: Topology) -> None:

@@ -70,6 +70,9 @@ class Driver:
         before: epoch of this process's last claim. Who claimed after it has taken over: a process
             that was frozen must not take the application back.
         starting: Spark's JVM, if it was started already.
+
+    Raises:
+        ConfigurationError: a file that a setting names cannot be read.
     """
 
     def __init__(
@@ -269,8 +272,8 @@ def _run(
     failures = 0
     epoch: Epoch | None = None
     while not stopping.is_set():
-        driver = Driver(app, settings, watched, epoch, starting)
         try:
+            driver = Driver(app, settings, watched, epoch, starting)
             driver.run()
         except Superseded as error:
             log.error("the driver ends", why=error.message, code=error.code)

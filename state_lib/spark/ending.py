@@ -13,6 +13,8 @@ from state_lib.errors import Unavailable
 STOP_S, ENDING_S = 120.0, 5.0
 """How long Spark's thread may take to end, and how long if its process is to: whoever asked for
 that waits, and kills it in the end."""
+_HANGS = "java.util.concurrent.TimeoutException"
+"""Spark's thread did not end within the session's ``stopTimeout``."""
 
 
 def halt(query: StreamingQuery, app: str, patience_s: Callable[[], float]) -> None:
@@ -31,10 +33,10 @@ def halt(query: StreamingQuery, app: str, patience_s: Callable[[], float]) -> No
         try:
             return query.stop()
         except Py4JJavaError as error:
-            said = str(error.java_exception)
-            if "TimeoutException" in said and time.monotonic() - began < patience_s():
+            hangs = error.java_exception.getClass().getName() == _HANGS
+            if hangs and time.monotonic() - began < patience_s():
                 continue
             raise Unavailable(
-                f"the query of {app!r} does not stop: {said}. Is Kafka away? The stream is "
-                "started again, unless it was to end"
+                f"the query of {app!r} does not stop: {error.java_exception}. Is Kafka away? The "
+                "stream is started again, unless it was to end"
             ) from error

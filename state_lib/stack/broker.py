@@ -7,7 +7,6 @@ one without a supervisor, for tests: it can be killed and started again on the s
 from __future__ import annotations
 
 import atexit
-import contextlib
 import os
 import shutil
 import signal
@@ -15,7 +14,7 @@ import subprocess
 import time
 import uuid
 from base64 import urlsafe_b64encode
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -237,19 +236,6 @@ class LocalBroker:
     def stop(self) -> None:
         """SIGTERM: a controlled shutdown, SIGKILL after `STOP_TIMEOUT_S`."""
         self._end(signal.SIGTERM)
-
-    @contextlib.contextmanager
-    def paused(self) -> Iterator[None]:
-        """SIGSTOP for the time of the block: connections stay open and nobody answers."""
-        process = self._process
-        if process is None or self.pid is None:
-            message = "a broker that does not run cannot be paused; call start() first."
-            raise ConfigurationError(message)
-        process.send_signal(signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            process.send_signal(signal.SIGCONT)
 
     def _end(self, how: signal.Signals) -> None:
         process = self._process

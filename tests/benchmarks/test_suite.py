@@ -52,4 +52,5 @@ def test_layers() -> None:
     measured = list(timings(500))
     assert {t.layer for t in measured} == {"serde", "store", "exchange", "commit", "progress"}
     assert all(t.seconds > 0 for t in measured)
+    assert [t.layer for t in measured if t.peak_bytes > 0] == ["progress"]
     assert all(len(cells(t)) == len(cells(measured[0])) for t in measured)

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from airflow.sdk import DagRunState
 
+from state_lib.drivers.last_words import IN_LOG
+from state_lib.stack.paths import Paths
 from state_lib.stack.ports import free_port
 from tests.dags.conftest import Connect, Scripts
 
@@ -45,3 +47,17 @@ def test_a_token_that_the_hosts_refuse(
     assert supervise(scripts, "tokenless") == (DagRunState.FAILED, 1)
     assert "HOLDFAST_TOKEN_FILE" in capsys.readouterr().out
     assert scripts.sight("tokenless", lambda _: True).epoch == -1, "no driver was started"
+
+
+def test_a_driver_that_another_start_cannot_help(
+    scripts: Scripts, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It has claimed nothing: there is no topic yet in which it could say so."""
+    scripts.says("refusing", "refuse")
+    assert supervise(scripts, "refusing") == (DagRunState.FAILED, 1)
+    said = capsys.readouterr().out
+    assert "given up on refusing: starting it again cannot help" in said
+    assert "refused, as the test wants it" in said
+    log = Paths(scripts.settings.home).log("refusing").read_text()
+    assert log.count(f'"event": "{IN_LOG}"') == 1, "it was started once"
+    assert scripts.sight("refusing", lambda _: True).epoch == -1

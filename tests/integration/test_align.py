@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from confluent_kafka.admin import NewTopic
 
 from state_lib import Application, Text
 from state_lib.addresses import HostAddress
-from state_lib.changelog.progress import ProgressLog
+from state_lib.changelog.progress import ProgressLog, Recorded
 from state_lib.changelog.topics import progress_topic
 from state_lib.client.flight import FlightHostClient
 from state_lib.config import Settings
@@ -38,12 +38,17 @@ class Reached(Exception):
 
 @dataclass
 class HalfDone:
-    """A batch of other code that task 0 has committed and task 1 has not."""
+    """A batch of other code that task 0 has committed and task 1 has not.
+
+    ``first`` is the offset of what task 1 did last; ``asked`` is from where the log was read.
+    """
 
     app: App
     job: Application
     at: HostAddress
     standing: Standing
+    first: int
+    asked: list[int] = field(default_factory=list)
 
     def align(self, accepted: str = "") -> None:
         settings = Settings.load(
@@ -54,7 +59,11 @@ class HalfDone:
         )
         none: Any = None
         batches = Batches(self.job, settings, self.app.kafka, none, self.standing, None)
-        records = ProgressLog(self.app.kafka, self.app.name).read
+        progress = ProgressLog(self.app.kafka, self.app.name)
+
+        def records(since: int) -> list[Recorded]:
+            self.asked.append(since)
+            return progress.read(since)
 
         def read(from_: str, to: str) -> Any:
             raise Reached(from_, to)
@@ -75,15 +84,16 @@ def half_done(kafka: Kafka, name: str, tmp_path: Path) -> Iterator[HalfDone]:
     start, end = nested({(source, 0): 0}), nested({(source, 0): 10})
     begin = BatchPlan(epoch, 1, {}, start, NO_CLOCK, now_ms(), 0, {}, code=THEIRS)
     batch = replace(begin, n=2, from_=start, to=end)
+    progress = ProgressLog(kafka, name)
+    first = progress.append({"kind": "what came before"}) + 1
     with served(app, at) as host, closing(FlightHostClient(at, None)) as client:
         markers = [claim(host, app, epoch, p) for p in TASKS]
         for plan, tasks in ((begin, TASKS), (batch, TASKS[:1])):
-            offset = ProgressLog(kafka, name).append(plan.record())
-            recorded = replace(plan, recorded=offset)
+            recorded = replace(plan, recorded=progress.append(plan.record()))
             own = ExchangePlan(name, len(TASKS), (), recorded, (at,), None, 20)
             for task in tasks:
                 markers[task] = exchange(own, task, None, client)
-        yield HalfDone(app, job, at, Standing(epoch, markers, {}))
+        yield HalfDone(app, job, at, Standing(epoch, markers, {}), first)
 
 
 @pytest.mark.parametrize("accepted", ["", "of-another-job"])
@@ -98,6 +108,14 @@ def test_it_is_repeated_if_a_person_takes_the_risk(half_done: HalfDone) -> None:
         half_done.align(THEIRS)
     source = half_done.job.topology.sources[0]
     assert reached.value.args == (f'{{"{source}":{{"0":0}}}}', f'{{"{source}":{{"0":10}}}}')
+
+
+def test_the_log_is_read_from_where_the_furthest_behind_stands(half_done: HalfDone) -> None:
+    """And not from its beginning: a day of batches takes long."""
+    with pytest.raises(Reached):
+        half_done.align(THEIRS)
+    assert half_done.first > 0
+    assert half_done.asked == [half_done.first]
 
 
 def test_a_progress_topic_that_was_deleted_is_told(half_done: HalfDone) -> None:

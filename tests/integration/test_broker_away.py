@@ -18,7 +18,7 @@ from state_lib.drivers.presence import Presence
 from state_lib.errors import HoldfastError, Unavailable
 from state_lib.kafka import Kafka, ends
 from state_lib.stack.broker import LocalBroker
-from tests.support.brokers import running_broker
+from tests.support.brokers import paused, running_broker
 from tests.support.topic import Log
 from tests.support.waiting import SLOWNESS, until
 
@@ -50,7 +50,7 @@ def test_a_broker_that_stalls_is_never_lied_about(
             outcome.append(error)
 
     thread = threading.Thread(target=commit)
-    with broker.paused():
+    with paused(broker):
         thread.start()
         thread.join(pause_s)
     thread.join(30 * SLOWNESS)

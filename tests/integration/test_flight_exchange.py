@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing
 
@@ -37,8 +38,11 @@ from tests.support.apps import HOUR, KV, NOON, TS, WIN, App, batch
 from tests.support.fold import committed, fold
 from tests.support.host_process import Hosts
 from tests.support.hosts import address, claim, publish, served
+from tests.support.waiting import SLOWNESS
 
 TOKEN = "only-for-tests"
+HUNG_S, SOON_S = 0.5, 6.0 * SLOWNESS
+"""For how long a host that hangs is waited for; without a bound it is 30 s and more."""
 SMALL = StoreSpec("small", backend="memory", max_bytes=1000)
 
 
@@ -294,7 +298,8 @@ def test_a_host_that_hangs_is_not_waited_for_without_end(
     make_app: MakeApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A stopped process keeps its connections: nothing is refused, and nothing is answered."""
-    monkeypatch.setattr(client_flight, "LOOK_S", 0.5)
+    for bound in ("LOOK_S", "PLAN_S", "FORGET_S", "READ_S"):
+        monkeypatch.setattr(client_flight, bound, HUNG_S)
     app = make_app([KV])
     hosts = Hosts(app)
     hosts.start(publish(app))
@@ -306,11 +311,20 @@ def test_a_host_that_hangs_is_not_waited_for_without_end(
             try:
                 for ask in (
                     lambda: client.claim(app.name, 0, hosts.epoch),
-                    lambda: client.marker(app.name, 0),
-                    lambda: client.exchange(app.name, 0, hosts.epoch, 2, 0.5).__enter__(),
+                    lambda: client.marker(app.name, 0, HUNG_S),
+                    lambda: client.exchange(app.name, 0, hosts.epoch, 2, HUNG_S).__enter__(),
+                    lambda: client.holdings(app.name, HUNG_S),
+                    lambda: client.restore_plan(app.name, 0),
+                    lambda: client.past_plan(app.name, 0, "any", republish=False),
+                    lambda: client.loss(app.name, 0),
+                    lambda: client.forget(app.name, hosts.epoch),  # no reset: it would be refused
+                    lambda: client.scan(app.name, 0, "kv"),
+                    lambda: next(client.digests(app.name, 0)),
                 ):
+                    began = time.monotonic()
                     with pytest.raises(Unavailable, match="cannot be reached"):
                         ask()
+                    assert time.monotonic() - began < SOON_S
             finally:
                 os.kill(host.pid, signal.SIGCONT)
             monkeypatch.undo()

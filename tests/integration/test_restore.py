@@ -179,6 +179,28 @@ def test_an_interrupted_rebuild_starts_over(
     assert [p.name for p in task.path.parent.iterdir()] == ["0"]
 
 
+def test_the_old_copy_stays_until_what_replaces_it_is_verified(
+    make_app: MakeApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a disk that forgets what was written."""
+    app = make_app([KV])
+    task = filled(app)
+    before = digests(task)
+    task.flush()
+    task.close()
+    remove_current(task.path)
+    kept = {p.name for p in task.path.iterdir()}
+    with monkeypatch.context() as patched:
+        patched.setattr(run, "_checkpoint_at_end", lambda *_: None)
+        with pytest.raises(StateCorrupt, match="does not hold the checkpoint that was written"):
+            task.open()
+    (aside,) = task.path.parent.glob("0.aside-*")
+    assert kept <= {p.name for p in aside.iterdir()}
+    task.open()
+    assert digests(task) == before
+    assert [p.name for p in task.path.parent.iterdir()] == ["0"]
+
+
 def test_kafka_away_sets_nothing_aside(make_app: MakeApp, monkeypatch: pytest.MonkeyPatch) -> None:
     app = make_app([KV])
     task = filled(app)

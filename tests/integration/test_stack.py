@@ -17,6 +17,7 @@ from state_lib.errors import ConfigurationError, PortInUse, Unavailable
 from state_lib.stack import LocalBroker, Stack, probes
 from state_lib.stack.ports import free_port
 from state_lib.stack.record import Record
+from tests.support.brokers import paused
 from tests.support.waiting import deadline_in
 
 
@@ -143,7 +144,7 @@ def test_a_local_broker_can_be_killed_paused_and_started_again(tmp_path: Path) -
         assert pids[1] is None
         assert len(set(pids)) == 3
         assert probes.kafka(broker.bootstrap)
-        with broker.paused():
+        with paused(broker):
             assert not probes.kafka(broker.bootstrap)
         eventually(lambda: probes.kafka(broker.bootstrap))
     assert broker.pid is None

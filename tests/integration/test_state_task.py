@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from dataclasses import replace
 
 import pytest
@@ -17,50 +16,35 @@ from state_lib.errors import (
     NotOwner,
     Realign,
     SerdeError,
-    StoreFull,
     Superseded,
     Unavailable,
 )
-from state_lib.host.retention import RetentionWatch
 from state_lib.keys import window_key
-from state_lib.marker import Marker, now_ms
-from state_lib.specs import StoreSpec
-from state_lib.task import Puts, StateTask, retention
-from state_lib.task.held import Held
+from state_lib.marker import Marker
+from state_lib.task import Puts
 from tests.integration.conftest import MakeApp
 from tests.support.apps import (
     HOUR,
     KV,
     NOON,
+    STAMP,
     TS,
     WIN,
     App,
     at,
     batch,
     claimed,
-    days,
-    digests,
+    get,
     kv,
     win,
 )
 from tests.support.fold import committed, fold
-from tests.support.hosts import address, managed
 from tests.support.waiting import until
-
-STAMP = NOON.to_bytes(8, "big")
-
-
-def servers(app: App) -> str:
-    return str(app.kafka.properties["bootstrap.servers"])
 
 
 def markers(app: App) -> list[Marker]:
-    records = committed(servers(app), commits_topic(app.name))
+    records = committed(app.servers, commits_topic(app.name))
     return [Marker.from_bytes(m.value() or b"") for m in records]
-
-
-def get(task: StateTask, store: str, *keys: bytes) -> list[bytes | None]:
-    return task.get_many(store, keys)[1]
 
 
 def test_a_new_task_names_its_owner_and_takes_a_claim(make_app: MakeApp) -> None:
@@ -106,11 +90,11 @@ def test_one_commit_is_one_transaction(make_app: MakeApp) -> None:
     assert get(task, "win", window_key(b"a", NOON)) == [STAMP + b"3"]
     for store in (KV, TS, WIN):
         topic, timed = app.topic(store.name), store.is_timestamped
-        assert fold(servers(app), topic, timestamped=timed) == dict(task.scan(store.name)[1])
-    assert [(m.key(), m.value()) for m in committed(servers(app), out)] == [(b"a", b"5")]
-    letter = committed(servers(app), dead)[0]
+        assert fold(app.servers, topic, timestamped=timed) == dict(task.scan(store.name)[1])
+    assert [(m.key(), m.value()) for m in committed(app.servers, out)] == [(b"a", b"5")]
+    letter = committed(app.servers, dead)[0]
     assert (letter.key(), letter.value(), letter.headers()) == (None, b"?", [("why", b"x")])
-    last = [committed(servers(app), t)[-1].offset() for t in marker.cut]
+    last = [committed(app.servers, t)[-1].offset() for t in marker.cut]
     assert last == [end - 1 for end, _ in marker.cut.values()]
 
 
@@ -132,7 +116,7 @@ def test_duplicates_are_acknowledged_and_not_applied(make_app: MakeApp) -> None:
     zombie = replace(one, puts={"kv": kv(("a", "zombie"))})
     assert task.commit(zombie) == second
     assert task.commit(one) == second
-    assert [m.value() for m in committed(servers(app), app.topic("kv"))] == [b"1", b"2"]
+    assert [m.value() for m in committed(app.servers, app.topic("kv"))] == [b"1", b"2"]
     assert task.commits == 2
 
 
@@ -155,7 +139,7 @@ def test_refusals_carry_both_sides_and_change_nothing(make_app: MakeApp) -> None
                 task.commit(refused)
             assert raised.value.details["marker"]["positions"] == at(10)
     assert task.is_open
-    assert fold(servers(app), app.topic("kv")) == {b"a": b"1"}
+    assert fold(app.servers, app.topic("kv")) == {b"a": b"1"}
     gap = batch(first, {"kv": kv(("b", "2"))}, n=9, read_at=(5, 1))
     assert task.commit(gap).n == 9, "batches that it was parked for are skipped"
 
@@ -180,7 +164,7 @@ def test_what_makes_no_sense_is_refused_before_the_transaction(make_app: MakeApp
     with pytest.raises(InvalidRequest, match="somebody-elses"):
         task.commit(batch(marker, outputs=foreign))
     assert task.marker == marker
-    assert committed(servers(app), app.topic("kv")) == []
+    assert committed(app.servers, app.topic("kv")) == []
     assert task.commit(batch(marker, {"kv": kv(("a", "1"))})).n == 1
 
 
@@ -189,7 +173,7 @@ def test_time_zero_is_the_same_in_store_and_changelog(make_app: MakeApp) -> None
     task = app.opened()
     task.commit(batch(claimed(task), {"ts": kv(("a", "1"), time=0)}))
     assert get(task, "ts", b"a") == [(1).to_bytes(8, "big") + b"1"]
-    assert dict(task.scan("ts")[1]) == fold(servers(app), app.topic("ts"), timestamped=True)
+    assert dict(task.scan("ts")[1]) == fold(app.servers, app.topic("ts"), timestamped=True)
 
 
 def test_unknown_stores_and_partitions(make_app: MakeApp) -> None:
@@ -227,7 +211,7 @@ def test_only_the_newest_owner_commits(make_app: MakeApp) -> None:
     assert not old.is_open
     second = new.commit(batch(first, {"kv": kv(("b", "2"))}))
     assert second.owner == "host-2"
-    assert fold(servers(app), app.topic("kv")) == {b"a": b"1", b"b": b"2"}
+    assert fold(app.servers, app.topic("kv")) == {b"a": b"1", b"b": b"2"}
 
 
 def test_a_fence_that_was_no_rival_is_worth_a_retry(make_app: MakeApp) -> None:
@@ -241,7 +225,7 @@ def test_a_fence_that_was_no_rival_is_worth_a_retry(make_app: MakeApp) -> None:
     assert not task.is_open
     task.open()
     assert task.commit(batch(first, {"kv": kv(("a", "3"))})).n == 2
-    assert fold(servers(app), app.topic("kv")) == {b"a": b"3"}
+    assert fold(app.servers, app.topic("kv")) == {b"a": b"3"}
 
 
 def test_concurrent_copies_of_one_commit_make_one_transaction(make_app: MakeApp) -> None:
@@ -255,86 +239,7 @@ def test_concurrent_copies_of_one_commit_make_one_transaction(make_app: MakeApp)
     for thread in threads:
         thread.join()
     assert [m.n for m in answers] == [1] * 4
-    assert len(committed(servers(app), app.topic("kv"))) == 1
-
-
-def test_the_clock_hides_and_flush_frees(make_app: MakeApp) -> None:
-    app = make_app([WIN])
-    task = app.opened()
-    old, new = window_key(b"a", NOON), window_key(b"a", NOON + 9 * HOUR)
-    first = task.commit(batch(claimed(task), {"win": win(("a", NOON, "1"))}))
-    edge = task.commit(batch(first, clock=NOON + 4 * HOUR - 1))
-    assert get(task, "win", old) == [STAMP + b"1"], "start > clock - retention"
-    expired = task.commit(batch(edge, clock=NOON + 4 * HOUR))
-    assert get(task, "win", old) == [None]
-    assert list(task.scan("win")[1]) == []
-    with task.view() as (_, stores):
-        assert stores.stores["win"].get_many([old]) == [STAMP + b"1"], "hidden, not yet freed"
-    task.commit(batch(expired, {"win": win(("a", NOON + 9 * HOUR, "2"))}, clock=NOON + 9 * HOUR))
-    task.flush()
-    with task.view() as (_, stores):
-        assert stores.stores["win"].get_many([old]) == [None]
-        assert len(stores.stores["win"].families()) == 1
-    assert get(task, "win", new) != [None]
-    before = digests(task)
-    task.close()
-    task.open()
-    assert digests(task) == before
-
-
-def test_retention_is_lifted_before_old_events_and_only_there(make_app: MakeApp) -> None:
-    app = make_app([WIN, replace(WIN, name="other"), KV], outputs=["out"])
-    task = app.opened()
-    topics = [app.topic("win"), app.topic("other"), app.topic("kv"), app.topology.outputs[0].topic]
-    before = topic_configs(app.kafka.admin(), topics)
-    now = time.time_ns() // 1_000_000 // HOUR * HOUR
-    first = task.commit(
-        batch(claimed(task), {"win": win(("a", now, "1")), "kv": kv(("a", "1"), time=1)}, clock=now)
-    )
-    assert topic_configs(app.kafka.admin(), topics) == before, "new events ask for nothing"
-    out = [Records(topics[3], [b"a"], [b"1"], [1])]
-    task.commit(batch(first, {"win": win(("a", NOON - days(3650), "1"))}, outputs=out))
-    after = topic_configs(app.kafka.admin(), topics)
-    assert after[topics[0]] == before[topics[0]] | {"retention.ms": "-1"}
-    assert {t: after[t] for t in topics[1:]} == {t: before[t] for t in topics[1:]}
-
-
-def test_retention_is_lifted_while_an_application_is_idle(
-    make_app: MakeApp, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its clock stands, so its windows stay live; to the broker they are a day older tomorrow."""
-    app = make_app([WIN, replace(WIN, name="empty")])
-    task = app.opened()
-    topics = [app.topic("win"), app.topic("empty")]
-    before = topic_configs(app.kafka.admin(), topics)
-    start = time.time_ns() // 1_000_000 // HOUR * HOUR - 10 * HOUR
-    task.commit(batch(claimed(task), {"win": win(("a", start, "1"))}, clock=start))
-    task.keep_retention()
-    assert topic_configs(app.kafka.admin(), topics) == before, "12 hours are left"
-    monkeypatch.setattr(retention, "now_ms", lambda: now_ms() + 20 * HOUR)
-    with managed(app, address()) as manager:
-        manager.tasks[app.name, 0] = task
-        watch = RetentionWatch(manager)
-        watch.start()
-        changed = before[topics[0]] | {"retention.ms": "-1"}
-        until(lambda: topic_configs(app.kafka.admin(), topics)[topics[0]] == changed)
-        watch.stop()
-    assert topic_configs(app.kafka.admin(), topics)[topics[1]] == before[topics[1]]
-
-
-def test_what_a_guard_remembers_is_looked_up_again(make_app: MakeApp) -> None:
-    """The scheduled check may have lowered it, once the old windows had expired."""
-    app = make_app([WIN])
-    task = app.opened()
-    topic = app.topic("win")
-    old = win(("a", NOON, "1"))
-    first = task.commit(batch(claimed(task), {"win": old}))
-    admin, lowered = app.kafka.admin(), str(30 * HOUR)
-    set_topic_config(admin, topic, "retention.ms", lowered)
-    until(lambda: topic_configs(admin, [topic])[topic]["retention.ms"] == lowered)
-    task.keep_retention()
-    until(lambda: topic_configs(admin, [topic])[topic]["retention.ms"] == "-1")
-    assert task.commit(batch(first, {"win": old})).n == first.n + 1
+    assert len(committed(app.servers, app.topic("kv"))) == 1
 
 
 def test_a_task_whose_topic_takes_more_by_now_is_opened_again(make_app: MakeApp) -> None:
@@ -352,67 +257,3 @@ def test_a_task_whose_topic_takes_more_by_now_is_opened_again(make_app: MakeApp)
     assert not task.is_open
     assert task.open().n == 0
     assert task.commit(large).n == 1
-
-
-def test_a_full_memory_store_refuses_before_kafka(make_app: MakeApp) -> None:
-    small = StoreSpec("kv", backend="memory", max_bytes=1000)
-    app = make_app([small])
-    task = app.opened()
-    first = task.commit(batch(claimed(task), {"kv": kv(("a", "1"))}))
-    with pytest.raises(StoreFull) as full:
-        task.commit(batch(first, {"kv": kv(("b", "x" * 2000))}))
-    assert full.value.details["store"] == "kv"
-    assert task.is_open
-    assert fold(servers(app), app.topic("kv")) == {b"a": b"1"}
-    assert task.commit(batch(first, {"kv": kv(("b", "2"))})).n == 2
-
-
-def test_what_is_expired_needs_no_room(make_app: MakeApp) -> None:
-    """A replay of a year within one flush interval, live and again when restored."""
-    app = make_app([replace(WIN, backend="memory", max_bytes=4000)])
-    task = app.opened()
-    marker = claimed(task)
-    for i in range(40):
-        start = NOON + i * HOUR
-        marker = task.commit(batch(marker, {"win": win(("a", start, "x" * 300))}, clock=start))
-    before = digests(task)
-    assert before["win"].entries == 4
-    task.close()
-    task.open()
-    assert digests(task) == before
-
-
-def test_a_new_store_joins_and_the_others_keep_their_state(make_app: MakeApp) -> None:
-    app = make_app([KV])
-    task = app.opened()
-    task.commit(batch(claimed(task), {"kv": kv(("a", "1"))}))
-    app.topology = replace(app.topology, stores=(KV, TS))
-    app.create()
-    marker = task.claim(app.topology, 1)
-    assert (marker.epoch, marker.positions) == (1, at(10))
-    assert get(task, "kv", b"a") == [b"1"]
-    task.commit(batch(marker, {"ts": kv(("b", "2"))}))
-    assert get(task, "ts", b"b") == [STAMP + b"2"]
-
-
-def test_who_opens_a_task_while_its_stores_change_opens_the_new_ones(
-    make_app: MakeApp, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A host opens closed tasks by itself: it may come in between."""
-    app = make_app([KV])
-    task = app.opened()
-    claimed(task)
-    app.topology = replace(app.topology, stores=(KV, TS))
-    app.create()
-    opener = threading.Thread(target=task.open)
-
-    def close() -> None:
-        Held.close(task._held)
-        opener.start()
-        opener.join(1)  # it has looked at the topology by then; installing waits for the claim
-
-    monkeypatch.setattr(task._held, "close", close)
-    marker = task.claim(app.topology, 1)
-    opener.join(60)
-    task.commit(batch(marker, {"ts": kv(("b", "2"))}))
-    assert get(task, "ts", b"b") == [STAMP + b"2"]

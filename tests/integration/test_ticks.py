@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack, closing
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,11 @@ from state_lib import Application, Text
 from state_lib.config import Settings
 from state_lib.errors import Unavailable
 from state_lib.host.placement import owner_of
+from state_lib.host.tasks import TaskManager
 from state_lib.kafka import Kafka
 from state_lib.marker import Marker, nested
 from state_lib.spark.batches import Batches, Standing
+from state_lib.spark.exchange import exchange
 from tests.support.apps import NOON, App
 from tests.support.hosts import address, claim, publish, served
 
@@ -71,13 +74,14 @@ def test_a_tick_that_only_some_tasks_took_is_kept_and_repeated(
             assert not batches.tick(), "all stand at it"
 
 
-def test_a_new_partition_moves_no_clock(kafka: Kafka, name: str, tmp_path: Path) -> None:
-    """Some tasks may have been restored to the past: what lives there is judged by its own time."""
+@contextmanager
+def started(kafka: Kafka, name: str, root: Path) -> Iterator[tuple[TaskManager, Batches]]:
+    """Two tasks of a source with two partitions, on one host, and what runs their batches."""
     source, at = f"{name}-in", address()
     application = Application(name, partitions=2)
     application.stream(source, Text()).group_by("value").count("counts")
     kafka.admin().create_topics([NewTopic(source, 2, 1)])[source].result()
-    app = App(kafka, application.topology, tmp_path)
+    app = App(kafka, application.topology, root)
     app.create()
     settings = Settings.load(
         bootstrap_servers=str(kafka.properties["bootstrap.servers"]),
@@ -88,13 +92,49 @@ def test_a_new_partition_moves_no_clock(kafka: Kafka, name: str, tmp_path: Path)
     no_spark: Any = None
     with served(app, at) as host:
         standing = Standing(epoch, [claim(host, app, epoch, p) for p in range(2)], {})
-        with closing(Batches(application, settings, kafka, no_spark, standing, None)) as batches:
-            one = {(source, 0): 0}
-            batches.initial([one, one])
-            standing.positions = one
-            ahead = replace(standing.markers[1], clock=NOON)
-            standing.markers[1] = ahead  # as if task 0 were in the past
-            both = {(source, 0): 0, (source, 1): 0}
-            batches.initial([both, both])
-            assert [m.clock for m in standing.markers] == [-1, NOON]
-            assert standing.clock == NOON
+        with closing(Batches(application, settings, kafka, no_spark, standing, None)) as made:
+            yield host, made
+
+
+def test_a_tick_whose_answers_were_lost_is_repeated(
+    kafka: Kafka, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All tasks took it, and the driver does not know: the clock must not go back for it."""
+
+    def deaf(*of: Any) -> Marker:
+        exchange(*of)
+        raise Unavailable("the answer was lost")
+
+    with started(kafka, name, tmp_path) as (host, batches):
+        standing, start = batches.standing, {(f"{name}-in", p): 0 for p in range(2)}
+        batches.initial([start, start])
+        standing.positions = start
+        seen = nested({(f"{name}-in", 0): NOON})
+        standing.markers = [replace(m, maxima=seen) for m in standing.markers]
+        before = list(standing.markers)
+        with monkeypatch.context() as patched:
+            patched.setattr("state_lib.spark.batches.exchange", deaf)
+            with pytest.raises(Unavailable, match="the answer was lost"):
+                batches.tick()
+        assert [host.task(name, p).marker.clock for p in range(2)] == [NOON, NOON]
+        assert standing.markers == before, "as far as the driver knows"
+        assert standing.clock == NOON, "the next batch must not be judged by an earlier clock"
+        assert standing.parked == {}
+        assert batches.tick(), "nobody has said that it was taken"
+        assert [m.clock for m in standing.markers] == [NOON, NOON]
+        assert not batches.tick(), "all stand at it"
+
+
+def test_a_new_partition_moves_no_clock(kafka: Kafka, name: str, tmp_path: Path) -> None:
+    """Some tasks may have been restored to the past: what lives there is judged by its own time."""
+    with started(kafka, name, tmp_path) as (_, batches):
+        standing, source = batches.standing, f"{name}-in"
+        one = {(source, 0): 0}
+        batches.initial([one, one])
+        standing.positions = one
+        ahead = replace(standing.markers[1], clock=NOON)
+        standing.markers[1] = ahead  # as if task 0 were in the past
+        both = {(source, 0): 0, (source, 1): 0}
+        batches.initial([both, both])
+        assert [m.clock for m in standing.markers] == [-1, NOON]
+        assert standing.clock == NOON

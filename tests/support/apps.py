@@ -19,6 +19,8 @@ from state_lib.task import Batch, Puts, StateTask, TaskContext
 HOUR = 3600 * 1000
 NOON = 1_700_000_000_000 - 1_700_000_000_000 % HOUR
 """An event time in 2023, on the hour."""
+STAMP = NOON.to_bytes(8, "big")
+"""How stored values begin that have it."""
 KV = StoreSpec("kv")
 TS = StoreSpec("ts", kind="timestamped-key-value")
 WIN = StoreSpec("win", kind="window", window_size_ms=HOUR, grace_ms=0, retention_ms=4 * HOUR)
@@ -55,6 +57,10 @@ class App:
     @property
     def name(self) -> str:
         return self.topology.app
+
+    @property
+    def servers(self) -> str:
+        return str(self.kafka.properties["bootstrap.servers"])
 
     def topic(self, store: str) -> str:
         return changelog_topic(self.name, store)
@@ -118,6 +124,11 @@ def batch(  # noqa: PLR0913 - a commit has that many parts
 
 def claimed(task: StateTask, epoch: int = 0) -> Marker:
     return task.claim(task.topology, epoch)
+
+
+def get(task: StateTask, store: str, *keys: bytes) -> list[bytes | None]:
+    """Stored values."""
+    return task.get_many(store, keys)[1]
 
 
 def digests(task: StateTask) -> dict[str, StoreDigest]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,3 +30,15 @@ def running_broker(folder: Path, **given: Any) -> Iterator[LocalBroker]:
         yield broker
     finally:
         broker.stop()
+
+
+@contextmanager
+def paused(broker: LocalBroker) -> Iterator[None]:
+    """SIGSTOP for the time of the block: connections stay open and nobody answers."""
+    pid = broker.pid
+    assert pid is not None, "a broker that does not run cannot be paused"
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)

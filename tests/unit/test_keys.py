@@ -10,7 +10,6 @@ from state_lib.errors import SerdeError
 from state_lib.keys import (
     murmur2,
     partition_for,
-    partitions_for,
     split_window_key,
     window_key,
     window_keys,
@@ -37,23 +36,8 @@ def test_partition_clears_the_sign_bit_and_does_not_negate() -> None:
     assert partition_for(b"21", 7) != 973932308 % 7
 
 
-@settings(deadline=None)
-@given(st.lists(st.binary(max_size=40), max_size=30), st.integers(1, 50), st.integers(0, 3))
-def test_vectorised_partitions_are_the_scalar_ones(keys: list[bytes], n: int, skip: int) -> None:
-    array = pa.array(keys, pa.binary()).slice(skip)
-    assert partitions_for(array, n).tolist() == [partition_for(k, n) for k in keys[skip:]]
-
-
-def test_long_keys_take_the_other_path() -> None:
-    keys = [b"x" * size for size in (511, 512, 513, 5000, 0, 3)]
-    got = partitions_for(pa.array(keys, pa.binary()), 1000)
-    assert got.tolist() == [partition_for(k, 1000) for k in keys]
-
-
 def test_null_keys_are_refused() -> None:
     keys = pa.array([b"a", None], pa.binary())
-    with pytest.raises(SerdeError):
-        partitions_for(keys, 2)
     with pytest.raises(SerdeError):
         window_keys(keys, np.zeros(2, np.int64))
 

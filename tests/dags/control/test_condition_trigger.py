@@ -23,7 +23,7 @@ from state_lib.stack.broker import LocalBroker
 from state_lib.stack.ports import free_port
 from tests.dags.conftest import Connect
 from tests.support.apps import KV, App, app_of
-from tests.support.brokers import running_broker
+from tests.support.brokers import paused, running_broker
 from tests.support.dripping import dripping
 from tests.support.hosts import publish
 from tests.support.sensing import Looks, first, quiet
@@ -93,7 +93,7 @@ def test_a_broker_that_is_away_is_told_of_once_and_waited_for(
     async def run() -> dict[str, Any]:
         waiting = asyncio.create_task(first(trigger(app, hold_s=0.5)))
         await quiet(waiting, looks, 2)
-        with broker.paused():
+        with paused(broker):
             await quiet(waiting, looks, 2)
             assert looks.last.sure == NOTHING
             assert looks.last.blind
@@ -113,7 +113,7 @@ def test_that_nobody_can_look_is_a_condition_where_that_is_wanted(
     app: App, looks: Looks, broker: LocalBroker
 ) -> None:
     async def run() -> dict[str, Any]:
-        with broker.paused():
+        with paused(broker):
             told = await asyncio.wait_for(first(trigger(app, blind_s=1.0)), 120 * SLOWNESS)
             (found,) = told["conditions"]
             assert (found["name"], found["subject"]) == ("cannot-look", "changelog-unsafe")
@@ -169,7 +169,7 @@ def test_airflows_other_triggers_are_not_held_up(
         with pytest.raises(asyncio.CancelledError):
             await waiting
 
-    with broker.paused():
+    with paused(broker):
         began = time.monotonic()
         asyncio.run(run())
         assert time.monotonic() - began < 10 * SLOWNESS, "a cancelled one is not waited for"

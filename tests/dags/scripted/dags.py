@@ -43,6 +43,7 @@ JOB = str(Path(__file__).with_name("job.py"))
 REFUSED: dict[str, dict[str, Any]] = {
     "fileless": {"application": "nowhere.py"},
     "masterless": {"conn_id": "masterless"},
+    "refusing": {},
     "tokenless": {"env": {"SCRIPTED_APP": "tokenless", "HOLDFAST_TOKEN": "a-guess"}},
 }
 """Tried once, although they may be tried again: only a person can correct them."""

@@ -5,6 +5,7 @@
 - ``run``: claims, and commits a batch every moment until it is stopped or superseded;
 - ``late``: as ``run``, and does not claim before there is a file ``<app>.claims``;
 - ``fail``: raises before it claims anything;
+- ``refuse``: says before it claims anything that another start cannot help;
 - ``deaf``: as ``run``, and heeds no request before the file says something else: a long batch;
 - ``idle``: as ``run``, and commits nothing while the file says so;
 - ``hang``: as ``run``, and does not end after its last words;
@@ -28,8 +29,9 @@ from state_lib.drivers.control import Control
 from state_lib.drivers.identity import Identity
 from state_lib.drivers.presence import Presence
 from state_lib.errors import Superseded
-from state_lib.exits import EXIT_SUPERSEDED
+from state_lib.exits import EXIT_REFUSED, EXIT_SUPERSEDED
 from state_lib.kafka import Kafka
+from state_lib.logs import configure_logging
 from state_lib.marker import Marker, now_ms
 from state_lib.spark.claims import write_claim
 
@@ -42,6 +44,7 @@ def main() -> None:
     what = word(name)
     if what == "fail":
         raise RuntimeError("raised at start, as the test wants it")
+    configure_logging()
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())
     settings = Settings.load()
     kafka = Kafka.of(settings)
@@ -49,10 +52,13 @@ def main() -> None:
     app.stream(f"{name}-lines", Text()).group_by("value").count("counts")
     control = Control(kafka, name, Identity.of_this_process())
     control.begin()
+    presence = Presence(kafka, name, Identity.of_this_process())
+    if what == "refuse":
+        presence.leave("failed", "refused, as the test wants it", retry=False)
+        sys.exit(EXIT_REFUSED)
     while what == "late" and not Path(os.environ["SCRIPTED"], f"{name}.claims").exists():
         time.sleep(0.1)
     ensure_topics(kafka.admin(), plan_topics(app.topology, -1), 1, 1)
-    presence = Presence(kafka, name, Identity.of_this_process())
     presence.join()
     epoch = write_claim(kafka, app.topology, presence.who)
     presence.streaming(epoch, "http://127.0.0.1:1/spark-of-the-test")

@@ -21,8 +21,9 @@ from state_lib.spark.claims import check_no_collision, check_same_application, w
 from state_lib.spark.driver import Driver
 from state_lib.specs import StoreSpec, Topology
 from tests.integration.conftest import MakeApp
-from tests.support.apps import KV, TS, app_of
+from tests.support.apps import KV, TS, app_of, batch, claimed, kv
 from tests.support.hosts import publish
+from tests.support.lost import made_again
 from tests.support.waiting import until
 
 
@@ -54,6 +55,46 @@ def test_a_job_may_grow_its_application(make_app: MakeApp) -> None:
     check_same_application(app.kafka, replace(app.topology, stores=(KV, TS)))
     with pytest.raises(ConfigurationError, match="'kv'"):
         check_same_application(app.kafka, replace(app.topology, stores=(TS,)))
+
+
+def test_a_store_is_given_up_until_something_is_committed_to_it(make_app: MakeApp) -> None:
+    """A job whose new store cannot be opened goes back to what it was before."""
+    app = make_app()
+    before = app.topology
+    app.topology = replace(before, stores=(KV, TS))
+    app.create()
+    epoch = publish(app)
+    check_same_application(app.kafka, before)
+    task = app.opened()
+    first = task.commit(batch(claimed(task, epoch), {"kv": kv(("a", "1"))}))
+    check_same_application(app.kafka, before)
+    with pytest.raises(ConfigurationError, match="'kv'"):
+        check_same_application(app.kafka, replace(before, stores=(TS,)))
+    task.commit(batch(first, {"ts": kv(("a", "2"))}))
+    for lost in (False, True):
+        if lost:
+            made_again(app, app.topic("ts"))
+        with pytest.raises(ConfigurationError, match=r"a store 'ts', .* stores are \['kv'\]"):
+            check_same_application(app.kafka, before)
+
+
+def test_a_job_that_gave_a_store_up_goes_on(make_app: MakeApp) -> None:
+    app = make_app()
+    before = app.topology
+    app.topology = replace(before, stores=(KV, TS))
+    app.create()
+    task = app.opened()
+    task.commit(batch(claimed(task, publish(app)), {"kv": kv(("a", "1"))}))
+    app.topology = before
+    check_same_application(app.kafka, before)
+    marker = task.claim(before, publish(app))
+    assert task.get_many("kv", [b"a"])[1] == [b"1"]
+    assert task.commit(batch(marker, {"kv": kv(("b", "2"))})).n == 1
+    for future in app.kafka.admin().delete_topics([app.topic("ts")]).values():
+        future.result()
+    task.close()
+    task.open()
+    assert task.get_many("kv", [b"a", b"b"])[1] == [b"1", b"2"], "nothing asks for it any more"
 
 
 def test_an_id_that_another_team_uses_is_refused(make_app: MakeApp, name: str) -> None:

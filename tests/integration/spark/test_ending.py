@@ -100,3 +100,16 @@ def test_a_driver_that_was_superseded_says_so(
         raise Superseded("there is a newer driver")
 
     soon(lambda: one._watch(hanging, newer), Superseded, "newer")
+
+
+def test_any_other_failure_is_told_at_once(spark: SparkSession) -> None:
+    """Whatever is said in it: only a thread that hangs is waited for."""
+    jvm: Any = spark.sparkContext._jvm
+
+    class Broken:
+        def stop(self) -> None:
+            jvm.java.lang.Class.forName("TimeoutException")
+
+    broken: Any = Broken()
+    what = "ClassNotFoundException: TimeoutException"
+    soon(lambda: ending.halt(broken, app.id, lambda: 60.0), Unavailable, what)

@@ -23,6 +23,7 @@ from state_lib.drivers.control import ask_to_stop
 from state_lib.drivers.events import Event
 from state_lib.drivers.look import Looker, observe
 from state_lib.drivers.process import DriverProcess, launch
+from state_lib.drivers.sight import Sight
 from state_lib.drivers.supervision import Supervision
 from state_lib.exits import EXIT_REFUSED
 from state_lib.kafka import Kafka, describe
@@ -81,27 +82,45 @@ def start(settings: Settings, kafka: Kafka, tmp_path: Path) -> Iterator[Start]:
         process.end(0)
 
 
+def supervised(settings: Settings, app: str, process: DriverProcess) -> tuple[list[Event], Sight]:
+    """What its supervisor tells until that is over, and the last look."""
+    looker, supervision = Looker(settings, app), Supervision(app, process.id, time.time())
+    told: list[Event] = []
+    deadline = deadline_in(90)
+    while not supervision.over:
+        assert time.monotonic() < deadline, process.last_lines()
+        sight, alive = observe(looker, process)
+        said = () if alive else process.last_lines()
+        told += supervision.feed(sight, process=alive, now=time.time(), said=said)
+        time.sleep(0.2)
+    last = looker.look()
+    looker.close()
+    return told, last
+
+
 def test_a_job_under_the_id_of_another_is_given_up_at_once(
     make_app: MakeApp, start: Start, settings: Settings
 ) -> None:
     """It never joins its group, and says nevertheless that starting it again cannot help."""
     app = make_app()
     epoch = write_claim(app.kafka, app.topology)
-    process = start(app.name)
-    looker = Looker(settings, app.name)
-    supervision = Supervision(app.name, process.id, time.time())
-    told: list[Event] = []
-    deadline = deadline_in(90)
-    while not supervision.over:
-        assert time.monotonic() < deadline, process.last_lines()
-        sight, alive = observe(looker, process)
-        told += supervision.feed(sight, process=alive, now=time.time())
-        time.sleep(0.2)
+    told, last = supervised(settings, app.name, start(app.name))
     assert [e.name for e in told] == ["crashed", "gave_up"], [e.text for e in told]
     assert f"application '{app.name}' exists already" in told[-1].text
     assert "starting it again cannot help" in told[-1].text
-    assert looker.look().epoch == epoch, "whose it is has not changed"
-    looker.close()
+    assert last.epoch == epoch, "whose it is has not changed"
+
+
+def test_a_job_that_does_not_compile_is_given_up_at_once(
+    name: str, start: Start, settings: Settings
+) -> None:
+    """It says nothing of ours, and ends with Python's own exit code."""
+    (settings.home / "job.py").write_text(f"{JOB}app.run(\n")
+    told, last = supervised(settings, name, start(name))
+    assert [e.name for e in told] == ["crashed", "gave_up"], [e.text for e in told]
+    assert "SyntaxError: '(' was never closed" in told[-1].text
+    assert "starting it again cannot help" in told[-1].text
+    assert (last.epoch, last.ended) == (-1, ())
 
 
 def test_a_job_whose_topology_topic_was_deleted_is_refused(

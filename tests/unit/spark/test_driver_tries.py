@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -40,8 +41,10 @@ def pauses() -> Iterator[Pauses]:
         signal.signal(number, handler)
 
 
-def run(pauses: Pauses) -> tuple[str, str, bool]:
-    settings = Settings.load(bootstrap_servers="127.0.0.1:1", max_restarts=MOST)
+def run(pauses: Pauses, token_file: Path | None = None) -> tuple[str, str, bool]:
+    settings = Settings.load(
+        bootstrap_servers="127.0.0.1:1", max_restarts=MOST, token_file=token_file
+    )
     watched = Watched.of(app.id, settings)
     return driver._run(app, settings, Watched(watched.presence, watched.control, pauses), None)
 
@@ -70,6 +73,13 @@ def test_one_that_committed_begins_anew(pauses: Pauses, monkeypatch: pytest.Monk
     monkeypatch.setattr(Driver, "run", fail)
     assert run(pauses) == ("failed", "what no restart mends", False)
     assert pauses.seconds == [1.0, 2.0, 4.0, 1.0, 2.0]
+
+
+def test_one_that_cannot_be_made_is_refused(pauses: Pauses, tmp_path: Path) -> None:
+    missing = tmp_path / "token"
+    how, why, retry = run(pauses, missing)
+    assert (how, retry, pauses.seconds) == ("failed", False, [])
+    assert f"cannot read HOLDFAST_TOKEN_FILE {missing}" in why
 
 
 class _Committed:
