@@ -64,12 +64,14 @@ class Killer:
         folder = settings.home / "state" / host / APP / str(partition)
         built = self._ledger.built(host, partition)
         pid = self._scene.cluster.pid(host)
+        gone = folder.with_name(f"{partition}.lost")
         os.kill(pid, signal.SIGSTOP)
         if damage == CORRUPT:
             zero_newest(folder)
         else:
-            shutil.rmtree(folder)
+            folder.rename(gone)  # with what is being written just now
         os.kill(pid, signal.SIGKILL)
+        shutil.rmtree(gone, ignore_errors=True)
         self.killed[host] += 1
         return self._ledger.lost(Loss(partition, host, damage, time.time(), built))
 
