@@ -53,7 +53,7 @@ class Soak:
 
     def start(self) -> Run:
         """Unpause every DAG, start the stream, wait for its first commit in all tasks."""
-        until(lambda: set(ALL) <= self._airflow.dags().keys(), PATIENCE_S, f"all of {ALL} parsed")
+        until(self._parsed, PATIENCE_S, f"all of {ALL} parsed")
         for dag in ALL:
             self._airflow.unpause(dag)
         run = self._airflow.trigger(STREAM)
@@ -115,3 +115,8 @@ class Soak:
     def close(self) -> None:
         """Free Kafka clients."""
         self.scene.close()
+
+    def _parsed(self) -> bool:
+        errors = self._airflow.import_errors()
+        assert not errors, errors
+        return set(ALL) <= self._airflow.dags().keys()
