@@ -95,11 +95,12 @@ test-quarantine: setup ## The unstable tests that CI leaves out
 	@pytest -q -m quarantine tests || [ $$? = 5 ]  # 5: there are none
 
 MINUTES ?= 10
-.PHONY: soak
-soak: setup ## Airflow's processes and the driver killed in turn, audited: MINUTES=10
-	@HOLDFAST_SOAK_S=$$((60 * $(MINUTES))) pytest -q -s -m full tests/chaos/test_airflow_soak.py
-
 SEED ?= $(shell date +%s)
+.PHONY: soak
+soak: setup ## All DAGs on short schedules, everything killed at random: MINUTES=10 SEED=…
+	@HOLDFAST_SOAK_S=$$((60 * $(MINUTES))) HOLDFAST_SOAK_SEED=$(SEED) \
+	  pytest -q -s -m full tests/chaos/test_airflow_soak.py
+
 .PHONY: chaos
 chaos: setup ## Kills at random instants, audited: MINUTES=10 SEED=…
 	@echo "chaos: MINUTES=$(MINUTES) SEED=$(SEED)"

@@ -58,6 +58,14 @@ def ready(airflow: Airflow, dags: tuple[str, ...], settings: Settings) -> None:
         airflow.unpause(dag)
 
 
+def operate(airflow: Airflow, dags: tuple[str, ...]) -> None:
+    """Let those of these DAGs run that Airflow has."""
+    known = airflow.dags()
+    for dag in dags:
+        if dag in known:
+            airflow.unpause(dag)
+
+
 @dataclass
 class Pipeline:
     """An application's two runs: of ``<app>_load`` and, once there are records, ``<app>_stream``.

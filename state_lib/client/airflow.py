@@ -137,6 +137,16 @@ class Airflow:
         found = self._call("GET", path)["task_instances"]
         return [Task(one["task_id"], one["state"], one["try_number"]) for one in found]
 
+    def result(self, run: Run, task: str, key: str = "return_value") -> Any:
+        """What a task of a run has returned, or has pushed under another key.
+
+        Raises:
+            NotFound: nothing.
+        """
+        names = (run.dag, "dagRuns", run.id, "taskInstances", task, "xcomEntries", key)
+        path = "/dags/" + "/".join(map(_segment, names))
+        return self._call("GET", path, params={"stringify": False})["value"]
+
     def _all(self, path: str, what: str) -> list[dict[str, Any]]:
         """Every page of a list."""
         found: list[dict[str, Any]] = []

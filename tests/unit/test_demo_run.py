@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import io
 import json
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from rich.console import Console
 
-from state_lib.cli import _demo_run
-from state_lib.cli._demo_run import Pipeline, ready
+from state_lib.cli import _demo_loss, _demo_run
+from state_lib.cli._demo_loss import follow_restore, lose, show_loss
+from state_lib.cli._demo_run import Pipeline, operate, ready
 from state_lib.client.airflow import Airflow, Run
 from state_lib.config import Settings
 from state_lib.errors import ConfigurationError, Unavailable
+from state_lib.stack import Stack
 from tests.support.small_http import Server, serving
 
 MOST = 100  # `maximum_page_limit`
@@ -131,3 +139,109 @@ def test_our_own_broken_file_is_named_at_once(server: ApiServer, airflow: Airflo
     server.broken = ["/dags/flights_stream.py"]
     with pytest.raises(ConfigurationError, match=r"(?s)flights_stream from.*stream\.py: a trace"):
         ready(airflow, ("flights_load", "flights_stream"), Settings.load())
+
+
+def test_only_dags_that_there_are_go_on(server: ApiServer, airflow: Airflow) -> None:
+    server.dags = ["flights_load", "flights_watch"]
+    operate(airflow, ("flights_watch", "flights_verify"))
+    assert server.unpaused == ["flights_watch"]
+
+
+# ---------------------------------------------------------------- the lost disk
+
+
+class Restoring(ApiServer):
+    """Has one run of a restore DAG: what becomes of it look by look, its tasks, its report."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ends: list[str] = []
+        self.tasks: list[str] = []
+        self.report: dict[str, Any] = {}
+
+    def answer(self, method: str, path: str, body: bytes) -> tuple[int, Any]:
+        match urlsplit(path).path.split("/dagRuns/waits"):
+            case [_, ""]:
+                self.runs["waits"] = self.ends.pop(0)
+            case [_, "/taskInstances"]:
+                done = [{"task_id": t, "state": "success", "try_number": 1} for t in self.tasks]
+                return 200, {"task_instances": done}
+            case [_, "/taskInstances/report/xcomEntries/return_value"]:
+                return 200, {"value": self.report}
+        return super().answer(method, path, body)
+
+
+@pytest.fixture
+def restoring() -> Iterator[Restoring]:
+    with serving(Restoring()) as made:
+        yield made
+
+
+@pytest.fixture
+def patient(restoring: Restoring) -> Iterator[Airflow]:
+    with Airflow(restoring.url, "admin", None, patience_s=0) as made:
+        yield made
+
+
+@pytest.fixture
+def console(monkeypatch: pytest.MonkeyPatch) -> Console:
+    monkeypatch.setattr(_demo_loss, "POLL_S", 0.01)
+    return Console(file=io.StringIO(), width=120)
+
+
+def said(console: Console) -> str:
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+RESTORE = Run("flights_restore", "waits", "running")
+
+
+def test_a_restore_is_told_step_by_step(
+    restoring: Restoring, patient: Airflow, console: Console
+) -> None:
+    restoring.ends, restoring.tasks = ["running", "running", "success"], ["watch", "restore"]
+    restoring.report = {"tasks": [], "seconds": 12.5}
+    assert follow_restore(console, patient, RESTORE)["seconds"] == 12.5
+    assert said(console).count("restored by its host") == 1
+
+
+def test_a_restore_that_fails_says_what_to_do(
+    restoring: Restoring, patient: Airflow, console: Console
+) -> None:
+    restoring.ends = ["failed"]
+    with pytest.raises(Unavailable, match=r"of flights_restore is failed .* 'holdfast restore "):
+        follow_restore(console, patient, RESTORE)
+
+
+def test_a_dag_that_does_not_wait_is_told_before_anything_is_lost(
+    server: ApiServer, airflow: Airflow, console: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_demo_loss, "WAITS_WITHIN_S", 0.1)
+    server.dags = ["flights_restore"]
+    with pytest.raises(Unavailable, match=r"no run of flights_restore waits.*--no-loss"):
+        show_loss(console, Stack(Settings.load()), airflow, "flights")
+
+
+def test_nothing_is_lost_where_airflow_would_not_bring_it_back(
+    server: ApiServer, airflow: Airflow, console: Console
+) -> None:
+    def told(**flags: Any) -> str:
+        show_loss(console, Stack(Settings.load(**flags)), airflow, "flights")
+        return said(console)
+
+    assert server.dags == ["flights_load", "flights_stream"]
+    assert "left out: there is no DAG flights_restore" in told()
+    assert "left out: HOLDFAST_RESTORE_MODE is auto" in told(restore_mode="auto")
+    show_loss(console, Stack(Settings.load()), airflow, "flights", wanted=False)
+    assert "left out: --no-loss" in said(console)
+
+
+def test_a_host_that_loses_a_directory_writes_nothing_more(tmp_path: Path) -> None:
+    folder = tmp_path / "0"
+    folder.mkdir()
+    code = "import sys, time\nwhile True: open(sys.argv[1] + '/x', 'a').close(); time.sleep(0.01)"
+    with subprocess.Popen([sys.executable, "-c", code, str(folder)]) as process:
+        lose(folder, process.pid)
+    assert process.returncode == -signal.SIGKILL
+    assert not folder.exists()

@@ -146,9 +146,10 @@ def tuning() -> Sections:
         },
         "dag_processor": {
             "parsing_processes": 1,
-            # New files are looked for this often, changed ones at once.
+            # New files are looked for this often, changed ones at once. The others are parsed anew
+            # only for what they import: some twenty files, each in a process of its own.
             "refresh_interval": 10,
-            "min_file_process_interval": 60,
+            "min_file_process_interval": 300,
         },
         "logging": {"colored_console_log": False},  # the logs are files
     }

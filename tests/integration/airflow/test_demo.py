@@ -43,7 +43,7 @@ def test_airflow_is_killed_in_the_middle_and_the_demo_run_again(tmp_path: Path) 
     memory = Memory(stack)
     try:
         first = Demo(settings, tmp_path / "first")
-        until(lambda: "3 of 5" in first.said(), WITHIN_S)
+        until(lambda: "3 of 6" in first.said(), WITHIN_S)
         status = stack.status()
         for name in ("airflow-api-server", "airflow-scheduler"):
             os.kill(status[name].pid or 0, signal.SIGKILL)
@@ -51,6 +51,8 @@ def test_airflow_is_killed_in_the_middle_and_the_demo_run_again(tmp_path: Path) 
         assert "equal in every entry" in first.said()
         assert "Airflow does not answer" in first.said()
         assert "Airflow is back" in first.said()
+        assert "restored by its host" in first.said()
+        assert "s from sensed to verified" in first.said()
         drivers = claims(settings)
 
         second = Demo(settings, tmp_path / "second")

@@ -8,19 +8,15 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 from state_lib.client.airflow import Airflow, Run
-from state_lib.client.flight import FlightHostClient
 from state_lib.client.http import HostHttp
 from state_lib.errors import HoldfastError
-from state_lib.kafka import Kafka
-from state_lib.specs import Topology
 from state_lib.stack import Stack
 from tests.support.airflow_stack import WITHIN_S, client_of, settings_in
-from tests.support.apps import KV, SOURCE, App, batch
-from tests.support.hosts import claim, publish
+from tests.support.apps import App
+from tests.support.live_task import filled
 from tests.support.waiting import SLOWNESS, until
 
 pytestmark = pytest.mark.full
@@ -58,18 +54,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory, armed: Path) -> Iterator[Sta
 @pytest.fixture(scope="module")
 def app(stack: Stack) -> App:
     """One task with something in it."""
-    made = App(Kafka.of(stack.settings), Topology(APP, 1, (KV,), (), (SOURCE,)), Path())
-    made.create()
-    (address,) = stack.settings.host_addresses
-    epoch = publish(made, [address])
-    client = FlightHostClient(address, None)
-    marker = claim(client, made, epoch)
-    with client.exchange(APP, 0, epoch, 1) as exchange:
-        keys = pa.array([f"{i}".encode() for i in range(1000)], pa.binary())
-        exchange.put("kv", keys, keys, pa.array([1] * 1000, pa.int64()))
-        exchange.commit(batch(marker, n=1).header)
-    client.close()
-    return made
+    return filled(stack, APP)
 
 
 @pytest.fixture
@@ -108,8 +93,7 @@ def waiting(airflow: Airflow) -> Run | None:
 
 
 def report(airflow: Airflow, run: Run) -> dict[str, object]:
-    path = f"/dags/{run.dag}/dagRuns/{run.id}/taskInstances/report/xcomEntries/return_value"
-    found: dict[str, object] = airflow._call("GET", path, params={"stringify": False})["value"]
+    found: dict[str, object] = airflow.result(run, "report")
     return found
 
 

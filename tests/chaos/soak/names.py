@@ -1,0 +1,16 @@
+"""The application of the soak, and where its files are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+APP = "soak"
+SOURCE = f"{APP}-source"
+DAGS = Path(__file__).with_name("dags")
+AUDITS = Path(__file__).with_name("audits")
+"""What recomputes the application, for its audit DAG."""
+STREAM, RESTORE = f"{APP}_stream", f"{APP}_restore"
+PERIODIC = tuple(
+    f"{APP}_{w}" for w in ("verify", "snapshots", "prune", "drill", "audit", "capacity")
+)
+ALL = (STREAM, RESTORE, f"{APP}_watch", f"{APP}_repair", *PERIODIC)
