@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
+from typing import Any
 
 from typer.core import TyperGroup
 from typer.main import get_command
@@ -25,16 +26,17 @@ def typed(line: str) -> list[list[str]]:
 
 def parsed(words: list[str]) -> str | None:
     """Parse a whole command line as the command itself would; None, or what is wrong with it."""
-    context, command, name, rest = None, ROOT, NAME, words
+    command, rest = ROOT, list(words)
+    context: Any = None
     try:
         while isinstance(command, TyperGroup):
-            context = command.make_context(name, rest, parent=context)
+            context = command.make_context(command.name or NAME, rest, parent=context)
             left = [*context._protected_args, *context.args]
-            found, command, rest = command.resolve_command(context, left)
-            name = found or name
-            if command is None:
-                return f"no command {name!r}"
-        command.make_context(name, rest, parent=context)
+            _, found, rest = command.resolve_command(context, left)
+            if found is None:
+                return f"no command {left}"
+            command = found
+        command.make_context(command.name, rest, parent=context)
     except Exception as error:  # noqa: BLE001 - of the parser, whatever it is
         return f"{type(error).__name__}: {error}"
     return None
