@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import orjson
 
+from docs.generate.host import host_of_nobody
 from state_lib.host.http.app import create_app
-from state_lib.host.metrics import HostMetrics
-from state_lib.host.tasks import TaskManager
-from state_lib.kafka import Kafka
-from state_lib.task import TaskContext
 
 INTRO = """# HTTP of a state host
 
@@ -24,10 +20,9 @@ liveness, readiness and the description carries it as `Authorization: Bearer …
 
 
 def schema() -> dict[str, Any]:
-    """The description. Its host has no task, asks no broker and listens nowhere."""
-    context = TaskContext(Kafka({"bootstrap.servers": "127.0.0.1:1"}), "host-1", Path("state"))
-    tasks = TaskManager(context, [], 60.0)
-    return create_app(tasks, None, HostMetrics()).openapi()
+    """The description."""
+    tasks, metrics = host_of_nobody()
+    return create_app(tasks, None, metrics).openapi()
 
 
 def as_json(found: dict[str, Any]) -> str:

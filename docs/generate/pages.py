@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from docs.generate import commands, http, python, settings
+from docs.generate import commands, http, metrics, python, settings
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = Path("docs/reference")
@@ -43,6 +43,7 @@ def generated() -> dict[Path, str]:
         REFERENCE / "commands.md": commands.page(),
         REFERENCE / "settings.md": settings.page(),
         REFERENCE / "http.md": http.page(schema),
+        REFERENCE / "metrics.md": metrics.page(),
         REFERENCE / "openapi.json": http.as_json(schema),
         **{REFERENCE / f"{name}.md": python.page(name) for name in python.PAGES},
     }

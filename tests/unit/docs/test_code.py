@@ -12,13 +12,16 @@ import pytest
 
 from state_lib.config import PREFIX, Settings
 from state_lib.drivers import identity
-from tests.support.documents import Page, current
+from tests.support.documents import Page, current, made
 from tests.support.typed import examples, parsed, problem, typed
 
 OURS = ("state_lib", "holdfast_airflow")
 SETTINGS = {PREFIX + name.upper() for name in Settings.model_fields}
 OF_DRIVERS = {value for name, value in vars(identity).items() if name.endswith("_VARIABLE")}
 """Set by who launches a driver, not by people."""
+
+OTHER_NAMES = {"holdfast_airflow", "holdfast_default"}
+"""The package of Airflow's side, and its connection."""
 
 pages = pytest.mark.parametrize("page", current(), ids=lambda page: page.path)
 
@@ -52,6 +55,14 @@ def test_variables_are_settings(page: Page) -> None:
     text = "\n".join([*page.code, *(block.text for block in page.blocks)])
     for name in re.findall(rf"\b{PREFIX}[A-Z0-9_]*[A-Z0-9]\b", text):
         assert name in SETTINGS | OF_DRIVERS, (page.path, name)
+
+
+@pages
+def test_metrics_are_exported(page: Page) -> None:
+    exported = set(made()["docs/reference/metrics.md"].code)
+    for name in page.code:
+        if re.fullmatch(r"holdfast_[a-z_]+", name) and name not in OTHER_NAMES:
+            assert name in exported, (page.path, name)
 
 
 @pages
