@@ -11,7 +11,7 @@ BIN := $(VENV)/bin
 UV := $(BIN)/uv --quiet
 STAMPS := $(VENV)/.stamps
 has_python = $(if $(shell find $(1) -name '*.py' 2>/dev/null | head -n 1),$(1))
-CODE = $(foreach folder,state_lib plugins jobs dags benchmarks docker tests,$(call has_python,$(folder)))
+CODE = $(foreach folder,state_lib plugins jobs dags benchmarks docker docs tests,$(call has_python,$(folder)))
 # An activated environment of somebody else must not leak into ours.
 unexport VIRTUAL_ENV PYTHONHOME PYTHONPATH
 # Without its caches every process would compile all that it imports: 3 s of CPU a host, 12 s Airflow.
@@ -111,6 +111,11 @@ chaos: setup ## Kills at random instants, audited: MINUTES=10 SEED=…
 bench: setup ## Beside Kafka Streams, two hours; ARGS="--only count-zipf --write" (--help: all)
 	@python -m benchmarks $(ARGS)
 
+.PHONY: docs
+docs: setup ## The documentation as a site, in build/docs/site
+	@python -m docs.generate build/docs/pages
+	@zensical build --strict --clean
+
 .PHONY: demo
 demo: setup ## Airflow runs real flights through Spark into exactly-once state
 	@holdfast demo
@@ -134,5 +139,5 @@ logs: setup ## The last lines of every log of the stack
 .PHONY: clean
 clean: ## End the stack; remove the environment, caches and all local state
 	@if [ -x $(BIN)/holdfast ]; then $(BIN)/holdfast down --wipe; fi
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build
+	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build
 	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +

@@ -1,29 +1,53 @@
-"""Each check has its page, and each page its check, or its condition."""
+"""Each check has its page, and each page its check, its condition, or its rule of Prometheus."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from state_lib.checks import CHECKS, SETTINGS, Report, judge
+from state_lib.checks.condition import CANNOT_LOOK, CONDITIONS
 from state_lib.checks.verdict import worst
 from tests.support.facts import KV_LOG, all_of, altered, well
+from tests.support.promql import rules
 
 ROOT = Path(__file__).parents[3]
 OF_CONDITIONS = {"connections", "driver-stalled", "store-lost"}
 """That no check finds: see `tests/unit/checks/test_conditions.py`."""
+OF_RULES = {
+    "host-restarts",
+    "two-owners",
+    "left-behind",
+    "commits-slow",
+    "records-dropped",
+    "restore-stands",
+    "compaction-pending",
+}
+"""That Prometheus alone tells of."""
+RUNBOOK = ROOT / "docs" / "runbook"
+INDEX = (RUNBOOK / "README.md").read_text()
 
 
 def test_every_alarm_has_a_page() -> None:
-    pages = {p.stem for p in (ROOT / "docs" / "runbook").glob("*.md")} - {"README"}
-    assert pages == {*CHECKS, *OF_CONDITIONS}
-    index = (ROOT / "docs" / "runbook" / "README.md").read_text()
+    pages = {p.stem for p in RUNBOOK.glob("*.md")} - {"README"}
+    assert pages == {*CHECKS, *OF_CONDITIONS, *OF_RULES}
     for name in pages:
-        assert f"({name}.md)" in index
-        page = (ROOT / "docs" / "runbook" / f"{name}.md").read_text()
+        assert f"({name}.md)" in INDEX
+        page = (RUNBOOK / f"{name}.md").read_text()
         for part in ("## What it means", "## What was seen", "## What to do"):
             assert part in page
     for verdict in all_of(well()):
         assert (ROOT / verdict.document).exists()
+
+
+def test_conditions_and_rules_lead_to_pages_that_name_them() -> None:
+    found = dict(re.findall(r"^\| `([\w-]+)` \|(.*)$", INDEX, re.MULTILINE))
+    assert set(found) == {*CONDITIONS, CANNOT_LOOK, *(rule["alert"] for rule in rules())}
+    for name, pages in found.items():
+        linked = re.findall(r"\(([\w-]+)\.md\)", pages)
+        assert linked or name == "changelog-unsafe", "that one leads to the page of its check"
+        for one in linked:
+            assert f"`{name}`" in (RUNBOOK / f"{one}.md").read_text()
 
 
 def test_a_report_survives_json_and_counts_the_worst() -> None:
