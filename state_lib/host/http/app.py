@@ -12,21 +12,26 @@ from state_lib.host.http import listing, models, queries
 from state_lib.host.http.failures import answer, handle_failures
 from state_lib.host.http.lookup import Tasks
 from state_lib.host.http.middleware import TRUSTED, BearerToken, WellFormed
+from state_lib.host.http.owners import Owners
 from state_lib.host.metrics import HostMetrics
 from state_lib.host.tasks import TaskManager
 
 _ABOUT = """State stores of Holdfast, as Kafka Streams' interactive queries.
 
-Answers hold committed state only, and `position`: by task, the marker at which it was read. A
-host answers for the tasks that it owns: ask a key's owner, and every host for a range.
-`state_lib.client.query` and the command `holdfast query` do so by themselves.
+Answers hold committed state only, and `position`: by task, the marker at which it was read. Any
+host answers for any key: it asks the key's owner. Ranges, counts and lists are those of the tasks
+that a host owns: ask every host. `state_lib.client.query` and the command `holdfast query` do so
+by themselves.
 """
 _FAILURES: dict[int | str, dict[str, Any]] = {
     400: {"model": models.Failure, "description": "A name, key, time, limit or cursor is wrong."},
     401: {"model": models.Failure, "description": "No bearer token, or not the configured one."},
     404: {"model": models.Failure, "description": "Unknown application, store or key."},
-    421: {"model": models.Failure, "description": "Another host owns the key; details name it."},
-    503: {"model": models.Failure, "description": "A task is opening or restoring; try again."},
+    421: {"model": models.Failure, "description": "A task of another host, which details name."},
+    503: {
+        "model": models.Failure,
+        "description": "A task is opening or restoring, or its owner is away; try again.",
+    },
 }
 # Only describes: `BearerToken` checks, before any route is looked for.
 _DESCRIBED = Depends(HTTPBearer(auto_error=False, description="Where a token is configured."))
@@ -38,9 +43,11 @@ def create_app(tasks: TaskManager, token: str | None, metrics: HostMetrics) -> F
 
     Args:
         tasks: of this host.
-        token: required for all but liveness, readiness and the description; None: no token.
+        token: required for all but liveness, readiness and the description, and shown to other
+            hosts; None: no token.
         metrics: what /metrics shows.
     """
+    owners = Owners(tasks, token)
     app = FastAPI(
         title="Holdfast host",
         description=_ABOUT,
@@ -48,6 +55,7 @@ def create_app(tasks: TaskManager, token: str | None, metrics: HostMetrics) -> F
         docs_url=None,  # its page would be loaded from elsewhere
         redoc_url=None,
         redirect_slashes=False,
+        lifespan=owners.connected,
     )
     app.state.tasks = tasks
     app.state.metrics = metrics
@@ -66,7 +74,7 @@ def create_app(tasks: TaskManager, token: str | None, metrics: HostMetrics) -> F
     def prometheus() -> Response:
         return Response(metrics.render(), media_type=CONTENT_TYPE_LATEST)
 
-    handle_failures(app, tasks)
+    handle_failures(app, tasks, owners)
     app.add_middleware(WellFormed)
     app.add_middleware(BearerToken, token=token)  # the last one added comes first
     return app

@@ -31,7 +31,7 @@ router = APIRouter(tags=["queries"])
 
 @router.get(AT + "/keys/{key:path}", response_model=models.Found, summary="The value of a key")
 def point(at: KeyValueStore, key: Key) -> Response:
-    """Only the owner of the key's partition answers; others say 421 and name it."""
+    """As the owner of the key's partition has it; any other host asks that one."""
     raw = serialized(at.spec, key)
     task = at.task_of_key(raw)
     marker, (value,) = task.get_many(at.store, [raw])
@@ -70,7 +70,7 @@ def key_range(
     AT + "/windows/{key:path}", response_model=models.WindowPage, summary="Windows of a key"
 )
 def window_fetch(at: WindowStore, page: Paging, times: Times, key: Key) -> Response:
-    """By start. Expired windows never show. Only the owner of the key's partition answers."""
+    """By start. Expired windows never show. Any host answers, as for `keys`."""
     raw = serialized(at.spec, key)
     selection = WindowRange(times.first, times.last, key=raw)
     found = read_page([at.task_of_key(raw)], at.store, selection, page.limit, page.cursor)
