@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from state_lib.config import AIRFLOW_PORT, PREFIX, Settings
-from state_lib.host.http.middleware import OPEN
+from state_lib.host.http.app import OPEN
 from state_lib.stack.airflow import config
 from tests.support.compose import (
     AIRFLOW,
