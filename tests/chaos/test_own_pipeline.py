@@ -107,7 +107,7 @@ def test_from_a_wheel_to_a_cluster(
     toml = project.folder / "holdfast.toml"
     toml.write_text(toml.read_text() + 'executor_archive = "executors.tar.gz"\n')
     config: dict[str, Any] = json.loads(project.run("holdfast", "config", "--json"))
-    assert config["executor_archive"]["origin"] == "file"
+    assert config["driver"]["executor_archive"]["origin"] == "file"
     project.run("holdfast", "up", "--timeout", "240")
     project.run("holdfast", "load", NAME)
     bare = Path(sys.base_prefix) / "bin"
