@@ -1,55 +1,39 @@
 """Settings, from the environment and from ``holdfast.toml`` in the working directory.
 
-Flags win over ``HOLDFAST_*`` variables, and those over the file. Without ``bootstrap_servers`` the
-local stack is meant: one broker on ``kafka_port``, so ``replication_factor`` is 1 there and 3
-everywhere else. Nothing weakens a real cluster's topics by default.
+Flags win over ``HOLDFAST_*`` variables, and those over the file, where each setting stands in its
+section (`state_lib.settings`). Without ``bootstrap_servers`` the local stack is meant: one broker
+on ``kafka_port``, so ``replication_factor`` is 1 there and 3 everywhere else. Nothing weakens a
+real cluster's topics by default.
 """
 
 from __future__ import annotations
 
+import json
 import os
-import re
-import sys
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Any, Self, get_args
 
-from pydantic import (
-    ByteSize,
-    Field,
-    PositiveInt,
-    SecretStr,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
-from pydantic_settings import (
-    BaseSettings,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-    TomlConfigSettingsSource,
-)
+from pydantic import SecretStr, ValidationError, model_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from state_lib.addresses import HostAddress, parse_hosts
 from state_lib.errors import ConfigurationError
-from state_lib.kafka_login import LoginSettings, read_secret
+from state_lib.kafka_login import read_secret
+from state_lib.settings import (
+    PROPERTIES,
+    DriverSettings,
+    HostSettings,
+    KafkaSettings,
+    StackSettings,
+)
+from state_lib.settings.file import SectionedFile
+from state_lib.settings.kafka import KAFKA_PORT
 
 PREFIX = "HOLDFAST_"
 FILE = "holdfast.toml"
-# Below the range from which kernels choose ports for outgoing connections.
-AIRFLOW_PORT = 28080
-KAFKA_PORT = 28092
-CONTROLLER_PORT = 28093
-HOSTS = "host-1=127.0.0.1:28815/28816,host-2=127.0.0.1:28825/28826"
-MIB = 1 << 20
-
-# What Airflow runs on with the drivers that Holdfast installs.
-_DATABASE = re.compile(r"(postgresql(\+psycopg2)?|sqlite)://")
-
-Port = Annotated[int, Field(ge=1, le=65535)]
-Seconds = Annotated[float, Field(gt=0)]
 
 
-class Settings(LoginSettings, BaseSettings):
+class Settings(KafkaSettings, HostSettings, DriverSettings, StackSettings, BaseSettings):
     """Everything that can be set. Use `Settings.load`, whose errors are Holdfast's own."""
 
     model_config = SettingsConfigDict(
@@ -61,158 +45,17 @@ class Settings(LoginSettings, BaseSettings):
         hide_input_in_errors=True,  # it may be a secret
     )
 
-    home: Path = Field(
-        Path(".holdfast"),
-        description="Directory of all local state: brokers' data, stores, logs. Made absolute.",
-    )
-    jars_dir: Path | None = Field(
-        None, description="Directory of JVM artifacts. Default: holdfast/jars in the user's cache."
-    )
-    bootstrap_servers: str = Field(
-        f"127.0.0.1:{KAFKA_PORT}",
-        description="Kafka brokers, host:port by commas. Default: the local stack's broker.",
-    )
-    kafka_port: Port = Field(KAFKA_PORT, description="Port of the local broker, for clients.")
-    kafka_controller_port: Port = Field(
-        CONTROLLER_PORT, description="Port of the local broker's KRaft controller."
-    )
-    kafka_heap: str = Field("1g", description="Greatest heap of the local broker, as in -Xmx.")
-    hosts: str = Field(
-        HOSTS,
-        description="State hosts: id=address:flight-port/http-port, separated by commas.",
-    )
-    token: SecretStr | None = Field(
-        None, description="Bearer token of the hosts. None: no token, for loopback only."
-    )
-    token_file: Path | None = Field(
-        None, description="File that holds the token; wins over `token`. Made absolute."
-    )
-    replication_factor: PositiveInt = Field(
-        3, description="Replicas of topics that are created. Default: 3, local stack: 1."
-    )
-    block_cache_bytes: ByteSize = Field(
-        ByteSize(256 * MIB),
-        description="RocksDB's block cache of one host, shared by its tasks, in bytes (or '1GiB').",
-    )
-    write_buffer_bytes: ByteSize = Field(
-        ByteSize(128 * MIB),
-        description="RocksDB's memtables of one host, all tasks together, in bytes (or '1GiB').",
-    )
-    flush_interval_s: Seconds = Field(
-        60.0, description="Longest time between flushes of a task, in s: bounds what is replayed."
-    )
-    snapshots_url: str = Field(
-        "",
-        description="Where snapshots are kept: a directory or any URL that fsspec knows, "
-        "s3://bucket/prefix for example. Default: snapshots in `home`.",
-    )
-    reports_url: str = Field(
-        "",
-        description="Where audits, drills and capacity reports are kept: as `snapshots_url`; "
-        "Airflow's workers and triggerers must see the same. Default: reports in `home`.",
-    )
-    reports_kept: PositiveInt = Field(
-        30, description="How many reports of a kind are kept of each application."
-    )
-    restore_mode: Literal["auto", "orchestrated"] = Field(
-        "auto",
-        description="What a host does about a lost store: restore it by the plan, or report it and "
-        "wait for Airflow's restore DAG or `holdfast restore run`. In a local stack with Airflow: "
-        "orchestrated.",
-    )
-    num_restore_workers: Annotated[int, Field(ge=0, le=64)] = Field(
-        min(4, os.cpu_count() or 1),
-        description="Processes that read long changelogs of one host beside each other; each takes "
-        "up to 200 MB. 0: the host reads by itself.",
-    )
-    restore_batch_size: PositiveInt = Field(
-        5_000, description="Records that a restore reads at once."
-    )
-    max_future_s: Seconds = Field(
-        3600.0,
-        description="Records dated further ahead of the wall clock, in s, go to the dead letters.",
-    )
-    jobs_dir: Path = Field(Path("jobs"), description="Directory of job files. Made absolute.")
-    spark_master: str = Field(
-        "local[2,4]", description="Spark's master; the second number is tries per task."
-    )
-    executor_archive: Path | None = Field(
-        None,
-        description="Archive of `holdfast pack` that Spark ships to executors without Holdfast. "
-        "Made absolute.",
-    )
-    executor_python: str = Field(
-        f"python3.{sys.version_info.minor}",
-        description="Python of executors that get the archive: of the driver's minor version.",
-    )
-    driver_memory: str = Field("2g", description="Heap of Spark's driver, as in -Xmx.")
-    driver_java_options: str = Field(
-        "-XX:+UseParallelGC", description="JVM flags of Spark's driver: it wants throughput."
-    )
-    max_offsets_per_trigger: PositiveInt = Field(
-        4_000_000, description="Most records in one batch."
-    )
-    first_offsets_per_trigger: PositiveInt = Field(
-        50_000,
-        description="Most records in a stream's first batch, whose JVM is cold, and in the next "
-        "one after a calm minute.",
-    )
-    max_bytes_per_trigger: ByteSize = Field(
-        ByteSize(256 * MIB),
-        description="Most bytes in one batch: of keys and values, by the size of a few of them.",
-    )
-    batch_target_s: Seconds = Field(
-        4.0,
-        description="What a batch of a stream that catches up should take, in s: batches grow and "
-        "shrink by it, within the two bounds.",
-    )
-    spark_ui_port: Port = Field(24040, description="Port of Spark's own page; the next free one.")
-    exchange_timeout_s: Seconds = Field(
-        300.0,
-        description="How long a batch's exchange with a host may take, in s: also how long a "
-        "driver waits while no task can be reached.",
-    )
-    park_after_s: Seconds = Field(
-        10.0,
-        description="How long all tasks wait for one whose host is away or restores it, in s; then "
-        "the stream goes on without it, and it catches up when it is back.",
-    )
-    stop_timeout_s: Seconds = Field(
-        60.0,
-        description="How long a driver that is asked to stop finishes its batch, in s; one that "
-        "takes longer, because a host is away for example, is left to the next driver.",
-    )
-    max_restarts: PositiveInt = Field(
-        10, description="How often in a row a driver starts its stream again before it gives up."
-    )
-    accept_new_code: str = Field(
-        "",
-        description="Fingerprint of a job's former code: a batch that it left half done may be "
-        "finished by the present code, although rows may be lost or counted twice.",
-    )
-    airflow: bool = Field(default=True, description="Whether the local stack has an Airflow.")
-    airflow_port: Port = Field(AIRFLOW_PORT, description="Port of Airflow's pages and API.")
-    airflow_db: SecretStr | None = Field(
-        None, description="URL of Airflow's database, postgresql://... Default: SQLite in the home."
-    )
-    airflow_open_admin: bool = Field(
-        default=False, description="Let everyone on this machine into Airflow, without a password."
-    )
-    dags_dir: Path = Field(Path("dags"), description="Directory of DAG files. Made absolute.")
-    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
-        "INFO", description="Least severe level that is logged."
-    )
-
     @classmethod
     def load(cls, **flags: Any) -> Self:
-        """Read all sources; ``flags`` that are not None win, a token over any other's file.
+        """Read all sources; ``flags`` that are not None win, a secret over any other's file.
 
         Raises:
             ConfigurationError: naming every wrong setting and the value seen.
         """
         given = {name: value for name, value in flags.items() if value is not None}
-        if "token" in given and "token_file" not in given:
-            given["token_file"] = None  # which would win, and is of somebody who says less
+        for secret in {"token", "airflow_db"} & given.keys():
+            # The file would win, and is of somebody who says less.
+            given.setdefault(f"{secret}_file", None)
         try:
             return cls(**given)
         except ValidationError as error:
@@ -231,7 +74,7 @@ class Settings(LoginSettings, BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Flags, environment, file; no dotenv and no secrets directory."""
         del dotenv_settings, file_secret_settings
-        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+        return init_settings, env_settings, SectionedFile(settings_cls)
 
     @model_validator(mode="before")
     @classmethod
@@ -246,11 +89,6 @@ class Settings(LoginSettings, BaseSettings):
             data = {"replication_factor": 1, **data, "bootstrap_servers": f"127.0.0.1:{port}"}
         return data
 
-    @field_validator("home", "token_file", "jars_dir", "jobs_dir", "dags_dir", "executor_archive")
-    @classmethod
-    def _absolute(cls, path: Path | None) -> Path | None:
-        return path.expanduser().absolute() if path else None
-
     @model_validator(mode="after")
     def _kept_at_home(self) -> Self:
         for name in ("snapshots", "reports"):
@@ -260,23 +98,6 @@ class Settings(LoginSettings, BaseSettings):
                 # Not `as_uri`: fsspec takes the rest as it is.
                 object.__setattr__(self, f"{name}_url", f"file://{path}")
         return self
-
-    @field_validator("hosts")
-    @classmethod
-    def _parsable(cls, hosts: str) -> str:
-        try:
-            parse_hosts(hosts)
-        except ConfigurationError as error:
-            raise ValueError(error.message) from error
-        return hosts
-
-    @field_validator("airflow_db")
-    @classmethod
-    def _usable(cls, url: SecretStr | None) -> SecretStr | None:
-        if url is None or _DATABASE.match(url.get_secret_value()):
-            return url
-        message = "a URL such as postgresql://user:password@host/database is needed"
-        raise ValueError(message)
 
     @property
     def airflow_home(self) -> Path:
@@ -332,6 +153,8 @@ def is_secret(name: str) -> bool:
 
 
 def _plain(value: object) -> str:
+    if isinstance(value, dict):
+        return json.dumps(value)
     return value.get_secret_value() if isinstance(value, SecretStr) else str(value)
 
 
@@ -339,6 +162,7 @@ def _explain(error: dict[str, Any]) -> str:
     where = ".".join(map(str, error["loc"])) or "settings"
     hint = f" or {PREFIX}{where.upper()}" if PREFIX + where.upper() in os.environ else ""
     # Among the input of all settings are secrets, and an unknown name may be a secret's, misspelt.
-    hidden = where == "settings" or error["type"] == "extra_forbidden" or is_secret(where)
+    whole = where in ("settings", *PROPERTIES.values())
+    hidden = whole or error["type"] == "extra_forbidden" or is_secret(where)
     seen = "" if hidden else f" (seen: {error['input']!r})"
     return f"{where}{hint}: {error['msg'].removeprefix('Value error, ')}{seen}"

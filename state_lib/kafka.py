@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -21,7 +21,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AclOperation, AdminClient, ListOffsetsResultInfo, OffsetSpec
 
-from state_lib.errors import HoldfastError, MissingTopic, Unavailable
+from state_lib.errors import ConfigurationError, HoldfastError, MissingTopic, Unavailable
 from state_lib.kafka_admin import Admin
 from state_lib.kafka_door import Door
 from state_lib.kafka_login import KafkaLogin
@@ -64,11 +64,15 @@ class Kafka:
         """The brokers that the settings name.
 
         Raises:
-            ConfigurationError: the password or the authorities' certificates cannot be read.
+            ConfigurationError: the password, the authorities' certificates or the file of a
+                property cannot be read.
         """
+        from state_lib.settings.properties import resolved  # noqa: PLC0415 - workers need none
+
         login = settings.kafka_login()
         servers = {"bootstrap.servers": settings.bootstrap_servers}
-        return cls({**servers, **login.librdkafka(), **_QUIET}, login)
+        given = resolved(settings.kafka_properties, "kafka_properties")
+        return cls({**servers, **login.librdkafka(), **_QUIET, **given}, login)
 
     @cached_property
     def door(self) -> Door:
@@ -81,7 +85,7 @@ class Kafka:
 
     @cached_property
     def _admin(self) -> Admin:
-        return Admin(self.properties, self.door)
+        return _made(lambda own: Admin(own, self.door), self.properties)
 
     def producer(self, topic: str | None = None, **extra: Any) -> Producer:
         """A producer, idempotent.
@@ -91,16 +95,17 @@ class Kafka:
 
         Args:
             topic: one that it will write to; None for one that need not be quick.
-            extra: librdkafka properties with dots.
+            extra: librdkafka properties with dots; those of the settings win.
         """
-        made = Producer(
+        made = _made(
+            Producer,
             {
                 "acks": "all",
                 "enable.idempotence": True,
                 "error_cb": self.door.hear,
-                **self.properties,
                 **extra,
-            }
+                **self.properties,
+            },
         )
         if topic is not None:
             with contextlib.suppress(KafkaException):
@@ -109,7 +114,8 @@ class Kafka:
 
     def reader(self, **extra: Any) -> Consumer:
         """A consumer that is assigned by hand, never commits, and sees committed records only."""
-        return Consumer(
+        return _made(
+            Consumer,
             {
                 "group.id": "holdfast-unused",
                 "enable.auto.commit": False,
@@ -123,10 +129,27 @@ class Kafka:
                 "fetch.queue.backoff.ms": 10,
                 "fetch.wait.max.ms": 50,
                 "error_cb": self.door.hear,
-                **self.properties,
                 **extra,
-            }
+                **self.properties,
+            },
         )
+
+
+def _made(kind: Callable[[dict[str, Any]], T], properties: Mapping[str, Any]) -> T:
+    """A client of librdkafka.
+
+    Raises:
+        ConfigurationError: it does not know a property, or not such a value.
+    """
+    try:
+        return kind(dict(properties))
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError._INVALID_ARG:  # noqa: SLF001 - the public code
+            raise
+        raise ConfigurationError(
+            f"librdkafka does not take a property: {error.args[0].str()}. Correct it in [kafka] of "
+            "holdfast.toml, or in HOLDFAST_KAFKA_PROPERTIES"
+        ) from error
 
 
 @dataclass(frozen=True)

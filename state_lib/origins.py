@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import SecretStr
-from pydantic_settings import TomlConfigSettingsSource
 
 from state_lib.config import FILE, PREFIX, Settings
+from state_lib.settings import PROPERTIES, SECTIONS
+from state_lib.settings.file import SectionedFile
 
 Where = Literal["flag", "environment", "file", "default"]
 MASK = "********"
@@ -22,7 +23,8 @@ class Setting:
     """One setting as it counts now.
 
     Attributes:
-        name: as in the file.
+        section: of the file.
+        name: as in the file; a property has a line of its own.
         value: plain data; secrets are masked.
         origin: where it comes from. What depends on others (``bootstrap_servers`` on the local
             broker's port) and was not given is a default.
@@ -30,6 +32,7 @@ class Setting:
         description: what it is.
     """
 
+    section: str
     name: str
     value: Any
     origin: Where
@@ -42,26 +45,28 @@ class Setting:
 
 
 def origins(settings: Settings, flags: Collection[str] = ()) -> list[Setting]:
-    """Every setting in the order of its declaration.
+    """Every setting by section; properties that are passed through have lines of their own.
 
     Args:
         settings: as loaded.
         flags: names of settings that were given as flags.
     """
-    file = TomlConfigSettingsSource(Settings)()
+    file = SectionedFile(Settings)()
     given = {name.upper() for name, value in os.environ.items() if value}
-    found = []
-    for name, field in Settings.model_fields.items():
-        variable = PREFIX + name.upper()
-        origin: Where = "default"
-        if name in flags:
-            origin = "flag"
-        elif variable in given:
-            origin = "environment"
-        elif name in file:
-            origin = "file"
-        value = _plain(getattr(settings, name))
-        found.append(Setting(name, value, origin, variable, field.description or ""))
+    found: list[Setting] = []
+    for section, model in SECTIONS.items():
+        for name, field in model.model_fields.items():
+            variable = PREFIX + name.upper()
+            origin: Where = "default"
+            if name in flags:
+                origin = "flag"
+            elif variable in given:
+                origin = "environment"
+            elif name in file:
+                origin = "file"
+            about, value = field.description or "", getattr(settings, name)
+            values = value if name == PROPERTIES.get(section) and value else {name: _plain(value)}
+            found += [Setting(section, n, v, origin, variable, about) for n, v in values.items()]
     return found
 
 

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from state_lib.errors import ConfigurationError
+from state_lib.settings.properties import is_file, resolved
+from state_lib.spark.properties import REQUIRED
 from state_lib.stack import class_archive
 from state_lib.stack.jars import fetch
 from state_lib.stack.java import java_home
@@ -52,19 +54,26 @@ REDACTED = {
 }
 
 
-def submit_conf(settings: Settings, master: str | None = None) -> dict[str, str]:
-    """Properties of a driver whose executors run on this machine.
+_LISTS = {"spark.jars": ",", "spark.archives": ",", CLASS_PATH: os.pathsep}
+"""Properties of which ours are needed as well as a user's, and what stands between."""
 
-    Executors elsewhere must reach the driver: remove ``spark.driver.host`` and
-    ``spark.driver.bindAddress``, or set them to an address of this machine.
+
+def submit_conf(settings: Settings, master: str | None = None) -> dict[str, str]:
+    """Properties of a driver whose executors run on this machine; those of the settings win.
+
+    Without secrets, which would stand on a command line: see `secret_conf`. Executors elsewhere
+    must reach the driver: remove ``spark.driver.host`` and ``spark.driver.bindAddress``, or set
+    them to an address of this machine.
 
     Args:
         settings: of the driver.
         master: where it will run; that of the settings when None.
 
     Raises:
-        ConfigurationError: there is no such executor archive, or no fitting Java.
+        ConfigurationError: there is no such executor archive, or no fitting Java; a property of the
+            settings is not free.
     """
+    given = _given(settings)
     archive = shipped(settings, master)
     ships = (
         {
@@ -77,7 +86,7 @@ def submit_conf(settings: Settings, master: str | None = None) -> dict[str, str]
         if archive
         else {}
     )
-    return {
+    ours = {
         "spark.driver.memory": settings.driver_memory,
         "spark.driver.host": LOOPBACK,
         "spark.driver.bindAddress": LOOPBACK,
@@ -87,6 +96,36 @@ def submit_conf(settings: Settings, master: str | None = None) -> dict[str, str]
         **ships,
         **REDACTED,
     }
+    both = {
+        name: f"{ours[name]}{between}{given[name]}"
+        for name, between in _LISTS.items()
+        if name in ours and name in given
+    }
+    return {**ours, **given, **both}
+
+
+def secret_conf(settings: Settings) -> dict[str, str]:
+    """Properties whose values stand in files; a driver sets them before its session begins.
+
+    Raises:
+        ConfigurationError: a file cannot be read, or holds anything but one line.
+    """
+    files = {name: path for name, path in settings.spark_properties.items() if is_file(name)}
+    return resolved(files, "spark_properties")
+
+
+def _given(settings: Settings) -> dict[str, str]:
+    given = {n: value for n, value in settings.spark_properties.items() if not is_file(n)}
+    for name, needed in REQUIRED.items():
+        if given.get(name, needed) != needed:
+            raise ConfigurationError(
+                f"spark_properties has {name} = {given[name]!r}, and Holdfast needs {needed!r}: "
+                "remove it",
+                key=name,
+                seen=given[name],
+                needed=needed,
+            )
+    return given
 
 
 def _jvm(settings: Settings, master: str | None) -> dict[str, str]:

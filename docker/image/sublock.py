@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_REQUIREMENT = re.compile(rf"({_NAME.pattern})(?:\[\s*([^\]]*?)\s*\])?")
 _VIA = re.compile(r"\s+#\s+(?:via(?:\s+|$))?(\S*)")
 
 
@@ -57,10 +58,21 @@ def closure(lock: dict[str, Locked], roots: Iterable[str]) -> set[str]:
 
 
 def declared(project: Path, extras: Iterable[str]) -> list[str]:
-    """Names of a project's dependencies, those of some extras included."""
+    """Names of a project's dependencies, those of some extras, and of extras in these, included."""
     table = tomllib.loads(project.read_text())["project"]
-    lists = [table["dependencies"], *(table["optional-dependencies"][one] for one in extras)]
-    return [match[0] for one in lists for text in one if (match := _NAME.match(text))]
+    todo, seen, found = list(extras), set[str](), []
+    texts: list[str] = table["dependencies"]
+    while True:
+        for match in filter(None, map(_REQUIREMENT.match, texts)):
+            if normal(match[1]) == normal(table["name"]):
+                todo += re.split(r"\s*,\s*", match[2] or "")
+            else:
+                found.append(match[1])
+        todo = [one for one in todo if one and one not in seen]
+        if not todo:
+            return found
+        seen.add(extra := todo.pop())
+        texts = table["optional-dependencies"][extra]
 
 
 def normal(name: str) -> str:

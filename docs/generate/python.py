@@ -38,8 +38,8 @@ PAGES = {
         "For backends of one's own, and for reading what stores and changelogs hold.",
         (
             "state_lib.stores.interfaces",
-            "state_lib.stores.keyvalue",
-            "state_lib.stores.window",
+            "state_lib.stores.bytes_store",
+            "state_lib.stores.values",
             "state_lib.serdes.base",
             "state_lib.serdes.scalar",
             "state_lib.serdes.struct",

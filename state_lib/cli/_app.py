@@ -17,6 +17,7 @@ from rich.console import Console
 from typer.core import TyperGroup
 
 from state_lib.errors import HoldfastError
+from state_lib.extras import missing
 
 # The order of --help; commands that are not named follow by alphabet.
 ORDER = ("demo", "up", "down", "status", "logs")
@@ -29,9 +30,18 @@ class _Group(TyperGroup):
         try:
             return super().invoke(ctx)
         except HoldfastError as error:
-            console = Console(stderr=True, soft_wrap=True)
-            console.print(f"Error: {error.message}", style="red", markup=False, highlight=False)
-            raise typer.Exit(1) from error
+            raise _refusal(error) from error
+        except ModuleNotFoundError as error:
+            wanted = missing(error)
+            if wanted is None:
+                raise
+            raise _refusal(wanted) from error
+
+
+def _refusal(error: HoldfastError) -> typer.Exit:
+    console = Console(stderr=True, soft_wrap=True)
+    console.print(f"Error: {error.message}", style="red", markup=False, highlight=False)
+    return typer.Exit(1)
 
 
 app = typer.Typer(

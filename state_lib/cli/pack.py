@@ -41,6 +41,6 @@ def pack(
     size = output.stat().st_size / (1 << 20)
     console.print(
         f"{output}: {count} packages, {size:.0f} MiB\n"
-        f'Next: executor_archive = "{output.absolute()}" in holdfast.toml, or '
+        f'Next: executor_archive = "{output.absolute()}" in \\[driver] of holdfast.toml, or '
         f"HOLDFAST_EXECUTOR_ARCHIVE"
     )

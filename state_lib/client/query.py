@@ -31,11 +31,12 @@ class QueryClient:
     Answers are the hosts' JSON (see any host's /openapi.json) as dicts.
 
     Every method may raise `Unavailable`, naming host and URL, when a host stays away or a task
-    stays closed over a few tries; `Unauthorized`; `NotFound` for an unknown application or store,
-    and `NotOwner` if the hosts were started with another list of hosts than this one.
+    stays closed over a few tries; `Unauthorized`; `NotFound` for an unknown application or store.
 
     Args:
-        hosts: all hosts, as the hosts themselves were given them.
+        hosts: all hosts, as the hosts themselves were given them: then each key is asked of its
+            owner, with no host between. For keys some are enough, for any host asks the owner;
+            ranges, counts and lists are put together from those that are given.
         token: bearer token, or None.
         timeout_s: of one request.
         page_rows: entries per request of a range, 1 to 10,000.

@@ -11,8 +11,8 @@ import structlog
 
 from state_lib.config import Settings
 from state_lib.errors import HoldfastError
+from state_lib.extras import missing
 from state_lib.host.heap import share_heap
-from state_lib.host.server import StateHost
 from state_lib.logs import configure_logging
 
 log = structlog.get_logger(__name__)
@@ -29,12 +29,20 @@ def main(arguments: list[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     signal.signal(signal.SIGINT, lambda *_: stop.set())
     try:
+        from state_lib.host.server import StateHost  # noqa: PLC0415 - its extra may be missing
+
         settings = Settings.load()
         configure_logging(settings.log_level)
         host = StateHost(settings, host_id)
         host.start()
     except HoldfastError as error:
         log.error("host cannot start", host=host_id, why=error.message)
+        return 1
+    except ModuleNotFoundError as error:
+        wanted = missing(error)
+        if wanted is None:
+            raise
+        log.error("host cannot start", host=host_id, why=wanted.message)
         return 1
     # A signal that another thread gets, as after a SIGCONT, wakes no lock that this one waits for.
     while not stop.wait(LOOK_S):

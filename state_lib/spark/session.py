@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from state_lib.errors import ConfigurationError
 from state_lib.spark.jvm import PORT
 from state_lib.spark.properties import REQUIRED, name_of, prepare_environment, properties
+from state_lib.submit import secret_conf
 
 if TYPE_CHECKING:
     from state_lib.config import Settings
@@ -35,7 +36,7 @@ def open_session(app_id: str, settings: Settings, **conf: str) -> SparkSession:
         for key, value in properties(app_id, settings).items():
             builder = builder.config(key, value)
     given = {key.replace("_", "."): value for key, value in conf.items()}
-    for key, value in (REQUIRED | given).items():
+    for key, value in (secret_conf(settings) | REQUIRED | given).items():
         builder = builder.config(key, value)
     spark: SparkSession = builder.getOrCreate()
     spark.sparkContext.setLogLevel("WARN")

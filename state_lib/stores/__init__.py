@@ -1,4 +1,4 @@
-"""State stores: engines (rocksdb, memory) below, typed read-only and writable views above.
+"""State stores: engines (rocksdb, memory) below, stores of bytes and what queries select above.
 
 Nothing is imported here: workers of restores need the engines alone, and must start fast.
 """

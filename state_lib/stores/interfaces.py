@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Protocol, TypeAlias
 
 from state_lib.errors import InvalidRequest
 from state_lib.specs import StoreSpec
-
-K = TypeVar("K")
-V_co = TypeVar("V_co", covariant=True)
-K_contra = TypeVar("K_contra", contravariant=True)
 
 Changes: TypeAlias = tuple[Sequence[bytes], Sequence[bytes | None]]
 """Keys and, in parallel, their new values; None deletes. A later entry of a key wins."""
@@ -25,20 +21,6 @@ def check_lengths(keys: Sequence[bytes], values: Sequence[bytes | None]) -> None
 
 
 Entries: TypeAlias = AbstractContextManager[Iterator[tuple[bytes, bytes]]]
-
-
-class ValueAndTimestamp(NamedTuple):
-    """A value and the time (ms) of the record that wrote it."""
-
-    value: object
-    timestamp: int
-
-
-class Windowed(NamedTuple):
-    """A key in the window that starts at ``start`` (ms)."""
-
-    key: object
-    start: int
 
 
 class Engine(Protocol):
@@ -127,78 +109,6 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Flush and release the directory; ends open scans; does nothing the second time."""
-        ...
-
-
-class ReadOnlyKeyValueStore(Protocol[K, V_co]):
-    """What queries may do with a key-value store.
-
-    Values of timestamped stores are `ValueAndTimestamp`. Iterators are context managers. Order is
-    that of the serialized keys, as in Kafka Streams.
-    """
-
-    def get(self, key: K) -> V_co | None:
-        """The value, or None."""
-        ...
-
-    def range(self, lo: K | None, hi: K | None) -> AbstractContextManager[Iterator[tuple[K, V_co]]]:
-        """Entries from ``lo`` to ``hi``, both included; None is no bound."""
-        ...
-
-    def prefix(self, prefix: K | bytes) -> AbstractContextManager[Iterator[tuple[K, V_co]]]:
-        """Entries whose serialized key starts with the prefix; bytes are taken as they are."""
-        ...
-
-    def all(self) -> AbstractContextManager[Iterator[tuple[K, V_co]]]:
-        """Every entry."""
-        ...
-
-    def approximate_num_entries(self) -> int:
-        """See `Engine.approximate_num_entries`."""
-        ...
-
-
-class KeyValueStore(ReadOnlyKeyValueStore[K, V_co], Protocol[K, V_co]):
-    """A key-value store that may be written."""
-
-    def put(self, key: K, value: object, timestamp: int = 0) -> None:
-        """Set the value; None deletes. The timestamp (ms) is kept by timestamped stores only."""
-        ...
-
-    def delete(self, key: K) -> None:
-        """Remove the key, if it is there."""
-        ...
-
-
-class ReadOnlyWindowStore(Protocol[K_contra]):
-    """What queries may do with a window store. Starts are in ms; expired windows never show."""
-
-    def fetch(self, key: K_contra, start: int) -> ValueAndTimestamp | None:
-        """The value of the key in the window that starts at ``start``, or None."""
-        ...
-
-    def fetch_range(
-        self, key: K_contra, start_from: int, start_to: int
-    ) -> AbstractContextManager[Iterator[tuple[int, ValueAndTimestamp]]]:
-        """``(start, value)`` of one key by ascending start, both bounds included."""
-        ...
-
-    def all(
-        self, start_from: int | None = None, start_to: int | None = None
-    ) -> AbstractContextManager[Iterator[tuple[Windowed, ValueAndTimestamp]]]:
-        """All windows with a start between the bounds: by segment, then by key, then by start."""
-        ...
-
-
-class WindowStore(ReadOnlyWindowStore[K_contra], Protocol[K_contra]):
-    """A window store that may be written."""
-
-    def put(self, key: K_contra, start: int, value: object, timestamp: int) -> None:
-        """Set the value of a window; None deletes. What is expired is kept but never shown."""
-        ...
-
-    def delete(self, key: K_contra, start: int) -> None:
-        """Remove a window, if it is there."""
         ...
 
 

@@ -5,26 +5,36 @@ from __future__ import annotations
 import shutil
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
-from state_lib.errors import InvalidRequest, SerdeError
 from state_lib.specs import StoreSpec
 from state_lib.stores.bytes_store import bytes_store
-from state_lib.stores.interfaces import Engine, ValueAndTimestamp
-from state_lib.stores.keyvalue import key_value_store, read_only_key_value_store
+from state_lib.stores.interfaces import Engine
 from state_lib.stores.memory import MemoryEngine
 from state_lib.stores.rocksdb import RocksDBEngine, RocksDBOptions
+from state_lib.stores.selection import KeyRange
+from state_lib.stores.values import after
+from tests.support.selected import selected
 
 SMALL = RocksDBOptions(write_buffer_bytes=64 << 10, block_cache_bytes=8 << 20)
-PLAIN = StoreSpec("plain", "key-value", key_serde="utf8", value_serde="int64")
-TIMED = StoreSpec("timed", "timestamped-key-value", key_serde="utf8", value_serde="json")
+PLAIN = StoreSpec("plain")
+TIMED = StoreSpec("timed", "timestamped-key-value")
+
+
+def put(engine: Engine, spec: StoreSpec, *entries: tuple[bytes, bytes | None]) -> None:
+    keys, values = [k for k, _ in entries], [v for _, v in entries]
+    engine.write(bytes_store(spec, engine).changes(keys, values))
+
+
+def inclusive(lo: bytes | None, hi: bytes | None, prefix: bytes = b"") -> KeyRange:
+    """As routes ask for it."""
+    return KeyRange(lo, None if hi is None else after(hi), prefix)
 
 
 class KeyValueConformance(ABC):
@@ -41,89 +51,50 @@ class KeyValueConformance(ABC):
         assert leaked == 0
 
     def test_put_get_delete(self, engine: Engine) -> None:
-        store = key_value_store(PLAIN, engine)
-        store.put("a", 1)
-        store.put("b", 2)
-        assert (store.get("a"), store.get("none")) == (1, None)
-        store.put("a", None)
-        store.delete("b")
-        store.delete("b")
-        with store.all() as entries:
-            assert list(entries) == []
+        store = bytes_store(PLAIN, engine)
+        put(engine, PLAIN, (b"a", b"1"), (b"b", b"2"))
+        assert store.get_many([b"a", b"none"]) == [b"1", None]
+        put(engine, PLAIN, (b"a", None), (b"b", None))
+        put(engine, PLAIN, (b"b", None))
+        assert selected(PLAIN, engine, KeyRange()) == []
 
     def test_ranges_include_both_ends(self, engine: Engine) -> None:
-        store = key_value_store(PLAIN, engine)
-        for n, key in enumerate(["a", "aa", "b", "ba", "c"]):
-            store.put(key, n)
+        keys = [b"a", b"aa", b"b", b"ba", b"c"]
+        put(engine, PLAIN, *((key, b"%d" % n) for n, key in enumerate(keys)))
         for lo, hi, expected in [
-            ("a", "b", [0, 1, 2]),
-            ("aa", "aa", [1]),
-            (None, "b", [0, 1, 2]),
-            ("b", None, [2, 3, 4]),
-            ("c", "a", []),
+            (b"a", b"b", [0, 1, 2]),
+            (b"aa", b"aa", [1]),
+            (None, b"b", [0, 1, 2]),
+            (b"b", None, [2, 3, 4]),
+            (b"c", b"a", []),
             (None, None, [0, 1, 2, 3, 4]),
         ]:
-            with store.range(lo, hi) as entries:
-                assert [value for _, value in entries] == expected
-        assert store.approximate_num_entries() == 5
+            found = selected(PLAIN, engine, inclusive(lo, hi))
+            assert [int(value) for _, value in found] == expected
+        assert engine.approximate_num_entries("plain") == 5
 
     def test_prefix(self, engine: Engine) -> None:
-        spec = StoreSpec("raw", key_serde="bytes", value_serde="bytes")
-        store = key_value_store(spec, engine)
         keys = [b"a", b"a\xff", b"a\xff\xff", b"b", b"\xff\xff", b"\xff\xffz"]
-        for key in keys:
-            store.put(key, b"")
+        put(engine, PLAIN, *((key, b"") for key in keys))
         for prefix in (b"", b"a", b"a\xff", b"\xff\xff", b"b", b"c"):
-            with store.prefix(prefix) as entries:
-                assert [k for k, _ in entries] == sorted(k for k in keys if k.startswith(prefix))
-        text = key_value_store(PLAIN, engine)
-        text.put("ab", 1)
-        with text.prefix("a") as typed, text.prefix(b"ab") as raw:
-            assert list(typed) == list(raw) == [("ab", 1)]
-
-    def test_timestamps_are_kept_in_front_of_the_value(self, engine: Engine) -> None:
-        store = key_value_store(TIMED, engine)
-        store.put("a", {"n": 1}, 258)
-        store.put("before 1970", [], -1)
-        assert store.get("a") == ValueAndTimestamp({"n": 1}, 258)
-        assert engine.get("timed", b"a") == bytes(6) + b"\1\2" + b'{"n":1}'
-        with store.all() as entries:
-            assert dict(entries)["before 1970"] == ValueAndTimestamp([], -1)
-
-    def test_a_stored_value_without_its_timestamp_is_named(self, engine: Engine) -> None:
-        engine.write({"timed": ([b"a"], [b"short"])})
-        with pytest.raises(SerdeError, match="at least 8 bytes, not 5"):
-            key_value_store(TIMED, engine).get("a")
-
-    def test_queries_get_a_view_that_cannot_write(self, engine: Engine) -> None:
-        key_value_store(PLAIN, engine).put("a", 1)
-        view = read_only_key_value_store(PLAIN, engine)
-        assert view.get("a") == 1
-        assert not hasattr(view, "put")
-        assert not hasattr(view, "delete")
+            found = selected(PLAIN, engine, KeyRange(prefix=prefix))
+            assert [k for k, _ in found] == sorted(k for k in keys if k.startswith(prefix))
+        within = selected(PLAIN, engine, inclusive(b"a\xff", b"b", b"a"))
+        assert [k for k, _ in within] == [b"a\xff", b"a\xff\xff"]
 
     def test_iterators_end_with_their_context(self, engine: Engine) -> None:
-        store = key_value_store(PLAIN, engine)
-        store.put("a", 1)
-        store.put("b", 2)
-        with store.all() as entries:
-            assert next(entries) == ("a", 1)
+        put(engine, PLAIN, (b"a", b"1"), (b"b", b"2"))
+        with bytes_store(PLAIN, engine).scan() as entries:
+            assert next(entries) == (b"a", b"1")
             assert engine.open_iterators == 1
         assert engine.open_iterators == 0
         assert list(entries) == []
 
     def test_stores_whose_names_share_bytes_are_apart(self, engine: Engine) -> None:
-        one = key_value_store(PLAIN, engine)
-        other = key_value_store(StoreSpec("plain2", key_serde="utf8", value_serde="int64"), engine)
-        one.put("k", 1)
-        assert other.get("k") is None
-        with other.all() as entries:
-            assert list(entries) == []
-
-    def test_a_window_store_is_refused(self, engine: Engine) -> None:
-        spec = StoreSpec("w", "window", window_size_ms=1, retention_ms=1)
-        with pytest.raises(InvalidRequest, match="'w' is a window store"):
-            read_only_key_value_store(spec, engine)
+        other = StoreSpec("plain2")
+        put(engine, PLAIN, (b"k", b"1"))
+        assert bytes_store(other, engine).get_many([b"k"]) == [None]
+        assert selected(other, engine, KeyRange()) == []
 
     def test_bytes_level(self, engine: Engine) -> None:
         store = bytes_store(TIMED, engine)
@@ -149,49 +120,45 @@ class TestMemory(KeyValueConformance):
         return MemoryEngine(path)
 
 
-KEY = st.text(alphabet="ab\x7f\u00ff", max_size=3)
+KEY = st.text(alphabet="ab\x7f\u00ff", max_size=3).map(str.encode) | st.binary(max_size=2)
 
 
 class KeyValueMachine(RuleBasedStateMachine):
-    """A timestamped store against a dict; serialized keys order the model too."""
+    """A store against a dict."""
 
     def __init__(self) -> None:
         super().__init__()
         self.root = Path(tempfile.mkdtemp())
-        self.model: dict[str, ValueAndTimestamp] = {}
+        self.model: dict[bytes, bytes] = {}
         self.engine = self.open(self.root / "db")
-        self.store = key_value_store(TIMED, self.engine)
 
     def open(self, path: Path) -> Engine:
         raise NotImplementedError
 
-    @rule(key=KEY, value=st.integers(-9, 9), timestamp=st.integers(-(2**63), 2**63 - 1))
-    def put(self, key: str, value: int, timestamp: int) -> None:
-        self.store.put(key, value, timestamp)
-        self.model[key] = ValueAndTimestamp(value, timestamp)
+    @rule(key=KEY, value=st.binary(max_size=9))
+    def put(self, key: bytes, value: bytes) -> None:
+        put(self.engine, TIMED, (key, value))
+        self.model[key] = value
 
     @rule(key=KEY)
-    def delete(self, key: str) -> None:
-        self.store.delete(key)
+    def delete(self, key: bytes) -> None:
+        put(self.engine, TIMED, (key, None))
         self.model.pop(key, None)
 
-    @rule(key=KEY)
-    def get(self, key: str) -> None:
-        assert self.store.get(key) == self.model.get(key)
+    @rule(keys=st.lists(KEY, max_size=4))
+    def get(self, keys: list[bytes]) -> None:
+        found = bytes_store(TIMED, self.engine).get_many(keys)
+        assert found == [self.model.get(key) for key in keys]
 
     @rule(lo=st.none() | KEY, hi=st.none() | KEY)
-    def range(self, lo: str | None, hi: str | None) -> None:
-        with self.store.range(lo, hi) as entries:
-            got = list(entries)
-        assert got == self.expected(
-            lambda k: (lo is None or k >= lo.encode()) and (hi is None or k <= hi.encode())
-        )
+    def range(self, lo: bytes | None, hi: bytes | None) -> None:
+        got = selected(TIMED, self.engine, inclusive(lo, hi))
+        assert got == self.expected(lambda k: (lo is None or k >= lo) and (hi is None or k <= hi))
 
     @rule(prefix=KEY)
-    def prefix(self, prefix: str) -> None:
-        with self.store.prefix(prefix) as entries:
-            got = list(entries)
-        assert got == self.expected(lambda k: k.startswith(prefix.encode()))
+    def prefix(self, prefix: bytes) -> None:
+        got = selected(TIMED, self.engine, KeyRange(prefix=prefix))
+        assert got == self.expected(lambda k: k.startswith(prefix))
 
     @rule()
     def continue_from_a_checkpoint(self) -> None:
@@ -200,11 +167,9 @@ class KeyValueMachine(RuleBasedStateMachine):
         shutil.rmtree(self.root / "db", ignore_errors=True)
         (self.root / "copy").rename(self.root / "db")
         self.engine = self.open(self.root / "db")
-        self.store = key_value_store(TIMED, self.engine)
 
-    def expected(self, keep: Any) -> list[tuple[str, ValueAndTimestamp]]:
-        rows = sorted((k.encode(), v) for k, v in self.model.items())
-        return [(k.decode(), v) for k, v in rows if keep(k)]
+    def expected(self, keep: Callable[[bytes], bool]) -> list[tuple[bytes, bytes]]:
+        return sorted((k, v) for k, v in self.model.items() if keep(k))
 
     def teardown(self) -> None:
         assert self.engine.open_iterators == 0

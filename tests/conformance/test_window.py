@@ -13,21 +13,42 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
-from state_lib.errors import InvalidRequest, SerdeError
-from state_lib.keys import window_key
+from state_lib.errors import SerdeError
+from state_lib.keys import split_window_key, window_key
 from state_lib.specs import StoreSpec
 from state_lib.stores.bytes_store import bytes_store
-from state_lib.stores.interfaces import Engine, ValueAndTimestamp, Windowed
+from state_lib.stores.interfaces import Engine
 from state_lib.stores.memory import MemoryEngine
 from state_lib.stores.rocksdb import RocksDBEngine, RocksDBOptions
-from state_lib.stores.window import read_only_window_store, window_store
+from state_lib.stores.selection import WindowRange
+from state_lib.task.reads import live_values
+from tests.support.selected import selected
 
 SMALL = RocksDBOptions(write_buffer_bytes=64 << 10, block_cache_bytes=8 << 20)
 MIN = 60_000
-SPEC = StoreSpec(
-    "w", "window", key_serde="bytes", value_serde="int64", window_size_ms=MIN, retention_ms=4 * MIN
-)  # segments of two minutes
+SPEC = StoreSpec("w", "window", window_size_ms=MIN, retention_ms=4 * MIN)  # segments of two minutes
 LONG_AGO = -(2**60)
+
+
+def put(engine: Engine, *entries: tuple[bytes, int, bytes | None]) -> None:
+    """Key, start and value; None deletes."""
+    keys = [window_key(key, start) for key, start, _ in entries]
+    engine.write(bytes_store(SPEC, engine).changes(keys, [value for *_, value in entries]))
+
+
+def fetch(engine: Engine, key: bytes, start: int, clock: int = 0) -> bytes | None:
+    (value,) = live_values(bytes_store(SPEC, engine), [window_key(key, start)], clock)
+    return value
+
+
+def windows(
+    engine: Engine, selection: WindowRange, clock: int = 0
+) -> list[tuple[bytes, int, bytes]]:
+    """Key, start and value of what a query would find."""
+    return [
+        (*split_window_key(key)[:2], value)
+        for key, value in selected(SPEC, engine, selection, clock)
+    ]
 
 
 class WindowConformance(ABC):
@@ -44,87 +65,55 @@ class WindowConformance(ABC):
         assert leaked == 0
 
     def test_put_fetch_delete(self, engine: Engine) -> None:
-        store = window_store(SPEC, engine, lambda: 0)
-        store.put(b"k", MIN, 7, 61_000)
-        assert store.fetch(b"k", MIN) == ValueAndTimestamp(7, 61_000)
-        assert store.fetch(b"k", MIN + 1) is None
-        assert engine.get("w@0", window_key(b"k", MIN)) == (
-            (61_000).to_bytes(8, "big") + (7).to_bytes(8, "big")
-        )
-        store.put(b"k", MIN, None, 0)
-        store.delete(b"k", MIN)
-        assert store.fetch(b"k", MIN) is None
+        put(engine, (b"k", MIN, b"7"))
+        assert fetch(engine, b"k", MIN) == b"7"
+        assert fetch(engine, b"k", MIN + 1) is None
+        assert engine.get("w@0", window_key(b"k", MIN)) == b"7"
+        put(engine, (b"k", MIN, None))
+        put(engine, (b"k", MIN, None))
+        assert fetch(engine, b"k", MIN) is None
 
     def test_exact_binary_keys(self, engine: Engine) -> None:
         """After Kafka's ``shouldFetchAndIterateOverExactBinaryKeys``."""
-        store = window_store(SPEC, engine, lambda: 0)
         keys = [b"", b"\0", b"\0\0", b"\0" * 8, b"\0" * 9, b"\0" * 12, b"\0\1", b"k", b"k\0", b"kk"]
         keys.append(b"k" + MIN.to_bytes(8, "big"))
         for n, key in enumerate(keys):
-            for start in (0, 1, MIN):
-                store.put(key, start, n, start)
+            put(engine, *((key, start, b"%d" % n) for start in (0, 1, MIN)))
         for n, key in enumerate(keys):
-            with store.fetch_range(key, 0, MIN) as rows:
-                assert list(rows) == [(s, ValueAndTimestamp(n, s)) for s in (0, 1, MIN)]
+            found = windows(engine, WindowRange(0, MIN, key=key))
+            assert found == [(key, s, b"%d" % n) for s in (0, 1, MIN)]
 
     def test_ranges_cross_segments_and_1970_in_order(self, engine: Engine) -> None:
-        store = window_store(SPEC, engine, lambda: LONG_AGO)
         starts = [-5 * MIN, -1, 0, 1, 2 * MIN - 1, 2 * MIN, 9 * MIN]
         for start in reversed(starts):
-            store.put(b"k", start, 1, start)
-            store.put(b"other", start, 1, start)
+            put(engine, (b"k", start, b""), (b"other", start, b""))
         assert len(engine.families()) == 5
         for low, high in [(-5 * MIN, 9 * MIN), (-1, 1), (0, 0), (1, 2 * MIN), (5, 4), (3, 9)]:
-            with store.fetch_range(b"k", low, high) as rows:
-                assert [s for s, _ in rows] == [s for s in starts if low <= s <= high]
+            found = windows(engine, WindowRange(low, high, key=b"k"), LONG_AGO)
+            assert [s for _, s, _ in found] == [s for s in starts if low <= s <= high]
 
     def test_all_is_by_segment_then_key(self, engine: Engine) -> None:
-        store = window_store(SPEC, engine, lambda: 0)
-        for key, start in [(b"a", 3 * MIN), (b"b", 0), (b"a", 1), (b"b", 3 * MIN)]:
-            store.put(key, start, 1, 0)
         everything = [(b"a", 1), (b"b", 0), (b"a", 3 * MIN), (b"b", 3 * MIN)]
-        with store.all() as rows:
-            assert [tuple(window) for window, _ in rows] == everything
-        with store.all(1, 3 * MIN - 1) as rows:
-            assert [window for window, _ in rows] == [Windowed(b"a", 1)]
-        with store.all(start_from=2) as rows:
-            assert [tuple(window) for window, _ in rows] == everything[2:]
+        put(engine, *((key, start, b"") for key, start in reversed(everything)))
+
+        def found(selection: WindowRange) -> list[tuple[bytes, int]]:
+            return [(key, start) for key, start, _ in windows(engine, selection)]
+
+        assert found(WindowRange()) == everything
+        assert found(WindowRange(1, 3 * MIN - 1)) == [(b"a", 1)]
+        assert found(WindowRange(first=2)) == everything[2:]
+        assert found(WindowRange(prefix=b"b")) == [everything[1], everything[3]]
 
     def test_expired_windows_never_show(self, engine: Engine) -> None:
-        clock = [4 * MIN]
-        store = window_store(SPEC, engine, lambda: clock[0])
-        for start in (0, 1, MIN):
-            store.put(b"k", start, start, 0)
-        assert store.fetch(b"k", 0) is None  # start <= clock - retention
-        assert store.fetch(b"k", 1) is not None
-        with store.fetch_range(b"k", 0, MIN) as rows:
-            assert [s for s, _ in rows] == [1, MIN]
-        clock[0] += 1
-        with store.all() as rows:
-            assert [window.start for window, _ in rows] == [MIN]
-        store.put(b"k", 0, 1, 0)
-        assert store.fetch(b"k", 0) is None
-
-    def test_queries_get_a_view_that_cannot_write(self, engine: Engine) -> None:
-        view = read_only_window_store(SPEC, engine, lambda: 0)
-        assert view.fetch(b"k", 0) is None
-        assert not hasattr(view, "put")
-        assert not hasattr(view, "delete")
-
-    def test_iterators_end_with_their_context(self, engine: Engine) -> None:
-        store = window_store(SPEC, engine, lambda: 0)
-        store.put(b"k", 0, 1, 0)
-        store.put(b"k", 3 * MIN, 1, 0)
-        with store.fetch_range(b"k", 0, 3 * MIN) as one, store.all() as everything:
-            next(one)
-            next(everything)
-            assert engine.open_iterators > 0
-        assert engine.open_iterators == 0
-        assert (list(one), list(everything)) == ([], [])
-
-    def test_a_key_value_store_is_refused(self, engine: Engine) -> None:
-        with pytest.raises(InvalidRequest, match="key-value"):
-            read_only_window_store(StoreSpec("kv"), engine, lambda: 0)
+        put(engine, *((b"k", start, b"") for start in (0, 1, MIN)))
+        clock = 4 * MIN
+        assert fetch(engine, b"k", 0, clock) is None  # start <= clock - retention
+        assert fetch(engine, b"k", 1, clock) is not None
+        of_key = windows(engine, WindowRange(0, MIN, key=b"k"), clock)
+        assert [start for _, start, _ in of_key] == [1, MIN]
+        assert [start for _, start, _ in windows(engine, WindowRange(), clock + 1)] == [MIN]
+        put(engine, (b"k", 0, b"late"))
+        assert fetch(engine, b"k", 0, clock) is None
 
     def test_bytes_level_routes_by_segment(self, engine: Engine) -> None:
         store = bytes_store(SPEC, engine)
@@ -194,22 +183,21 @@ class WindowMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.root = Path(tempfile.mkdtemp())
-        self.model: dict[tuple[bytes, int], ValueAndTimestamp] = {}
+        self.model: dict[tuple[bytes, int], bytes] = {}
         self.clock = -4 * MIN
         self.engine = self.open(self.root / "db")
-        self.store = window_store(SPEC, self.engine, lambda: self.clock)
 
     def open(self, path: Path) -> Engine:
         raise NotImplementedError
 
-    @rule(key=KEY, start=START, value=st.integers(0, 9))
-    def put(self, key: bytes, start: int, value: int) -> None:
-        self.store.put(key, start, value, start + 1)
-        self.model[key, start] = ValueAndTimestamp(value, start + 1)
+    @rule(key=KEY, start=START, value=st.binary(max_size=9))
+    def put(self, key: bytes, start: int, value: bytes) -> None:
+        put(self.engine, (key, start, value))
+        self.model[key, start] = value
 
     @rule(key=KEY, start=START)
     def delete(self, key: bytes, start: int) -> None:
-        self.store.delete(key, start)
+        put(self.engine, (key, start, None))
         self.model.pop((key, start), None)
 
     @rule(ms=st.integers(0, 2 * MIN))
@@ -223,26 +211,22 @@ class WindowMachine(RuleBasedStateMachine):
 
     @rule(key=KEY, start=START)
     def fetch(self, key: bytes, start: int) -> None:
-        assert self.store.fetch(key, start) == self.live().get((key, start))
+        assert fetch(self.engine, key, start, self.clock) == self.live().get((key, start))
 
     @rule(key=KEY, low=START, high=START)
     def fetch_range(self, key: bytes, low: int, high: int) -> None:
-        with self.store.fetch_range(key, low, high) as rows:
-            got = list(rows)
-        expected = {s: v for (k, s), v in self.live().items() if k == key and low <= s <= high}
-        assert got == sorted(expected.items())
+        got = windows(self.engine, WindowRange(low, high, key=key), self.clock)
+        expected = [(k, s, v) for (k, s), v in self.live().items() if k == key and low <= s <= high]
+        assert got == sorted(expected)
 
-    @rule(low=st.none() | START, high=st.none() | START)
-    def fetch_all(self, low: int | None, high: int | None) -> None:
-        with self.store.all(low, high) as rows:
-            got = list(rows)
-        expected = {
-            (k, s): v
+    @rule(low=START, high=START, prefix=KEY)
+    def fetch_all(self, low: int, high: int, prefix: bytes) -> None:
+        got = windows(self.engine, WindowRange(low, high, prefix=prefix), self.clock)
+        assert sorted(got) == sorted(
+            (k, s, v)
             for (k, s), v in self.live().items()
-            if (low is None or s >= low) and (high is None or s <= high)
-        }
-        assert {(w.key, w.start): v for w, v in got} == expected
-        assert len(got) == len(expected)
+            if low <= s <= high and k.startswith(prefix)
+        )
 
     @rule()
     def continue_from_a_checkpoint(self) -> None:
@@ -251,9 +235,8 @@ class WindowMachine(RuleBasedStateMachine):
         shutil.rmtree(self.root / "db", ignore_errors=True)
         (self.root / "copy").rename(self.root / "db")
         self.engine = self.open(self.root / "db")
-        self.store = window_store(SPEC, self.engine, lambda: self.clock)
 
-    def live(self) -> dict[tuple[bytes, int], ValueAndTimestamp]:
+    def live(self) -> dict[tuple[bytes, int], bytes]:
         oldest = self.clock - SPEC.retention_ms
         return {(k, s): v for (k, s), v in self.model.items() if s > oldest}
 

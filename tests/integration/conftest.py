@@ -54,9 +54,11 @@ def make_app(kafka: Kafka, name: str, tmp_path: Path) -> Iterator[MakeApp]:
     """``make_app([specs], outputs=[…])``: topics created, tasks closed at the end."""
     made: list[App] = []
 
-    def make(stores: Sequence[StoreSpec] = (KV,), outputs: Sequence[str] = ()) -> App:
+    def make(
+        stores: Sequence[StoreSpec] = (KV,), outputs: Sequence[str] = (), partitions: int = 1
+    ) -> App:
         topics = [f"{name}-{output}" for output in outputs]
-        app = app_of(kafka, f"{name}-{len(made)}", tmp_path, stores, topics)
+        app = app_of(kafka, f"{name}-{len(made)}", tmp_path, stores, topics, partitions)
         app.create()
         made.append(app)
         return app

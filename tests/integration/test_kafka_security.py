@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from state_lib.acls import ROLES, Right, Role, rights
 from state_lib.apps.hosts import Hosts
@@ -27,7 +27,7 @@ from state_lib.drivers.identity import Identity
 from state_lib.drivers.look import _Story
 from state_lib.drivers.members import living_drivers
 from state_lib.drivers.presence import Presence
-from state_lib.errors import KafkaRefused, Unavailable
+from state_lib.errors import ConfigurationError, KafkaRefused, Unavailable
 from state_lib.gathering.application import gather_settings
 from state_lib.gathering.repair import set_changes
 from state_lib.gathering.sensing import Sense
@@ -343,5 +343,5 @@ def test_no_secret_is_shown(secured: Secured) -> None:
     by = Principal(secured, "driver")
     shown = repr(by.kafka) + repr(by.kafka.door) + repr(by.settings) + str(by.settings)
     assert SECRET not in shown
-    with pytest.raises(KafkaException):
+    with pytest.raises(ConfigurationError, match=r"no\.such\.property"):
         Kafka({"bootstrap.servers": "x", "no.such.property": "x"}).admin()

@@ -24,7 +24,7 @@ from state_lib.config import Settings
 from state_lib.errors import Busy, InvalidRequest, NotFound, NotOwner, Quarantined
 from state_lib.host.flight import FlightHost
 from state_lib.host.http import HttpServer
-from state_lib.host.http.listing import _task
+from state_lib.host.http.routes import _task
 from state_lib.host.metrics import HostMetrics
 from state_lib.host.placement import owner_of
 from state_lib.host.restore_records import RestoreRecords

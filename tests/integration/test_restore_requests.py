@@ -24,7 +24,6 @@ from state_lib.errors import (
     Unavailable,
 )
 from state_lib.host.http.reads import read_page
-from state_lib.host.http.selection import KeyRange
 from state_lib.restore.facts import free_bytes
 from state_lib.restore.local import built_by
 from state_lib.restore.lock import restore_lock
@@ -32,6 +31,7 @@ from state_lib.restore.options import RestoreOptions
 from state_lib.restore.plan import CHANGELOG, LOCAL
 from state_lib.restore.replay import Replay
 from state_lib.specs import StoreSpec
+from state_lib.stores.selection import KeyRange
 from state_lib.task import StateTask
 from tests.integration.conftest import MakeApp
 from tests.support.apps import KV, TS, WIN, App, batch, digests, kv

@@ -90,10 +90,15 @@ class App:
 
 
 def app_of(
-    kafka: Kafka, name: str, root: Path, stores: Sequence[StoreSpec], outputs: Sequence[str] = ()
+    kafka: Kafka,
+    name: str,
+    root: Path,
+    stores: Sequence[StoreSpec],
+    outputs: Sequence[str] = (),
+    partitions: int = 1,
 ) -> App:
     specs = tuple(OutputSpec(topic, stores[0].name) for topic in outputs)
-    return App(kafka, Topology(name, 1, tuple(stores), specs, (SOURCE,)), root)
+    return App(kafka, Topology(name, partitions, tuple(stores), specs, (SOURCE,)), root)
 
 
 def batch(  # noqa: PLR0913 - a commit has that many parts

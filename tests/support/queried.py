@@ -1,4 +1,4 @@
-"""Two hosts over HTTP and three tasks with something in every kind of store."""
+"""Hosts over HTTP and three tasks with something in every kind of store."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ Answer = dict[str, Any]
 
 @dataclass
 class Cluster:
-    """Two hosts in this process."""
+    """Hosts in this process."""
 
     kafka: Kafka
     root: Path
@@ -163,9 +163,11 @@ def ask(url: str, path: str, status: int = 200, **query: Any) -> Answer:
 
 
 @contextmanager
-def running(kafka: Kafka, root: Path, app: str = APP) -> Iterator[Cluster]:
+def running(kafka: Kafka, root: Path, app: str = APP, count: int = 2) -> Iterator[Cluster]:
     """A cluster with data."""
-    hosts = tuple(HostAddress(f"h{i}", "127.0.0.1", free_port(), free_port()) for i in (1, 2))
+    hosts = tuple(
+        HostAddress(f"h{i}", "127.0.0.1", free_port(), free_port()) for i in range(1, count + 1)
+    )
     made = Cluster(kafka, root, hosts, app)
     try:
         made.start()

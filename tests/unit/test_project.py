@@ -89,7 +89,9 @@ def test_origins_follow_the_order_of_precedence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("holdfast.toml").write_text('kafka_heap = "2g"\nlog_level = "ERROR"\n')
+    Path("holdfast.toml").write_text(
+        '[stack]\nkafka_heap = "2g"\nlog_level = "ERROR"\n[kafka]\nsocket.timeout.ms = 5000\n'
+    )
     monkeypatch.setenv("HOLDFAST_LOG_LEVEL", "DEBUG")
     monkeypatch.setenv("HOLDFAST_TOKEN", "secret")
     settings = Settings.load(home=tmp_path / "flagged")
@@ -98,8 +100,12 @@ def test_origins_follow_the_order_of_precedence(
     assert (found["log_level"].origin, found["log_level"].value) == ("environment", "DEBUG")
     assert (found["kafka_heap"].origin, found["kafka_heap"].value) == ("file", "2g")
     assert found["kafka_port"].origin == "default"
+    timeout = found["socket.timeout.ms"]
+    assert (timeout.section, timeout.value, timeout.origin) == ("kafka", "5000", "file")
+    assert found["spark_properties"].origin == "default"
     assert (found["token"].value, found["token"].variable) == (MASK, "HOLDFAST_TOKEN")
-    assert set(found) == set(Settings.model_fields)
+    names = set(Settings.model_fields) - {"kafka_properties"}
+    assert set(found) == names | {"socket.timeout.ms"}
 
 
 def test_config_prints_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,7 +113,9 @@ def test_config_prints_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     done = holdfast("--home", str(tmp_path / "x"), "config", "--json", cwd=tmp_path)
     assert "very-secret" not in done.stdout
     found = json.loads(done.stdout)
-    assert found["home"] == {
+    assert list(found) == ["kafka", "host", "driver", "stack"]
+    assert found["stack"]["home"] == {
+        "section": "stack",
         "name": "home",
         "value": str(tmp_path / "x"),
         "origin": "flag",
@@ -117,6 +125,7 @@ def test_config_prints_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     table = holdfast("config", "--given", cwd=tmp_path)
     assert "HOLDFAST_TOKEN" in table.stdout
     assert "no holdfast.toml here" in table.stdout
+    assert "[host]" in table.stdout
 
 
 def test_a_project_is_written_whole_or_not_at_all(tmp_path: Path) -> None:

@@ -100,7 +100,8 @@ class SparkTarget:
 
         ours = submit_conf(self.settings, self.master)
         if not self.here:
-            ours = {name: value for name, value in ours.items() if name not in ONLY_HERE}
+            dropped = set(ONLY_HERE) - self.settings.spark_properties.keys()
+            ours = {name: value for name, value in ours.items() if name not in dropped}
         path = [one[CLASS_PATH] for one in (ours, self.conf) if one.get(CLASS_PATH)]
         return {**ours, **self.conf, **({CLASS_PATH: os.pathsep.join(path)} if path else {})}
 

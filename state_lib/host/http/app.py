@@ -1,32 +1,44 @@
-"""The FastAPI application of a host."""
+"""The FastAPI application of a host, and what every request passes before any route sees it."""
 
 from __future__ import annotations
 
+import hmac
 from typing import Any
+from urllib.parse import unquote_to_bytes
 
 from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from fastapi.security import HTTPBearer
 from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from state_lib.host.http import listing, models, queries
-from state_lib.host.http.failures import answer, handle_failures
-from state_lib.host.http.lookup import Tasks
-from state_lib.host.http.middleware import TRUSTED, BearerToken, WellFormed
+from state_lib.errors import InvalidRequest, Unauthorized
+from state_lib.host.http import answers, routes
+from state_lib.host.http.failures import answer, error_answer, handle_failures
+from state_lib.host.http.owners import Owners
+from state_lib.host.http.parameters import Tasks
 from state_lib.host.metrics import HostMetrics
 from state_lib.host.tasks import TaskManager
 
 _ABOUT = """State stores of Holdfast, as Kafka Streams' interactive queries.
 
-Answers hold committed state only, and `position`: by task, the marker at which it was read. A
-host answers for the tasks that it owns: ask a key's owner, and every host for a range.
-`state_lib.client.query` and the command `holdfast query` do so by themselves.
+Answers hold committed state only, and `position`: by task, the marker at which it was read. Any
+host answers for any key: it asks the key's owner. Ranges, counts and lists are those of the tasks
+that a host owns: ask every host. `state_lib.client.query` and the command `holdfast query` do so
+by themselves.
 """
+OPEN = frozenset({"/livez", "/readyz", "/openapi.json"})
+"""Paths that need no token: they tell nothing of any state. All others do, known or not."""
+TRUSTED = "holdfast.trusted"
+"""In a request's scope: whether it came with the token, or none is configured."""
 _FAILURES: dict[int | str, dict[str, Any]] = {
-    400: {"model": models.Failure, "description": "A name, key, time, limit or cursor is wrong."},
-    401: {"model": models.Failure, "description": "No bearer token, or not the configured one."},
-    404: {"model": models.Failure, "description": "Unknown application, store or key."},
-    421: {"model": models.Failure, "description": "Another host owns the key; details name it."},
-    503: {"model": models.Failure, "description": "A task is opening or restoring; try again."},
+    400: {"model": answers.Failure, "description": "A name, key, time, limit or cursor is wrong."},
+    401: {"model": answers.Failure, "description": "No bearer token, or not the configured one."},
+    404: {"model": answers.Failure, "description": "Unknown application, store or key."},
+    421: {"model": answers.Failure, "description": "A task of another host, which details name."},
+    503: {
+        "model": answers.Failure,
+        "description": "A task is opening or restoring, or its owner is away; try again.",
+    },
 }
 # Only describes: `BearerToken` checks, before any route is looked for.
 _DESCRIBED = Depends(HTTPBearer(auto_error=False, description="Where a token is configured."))
@@ -38,9 +50,11 @@ def create_app(tasks: TaskManager, token: str | None, metrics: HostMetrics) -> F
 
     Args:
         tasks: of this host.
-        token: required for all but liveness, readiness and the description; None: no token.
+        token: required for all but liveness, readiness and the description, and shown to other
+            hosts; None: no token.
         metrics: what /metrics shows.
     """
+    owners = Owners(tasks, token)
     app = FastAPI(
         title="Holdfast host",
         description=_ABOUT,
@@ -48,11 +62,12 @@ def create_app(tasks: TaskManager, token: str | None, metrics: HostMetrics) -> F
         docs_url=None,  # its page would be loaded from elsewhere
         redoc_url=None,
         redirect_slashes=False,
+        lifespan=owners.connected,
     )
     app.state.tasks = tasks
     app.state.metrics = metrics
     app.include_router(_health)
-    for router in (listing.router, queries.router):
+    for router in (routes.listing, routes.queries):
         app.include_router(router, prefix="/v1", responses=_FAILURES, dependencies=[_DESCRIBED])
 
     @app.get(
@@ -66,7 +81,7 @@ def create_app(tasks: TaskManager, token: str | None, metrics: HostMetrics) -> F
     def prometheus() -> Response:
         return Response(metrics.render(), media_type=CONTENT_TYPE_LATEST)
 
-    handle_failures(app, tasks)
+    handle_failures(app, tasks, owners)
     app.add_middleware(WellFormed)
     app.add_middleware(BearerToken, token=token)  # the last one added comes first
     return app
@@ -81,8 +96,8 @@ async def livez() -> dict[str, str]:
 @_health.get(
     "/readyz",
     summary="Whether every task is open; names tasks and reasons only to who has the token",
-    response_model=models.Ready,
-    responses={503: {"model": models.Ready, "description": "Some task is not open."}},
+    response_model=answers.Ready,
+    responses={503: {"model": answers.Ready, "description": "Some task is not open."}},
 )
 async def readyz(request: Request, tasks: Tasks) -> Response:
     """503 otherwise, with the reason per task: names and paths, so not for everybody."""
@@ -92,3 +107,58 @@ async def readyz(request: Request, tasks: Tasks) -> Response:
     if waiting:
         return answer({"status": "not ready", **body}, 503, Retry_After="1")
     return answer({"status": "ready", **body})
+
+
+class BearerToken:
+    """Refuses requests without the token; with None every request passes.
+
+    Args:
+        app: what lies behind.
+        token: the configured one.
+    """
+
+    def __init__(self, app: ASGIApp, token: str | None) -> None:
+        self._app = app
+        self._expected = None if token is None else token.encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, or answer 401."""
+        trusted = scope["type"] != "http" or self._allowed(scope)
+        scope[TRUSTED] = trusted
+        if trusted or scope["path"] in OPEN:
+            await self._app(scope, receive, send)
+            return
+        refusal = Unauthorized(
+            "a bearer token is required: send 'Authorization: Bearer …' with the token of "
+            "HOLDFAST_TOKEN or HOLDFAST_TOKEN_FILE"
+        )
+        await error_answer(refusal)(scope, receive, send)
+
+    def _allowed(self, scope: Scope) -> bool:
+        if self._expected is None:
+            return True
+        given = [value for name, value in scope["headers"] if name == b"authorization"]
+        scheme, _, token = (given[0] if len(given) == 1 else b"").partition(b" ")
+        return hmac.compare_digest(token, self._expected) and scheme.lower() == b"bearer"
+
+
+class WellFormed:
+    """Refuses paths and queries that are not UTF-8: they would be read as other keys."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, or answer 400."""
+        if scope["type"] == "http":
+            try:
+                for raw in (scope["raw_path"], scope["query_string"]):
+                    unquote_to_bytes(raw).decode()
+            except UnicodeDecodeError as error:
+                refusal = InvalidRequest(
+                    f"path and query must be percent-encoded UTF-8: {error}; keys of a store with "
+                    "serde 'bytes' are written in hexadecimal"
+                )
+                await error_answer(refusal)(scope, receive, send)
+                return
+        await self._app(scope, receive, send)

@@ -11,10 +11,10 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from state_lib.errors import HoldfastError, InvalidRequest, NotFound, NotOwner
+from state_lib.host.http.owners import MISDIRECTED, Owners
 from state_lib.host.tasks import TaskManager
 
 log = structlog.get_logger(__name__)
-MISDIRECTED = 421
 RETRY_AFTER_S = 1
 _UNAVAILABLE, _UNAUTHORIZED, _NOT_FOUND = 503, 401, 404
 
@@ -36,11 +36,20 @@ def error_answer(error: HoldfastError, status: int | None = None) -> Response:
     return answer(error.to_wire(), status, **headers)
 
 
-def handle_failures(app: FastAPI, tasks: TaskManager) -> None:
-    """Give every failure of the application the one form; no traceback leaves the host."""
+def handle_failures(app: FastAPI, tasks: TaskManager, owners: Owners) -> None:
+    """Give every failure of the application the one form; no traceback leaves the host.
+
+    For what another host owns, that one is asked.
+    """
 
     @app.exception_handler(HoldfastError)
-    async def ours(_: Request, error: HoldfastError) -> Response:
+    async def ours(request: Request, error: HoldfastError) -> Response:
+        try:
+            theirs = await owners.answer(request, error)
+        except HoldfastError as failure:
+            return error_answer(failure)
+        if theirs is not None:
+            return theirs
         if isinstance(error, NotOwner):
             urls = {host.id: host.http_url for host in tasks.hosts}
             error.details["url"] = urls.get(str(error.details.get("owner")))

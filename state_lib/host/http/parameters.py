@@ -1,17 +1,24 @@
-"""Parameters that routes share, resolved and judged before a route runs.
+"""Parameters that routes share: from what a URL says to stores and tasks, without side effects.
 
-Resolvers are coroutines so that FastAPI calls them in place: they wait for nothing.
+A query never makes a host adopt an application that it does not know: opening a task fences its
+owner, and reading must not do that. Resolvers are coroutines so that FastAPI calls them in place:
+they wait for nothing.
 """
 
 from __future__ import annotations
 
 from typing import Annotated, NamedTuple
 
-from fastapi import Depends, Path, Query
+from fastapi import Depends, Path, Query, Request
 
-from state_lib.host.http.cursor import Cursor
-from state_lib.host.http.lookup import Tasks, owned_tasks, spec_of, task_of_key, topology_of
+from state_lib.errors import InvalidRequest, NotFound
+from state_lib.host.http.reads import Cursor
+from state_lib.host.json_forms import parse_key
+from state_lib.host.placement import assign
 from state_lib.host.tasks import TaskManager
+from state_lib.keys import partition_for
+from state_lib.names import check_name
+from state_lib.serdes import serde_from
 from state_lib.specs import StoreSpec, Topology
 from state_lib.task import StateTask
 from state_lib.times import MAX_MS, MIN_MS, parse_time
@@ -38,6 +45,32 @@ _ToTime = Annotated[
 ]
 
 
+async def _manager(request: Request) -> TaskManager:
+    tasks: TaskManager = request.app.state.tasks
+    return tasks
+
+
+Tasks = Annotated[TaskManager, Depends(_manager)]
+
+
+def topology_of(tasks: TaskManager, app: str) -> Topology:
+    """An application that this host knows.
+
+    Raises:
+        InvalidName: not a possible name.
+        NotFound: lists the known ones.
+        Unavailable: the host does not know all of its applications yet.
+    """
+    check_name("application", app)
+    return tasks.app(app)
+
+
+def owned_partitions(tasks: TaskManager, topology: Topology) -> list[int]:
+    """Partitions that this host owns."""
+    owners = assign(topology.app, topology.partitions, tuple(tasks.hosts))
+    return [p for p, owner in enumerate(owners) if owner.id == tasks.context.host_id]
+
+
 class Target(NamedTuple):
     """A store of an application that this host knows."""
 
@@ -55,28 +88,61 @@ class Target(NamedTuple):
         """The store's name."""
         return self.spec.name
 
+    def serialized(self, text: str) -> bytes:
+        """The (inner) key that a URL means. Raises InvalidRequest, SerdeError."""
+        serde = self.spec.key_serde
+        return serde_from(serde).serialize(parse_key(serde, text))
+
     def owned_tasks(self) -> list[StateTask]:
-        """See `lookup.owned_tasks`."""
-        return owned_tasks(self.tasks, self.topology)
+        """All tasks of this host. Raises Unavailable if one is not open."""
+        return [self.tasks.task(self.app, p) for p in owned_partitions(self.tasks, self.topology)]
 
     def task_of_key(self, key: bytes) -> StateTask:
-        """See `lookup.task_of_key`."""
-        return task_of_key(self.tasks, self.topology, key)
+        """The task that a serialized (inner) key belongs to.
+
+        Raises:
+            NotOwner: naming the owner.
+            Unavailable: it is not open.
+        """
+        return self.tasks.task(self.app, partition_for(key, self.topology.partitions))
+
+
+def _target(tasks: TaskManager, app: str, store: str, *, windows: bool | None = None) -> Target:
+    """A store, of the kind that the route is for (None: any).
+
+    Raises:
+        InvalidName, NotFound: as `topology_of`.
+        InvalidRequest: the store is of the other kind; names the route to take.
+    """
+    topology = topology_of(tasks, app)
+    check_name("store", store)
+    spec = topology.store(store)
+    if spec is None:
+        known = [s.name for s in topology.stores]
+        raise NotFound(
+            f"application {app!r} has no store {store!r}; its stores: {known}",
+            app=app,
+            store=store,
+            known=known,
+        )
+    if windows is not None and windows != spec.is_window:
+        routes = "windows and windows/{key}" if spec.is_window else "keys/{key} and range"
+        raise InvalidRequest(
+            f"store {store!r} is a {spec.kind} store: ask {routes}", store=store, kind=spec.kind
+        )
+    return Target(tasks, topology, spec)
 
 
 async def _any_store(tasks: Tasks, app: _App, store: _Store) -> Target:
-    topology = topology_of(tasks, app)
-    return Target(tasks, topology, spec_of(topology, store))
+    return _target(tasks, app, store)
 
 
 async def _key_value(tasks: Tasks, app: _App, store: _Store) -> Target:
-    topology = topology_of(tasks, app)
-    return Target(tasks, topology, spec_of(topology, store, windows=False))
+    return _target(tasks, app, store, windows=False)
 
 
 async def _window(tasks: Tasks, app: _App, store: _Store) -> Target:
-    topology = topology_of(tasks, app)
-    return Target(tasks, topology, spec_of(topology, store, windows=True))
+    return _target(tasks, app, store, windows=True)
 
 
 class _Page(NamedTuple):

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from state_lib.errors import Unavailable
-from state_lib.host.http.cursor import Cursor
-from state_lib.host.http.selection import Selection, Slice
+import orjson
+
+from state_lib.errors import InvalidRequest, Unavailable
 from state_lib.marker import Marker
+from state_lib.stores.selection import Selection, Slice
 from state_lib.stores.task_stores import TaskStores
 from state_lib.task import StateTask
 from state_lib.task.reads import bytes_store_of
@@ -20,6 +23,35 @@ MOST_SCANNED = 100_000
 """Entries that one page looks at: a filter that matches little answers with an early cursor."""
 MOST_BYTES = 8 << 20
 """Stored bytes of keys and values after which a page ends."""
+
+
+class Cursor(NamedTuple):
+    """The last entry that a page looked at; ``segment`` is 0 for key-value stores.
+
+    Opaque to callers, and harmless whatever they send.
+    """
+
+    segment: int
+    key: bytes
+
+    def to_text(self) -> str:
+        """As a URL parameter."""
+        raw = orjson.dumps([self.segment, self.key.hex()])
+        return base64.urlsafe_b64encode(raw).decode().rstrip("=")
+
+    @classmethod
+    def from_text(cls, text: str) -> Cursor:
+        """The inverse of `to_text`. Raises InvalidRequest for anything else."""
+        try:
+            raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+            segment, key = orjson.loads(raw)
+            if type(segment) is int:
+                return cls(segment, bytes.fromhex(key))
+        except (ValueError, TypeError, binascii.Error):
+            pass
+        raise InvalidRequest(
+            "the cursor is not one that a page gave: start again without it", seen=text
+        )
 
 
 class Row(NamedTuple):

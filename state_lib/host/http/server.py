@@ -46,7 +46,7 @@ class HttpServer:
             log_level="warning",
             access_log=False,
             ws="none",
-            lifespan="off",
+            lifespan="on",
             server_header=False,
             timeout_graceful_shutdown=int(STOP_TIMEOUT_S),
         )

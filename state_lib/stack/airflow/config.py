@@ -167,9 +167,12 @@ def database_url(settings: Settings) -> str:
     """The URL of Airflow's database, its password included.
 
     The driver is named: SQLAlchemy's own choice changed from one version to the next.
+
+    Raises:
+        ConfigurationError: the file that should hold it cannot be used.
     """
-    if settings.airflow_db is not None:
-        url = settings.airflow_db.get_secret_value()
+    url = settings.read_airflow_db()
+    if url is not None:
         return url.replace("postgresql://", "postgresql+psycopg2://", 1)
     file = AirflowHome(settings.airflow_home).database
     return f"sqlite:///{file}?timeout={SQLITE_WAIT_S}"

@@ -12,8 +12,8 @@ from state_lib.addresses import HostAddress
 from state_lib.client.query import QueryClient
 from state_lib.errors import Unavailable
 from state_lib.host.http import reads as page_reads
-from state_lib.host.http.selection import KeyRange
 from state_lib.stack.ports import free_port
+from state_lib.stores.selection import KeyRange
 from tests.support.queried import (
     APP,
     HOUR,

@@ -59,14 +59,6 @@ def test_unknown_key_is_404_with_its_position(client: QueryClient, cluster: Clus
     assert position["n"] == 1
 
 
-def test_another_hosts_key_is_421_and_names_the_owner(cluster: Cluster) -> None:
-    owner = cluster.url_of("words", "a")
-    (other,) = (h.http_url for h in cluster.hosts if h.http_url != owner)
-    body = ask(other, f"/v1/apps/{APP}/stores/words/keys/a", 421)
-    assert body["code"] == "not-owner"
-    assert body["details"]["url"] == owner
-
-
 def test_ranges_of_all_hosts_are_merged_in_key_order(client: QueryClient) -> None:
     rows = client.range(APP, "words")
     assert [row["key"] for row in rows] == sorted(WORDS, key=str.encode)

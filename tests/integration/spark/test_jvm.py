@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -23,6 +24,10 @@ pid = spark._jvm.java.lang.ProcessHandle.current().pid()
 assert pid == starting.pid, (pid, starting.pid)
 assert spark.sparkContext.appName == "holdfast-early"
 assert spark.range(5).count() == 5
+seen = spark.sparkContext.getConf()
+assert seen.get("spark.hadoop.some.size") == "7"
+assert seen.get("spark.hadoop.some.secret") == "hidden"
+assert b"hidden" not in open(f"/proc/{pid}/cmdline", "rb").read()
 assert jvm.start("early", settings) is None
 print(pid, flush=True)
 os._exit(0)
@@ -56,7 +61,11 @@ print(starting.pid)
 
 
 def run(script: str, tmp_path: Path, options: str) -> str:
+    secret = tmp_path / "secret"
+    secret.write_text("hidden\n")
+    properties = {"spark.hadoop.some.size": "7", "spark.hadoop.some.secret_file": str(secret)}
     variables = {
+        "HOLDFAST_SPARK_PROPERTIES": json.dumps(properties),
         "HOLDFAST_HOME": str(tmp_path),
         "HOLDFAST_DRIVER_JAVA_OPTIONS": options,
         "TMPDIR": str(tmp_path),

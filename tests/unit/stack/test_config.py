@@ -1,5 +1,6 @@
 """Settings: sources, derived values, and what is refused."""
 
+import json
 import os
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 from state_lib.addresses import HostAddress, parse_hosts
 from state_lib.config import PREFIX, Settings
 from state_lib.errors import ConfigurationError
+from state_lib.settings import SECTIONS
 
 
 @pytest.fixture(autouse=True)
@@ -21,7 +23,8 @@ def test_flags_win_over_environment_over_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "holdfast.toml").write_text(
-        'kafka_port = 1001\nkafka_controller_port = 1002\nspark_master = "local[7]"\n'
+        "[stack]\nkafka_port = 1001\nkafka_controller_port = 1002\n"
+        '[driver]\nspark_master = "local[7]"\n'
     )
     monkeypatch.setenv("HOLDFAST_KAFKA_PORT", "2001")
     monkeypatch.setenv("HOLDFAST_KAFKA_CONTROLLER_PORT", "2002")
@@ -57,17 +60,52 @@ def test_wrong_values_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
         Settings.load()
 
 
-def test_a_typo_in_the_file_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "holdfast.toml").write_text("kafka_prot = 1\n")
-    with pytest.raises(ConfigurationError, match="kafka_prot"):
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[stack]\nkafka_prot = 1", r"\[stack\] kafka_prot: there is no such setting"),
+        ("kafka_port = 1", r"kafka_port: it belongs into the section \[stack\]"),
+        ("[kafka]\nkafka_port = 1", r"\[kafka\] kafka_port: it belongs into .* \[stack\]"),
+        ("[host]\nsocket.timeout.ms = 1", r"\[host\] socket.timeout.ms: there is no such"),
+        ("[hosts]\nid = 1", "hosts: it belongs into"),
+        ("[nosuch]\nid = 1", r"nosuch: there is no .*'kafka', 'host', 'driver', 'stack'"),
+        ("host = 1", r"\[host\] is a section"),
+        ("[host\n", "no TOML"),
+        ("[driver]\nmax_restarts = 0", "max_restarts.*seen: 0"),
+    ],
+)
+def test_what_is_wrong_in_the_file_is_named(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "holdfast.toml").write_text(text)
+    with pytest.raises(ConfigurationError, match=said):
         Settings.load()
 
 
-def test_the_value_of_an_unknown_setting_is_not_shown(tmp_path: Path) -> None:
-    (tmp_path / "holdfast.toml").write_text('tokn = "s3cret"\n')
+@pytest.mark.parametrize("text", ['tokn = "s3cret"', '[host]\ntokn = "s3cret"'])
+def test_the_value_of_an_unknown_setting_is_not_shown(tmp_path: Path, text: str) -> None:
+    (tmp_path / "holdfast.toml").write_text(text)
     with pytest.raises(ConfigurationError, match="tokn") as refused:
         Settings.load()
     assert "s3cret" not in refused.value.message
+
+
+def test_every_setting_has_one_section() -> None:
+    found = [name for model in SECTIONS.values() for name in model.model_fields]
+    assert sorted(found) == sorted(Settings.model_fields)
+
+
+def test_every_setting_can_stand_in_its_section(tmp_path: Path) -> None:
+    """Each with its default, of which all are right."""
+    lines = []
+    for section, model in SECTIONS.items():
+        lines.append(f"[{section}]")
+        values = {name: getattr(Settings.load(), name) for name in model.model_fields}
+        plain = {n: v for n, v in values.items() if isinstance(v, str | int | float)}
+        lines += [f"{name} = {json.dumps(value)}" for name, value in plain.items()]
+    (tmp_path / "holdfast.toml").write_text("\n".join(lines))
+    before = Settings.load()
+    (tmp_path / "holdfast.toml").unlink()
+    assert before == Settings.load()
+    assert len(lines) > 35
 
 
 class TestToken:
@@ -101,6 +139,23 @@ class TestToken:
         settings = Settings.load(token="x", token_file="token")
         with pytest.raises(ConfigurationError, match="HOLDFAST_TOKEN_FILE"):
             settings.read_token()
+
+
+class TestAirflowsDatabase:
+    def test_its_url_may_stand_in_a_file(self, tmp_path: Path) -> None:
+        (tmp_path / "url").write_text("postgresql://me:s3cret@h/airflow\n")
+        settings = Settings.load(airflow_db_file="url")
+        assert settings.read_airflow_db() == "postgresql://me:s3cret@h/airflow"
+        assert "s3cret" not in repr(settings) + str(settings.as_environment())
+        (tmp_path / "url").write_text("mysql://h/airflow")
+        with pytest.raises(ConfigurationError, match=r"HOLDFAST_AIRFLOW_DB_FILE.*postgresql://"):
+            settings.read_airflow_db()
+
+    def test_a_flag_wins_over_the_file_of_the_environment(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("HOLDFAST_AIRFLOW_DB_FILE", "/nowhere")
+        assert Settings.load(airflow_db="sqlite:///x").read_airflow_db() == "sqlite:///x"
 
 
 class TestHosts:

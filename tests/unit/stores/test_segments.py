@@ -14,7 +14,6 @@ from state_lib.stores.segments import (
     segments_of,
     store_of,
 )
-from state_lib.stores.window import read_only_window_store
 
 SPEC = StoreSpec("w", "window", window_size_ms=10, retention_ms=200_000)
 
@@ -50,4 +49,4 @@ def test_reserved_names_are_refused(name: str) -> None:
         bytes_store(StoreSpec(name), MemoryEngine("unused"))
     window = StoreSpec(name, "window", window_size_ms=1, retention_ms=1)
     with pytest.raises(ConfigurationError, match="reserved"):
-        read_only_window_store(window, MemoryEngine("unused"), lambda: 0)
+        bytes_store(window, MemoryEngine("unused"))

@@ -1,4 +1,4 @@
-"""What a query looks for, as slices of a store's families."""
+"""What a query looks for in one store, as slices of its families."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from state_lib.host.http.cursor import Cursor
 from state_lib.keys import split_window_key, window_key
 from state_lib.specs import SUFFIX_BYTES, StoreSpec
 from state_lib.stores.interfaces import Engine
@@ -26,13 +25,13 @@ class Slice(NamedTuple):
     upper: bytes | None
     accepts: Callable[[bytes], bool] | None = None
 
-    def after(self, cursor: Cursor | None) -> Slice | None:
-        """What is left of it beyond the cursor; None if it lies before."""
-        if cursor is None or self.segment > cursor.segment:
+    def after(self, last: tuple[int, bytes] | None) -> Slice | None:
+        """What is left of it beyond the entry of a segment and key; None if it lies before."""
+        if last is None or self.segment > last[0]:
             return self
-        if self.segment < cursor.segment:
+        if self.segment < last[0]:
             return None
-        return self._replace(lower=max(self.lower or b"", after(cursor.key)))
+        return self._replace(lower=max(self.lower or b"", after(last[1])))
 
 
 class Selection(Protocol):
