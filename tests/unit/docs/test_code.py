@@ -6,11 +6,11 @@ import ast
 import importlib
 import inspect
 import re
-import tomllib
+from pathlib import Path
 
 import pytest
 
-from state_lib.config import PREFIX, Settings
+from state_lib.config import FILE, PREFIX, Settings
 from state_lib.drivers import identity
 from tests.support.documents import Page, current, made
 from tests.support.typed import examples, parsed, problem, typed
@@ -66,10 +66,14 @@ def test_metrics_are_exported(page: Page) -> None:
 
 
 @pages
-def test_configuration_is_read_as_settings(page: Page) -> None:
+def test_configuration_is_read_as_settings(
+    page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     for block in page.blocks:
         if block.language == "toml":
-            assert set(tomllib.loads(block.text)) <= set(Settings.model_fields), page.path
+            (tmp_path / FILE).write_text(block.text)
+            assert Settings.load().model_fields_set, page.path
 
 
 @pages
