@@ -11,7 +11,7 @@ from state_lib.digests.room import require_room
 from state_lib.errors import NotFound
 from state_lib.kafka import Kafka
 from state_lib.marker import Marker, now_ms
-from state_lib.restore.facts import log_ranges
+from state_lib.restore.facts import settled_ranges
 from state_lib.restore.validity import judge
 from state_lib.snapshots.fetch import fetch
 from state_lib.snapshots.listing import survey, task_storage, why_not_listed
@@ -66,7 +66,7 @@ def choose_snapshot(
         NotFound: there is none; its detail ``known`` has the ids of those that cannot be used.
         StorageUnavailable: naming the URL.
     """
-    logs = log_ranges(kafka, topology, partition)
+    logs = settled_ranges(kafka, topology, partition, newest)
     reasons = dict[str, str]()
     app = topology.app
     for found in survey(task_storage(url, app, partition), app, partition):

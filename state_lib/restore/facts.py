@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,6 +24,8 @@ from state_lib.stores.task_stores import Checkpoint
 
 SAMPLE_FROM = 20_000
 """Offsets from which on a log is worth a look at how large its records are."""
+SETTLE_S = 5.0
+"""What a transaction that was committed may take until it is over in every log."""
 
 
 @dataclass(frozen=True)
@@ -98,13 +101,33 @@ def log_ranges(kafka: Kafka, topology: Topology, partition: int) -> dict[str, Lo
     }
 
 
-def gather(
+def settled_ranges(
+    kafka: Kafka, topology: Topology, partition: int, marker: Marker
+) -> dict[str, LogRange]:
+    """The same once the task's newest commit is in all of them, or will not be. Raises as above.
+
+    Brokers end a transaction in one log after the other: it may be over in that of the markers
+    while a changelog still ends before it. Who has fenced other writers need not wait.
+    """
+    until = time.monotonic() + SETTLE_S
+    while True:
+        logs = log_ranges(kafka, topology, partition)
+        known = {t: log for t, log in logs.items() if marker.logs.get(t) == log.topic_id}
+        whole = all(log.end >= marker.committed.get(t, 0) for t, log in known.items())
+        if whole or time.monotonic() > until:
+            return logs
+        time.sleep(0.05)
+
+
+def gather(  # noqa: PLR0913 - what is known of one task
     kafka: Kafka,
     topology: Topology,
     partition: int,
     path: Path,
     marker: Marker,
     local: LocalFacts,
+    *,
+    fenced: bool,
 ) -> Facts:
     """What tells whether the local directory is valid, for a quick start if it is.
 
@@ -115,12 +138,18 @@ def gather(
         path: its directory.
         marker: the newest.
         local: what is known of the directory.
+        fenced: whether nobody else's transaction can be under way; see `settled_ranges`.
     """
+    logs = (
+        log_ranges(kafka, topology, partition)
+        if fenced
+        else settled_ranges(kafka, topology, partition, marker)
+    )
     return Facts(
         topology=topology,
         partition=partition,
         marker=marker,
-        logs=log_ranges(kafka, topology, partition),
+        logs=logs,
         local=local,
         free_bytes=free_bytes(path),
         now=now_ms(),

@@ -64,17 +64,29 @@ class RestoreRequest:
         return self.settled and self.restore.mode == "orchestrated"
 
     def plan(
-        self, local: Local, *, complete: bool = False, refused: Mapping[str, str] | None = None
+        self,
+        local: Local,
+        *,
+        complete: bool = False,
+        fenced: bool = True,
+        refused: Mapping[str, str] | None = None,
     ) -> RestorePlan:
         """The plan for this directory as things stand now. Raises as `make_plan`.
 
         Args:
             local: what is there.
             complete: look at what is not needed too. By itself only where local state is no good.
+            fenced: whether other writers were fenced; see `gather`.
             refused: more snapshots that turned out not to be usable, and why.
         """
         facts = gather(
-            self.kafka, self.topology, self.partition, self.path, self.marker, local.facts
+            self.kafka,
+            self.topology,
+            self.partition,
+            self.path,
+            self.marker,
+            local.facts,
+            fenced=fenced,
         )
         if not complete and self.wanted in (AUTO, LOCAL):
             with contextlib.suppress(LogLost):  # there may be a snapshot

@@ -73,7 +73,7 @@ class Opening:
         """What opening would do now. Nothing is fenced and nothing changed."""
         local = look(self.topology, self.path, self.context.options)
         try:
-            return self.request(self.newest_marker()).plan(local, complete=True)
+            return self.request(self.newest_marker()).plan(local, complete=True, fenced=False)
         finally:
             local.close()
 
@@ -199,7 +199,7 @@ class Opening:
             return None
         local = look(self.topology, self.path, self.context.options)
         try:
-            checkpoint, plan = local.facts.checkpoint, request.plan(local)
+            checkpoint, plan = local.facts.checkpoint, request.plan(local, fenced=False)
             try:
                 request.refuse_if_lost(plan, local)
             except Quarantined:

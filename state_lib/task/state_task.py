@@ -111,7 +111,7 @@ class StateTask:
             with self.alone():
                 return opening.plan()
         facts = LocalFacts(checkpoint, None, size_of([self.path]), in_use=True)
-        return opening.request(marker).plan(Local(facts), complete=True)
+        return opening.request(marker).plan(Local(facts), complete=True, fenced=False)
 
     def restore(self, plan: RestorePlan) -> Marker:
         """Run a plan: the task is closed, its directory built from the plan's source, and opened.

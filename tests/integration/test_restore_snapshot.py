@@ -24,6 +24,7 @@ from state_lib.errors import (
 from state_lib.restore.options import RestoreOptions
 from state_lib.restore.plan import CHANGELOG, LOCAL
 from state_lib.snapshots.manifest import Manifest
+from state_lib.snapshots.storage import Storage
 from state_lib.snapshots.write import SnapshotRequest, write_snapshot
 from state_lib.task import StateTask
 from tests.integration.conftest import MakeApp
@@ -127,10 +128,17 @@ def test_a_bad_snapshot_is_left_for_the_next_source(
     assert [p.name for p in task.path.parent.iterdir()] == ["0"]
 
 
+@pytest.mark.parametrize("is_set_aside", [True, False])
 def test_a_plan_from_a_bad_snapshot_is_stale_and_the_next_one_is_from_elsewhere(
-    make_app: MakeApp,
+    make_app: MakeApp, monkeypatch: pytest.MonkeyPatch, is_set_aside: bool
 ) -> None:
     """It was whole when it was taken, and plans read no contents."""
+
+    def refuses(*_: object) -> None:
+        raise StorageUnavailable("nothing may be renamed here")
+
+    if not is_set_aside:
+        monkeypatch.setattr(Storage, "rename", refuses)
     app, seen = make_app([KV]), Counting()
     task = filled(app)
     taken = snapshot(app, task)
@@ -143,8 +151,13 @@ def test_a_plan_from_a_bad_snapshot_is_stale_and_the_next_one_is_from_elsewhere(
         task.restore(plan)
     anew = task.plan()
     assert anew.source == CHANGELOG
-    assert "SHA-256" in next(c.why for c in anew.candidates if c.id == taken.id)
-    assert task.plan(taken.id).snapshot == taken.id, "who wants it may try"
+    if is_set_aside:
+        assert taken.id not in {c.id for c in anew.candidates}
+        with pytest.raises((InvalidRequest, NotFound), match=taken.id):
+            task.plan(taken.id)
+    else:
+        assert "SHA-256" in next(c.why for c in anew.candidates if c.id == taken.id)
+        assert task.plan(taken.id).snapshot == taken.id, "who wants it may try"
     task.restore(anew)
     assert digests(task) == before
 
