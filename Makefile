@@ -11,7 +11,7 @@ BIN := $(VENV)/bin
 UV := $(BIN)/uv --quiet
 STAMPS := $(VENV)/.stamps
 has_python = $(if $(shell find $(1) -name '*.py' 2>/dev/null | head -n 1),$(1))
-CODE = $(foreach folder,state_lib plugins jobs dags benchmarks docker tests,$(call has_python,$(folder)))
+CODE = $(foreach folder,state_lib pyspark_holdfast plugins jobs dags benchmarks docker tests,$(call has_python,$(folder)))
 # An activated environment of somebody else must not leak into ours.
 unexport VIRTUAL_ENV PYTHONHOME PYTHONPATH
 # Without its caches every process would compile all that it imports: 3 s of CPU a host, 12 s Airflow.

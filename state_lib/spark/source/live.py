@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from state_lib.errors import (
     Unavailable,
 )
 from state_lib.host.placement import assign
-from state_lib.spark.source.partitions import Cut, TaskPartition
+from state_lib.spark.source.partitions import Cut, Keys, TaskPartition
 from state_lib.specs import Topology
 from state_lib.stores.columns import Columns
 
@@ -35,7 +35,7 @@ _AT_ONCE = 16
 _STEPS: dict[type[HoldfastError], str] = {
     Unauthorized: "set HOLDFAST_TOKEN_FILE for the driver and for the executors",
     NotOwner: "give the list of hosts that the hosts were started with (HOLDFAST_HOSTS)",
-    Quarantined: "`holdfast restore plan APP` shows what would bring it back; until then "
+    Quarantined: "`holdfast restore plan {app}` shows what would bring it back; until then "
     "option('snapshot', 'latest') reads the newest snapshots",
     Unavailable: "see `holdfast status`; option('snapshot', 'latest') reads the newest snapshots "
     "meanwhile",
@@ -83,16 +83,14 @@ def topology_of(app: str, hosts: Sequence[HostAddress], token: str | None) -> To
 
 
 def live_partitions(
-    topology: Topology,
-    store: str,
-    tasks: Sequence[int],
-    keys: Sequence[bytes] | None,
-    hosts: Sequence[HostAddress],
+    topology: Topology, store: str, tasks: Mapping[int, Keys], hosts: Sequence[HostAddress]
 ) -> list[LivePartition]:
-    """One of each task that is wanted, at its owner."""
+    """One of each task that is wanted, with the keys that are wanted of it, at its owner."""
     owners = assign(topology.app, topology.partitions, tuple(hosts))
-    wanted = None if keys is None else tuple(keys)
-    return [LivePartition(topology.app, task, store, wanted, owners[task]) for task in tasks]
+    return [
+        LivePartition(topology.app, task, store, keys, owners[task])
+        for task, keys in sorted(tasks.items())
+    ]
 
 
 def check_all(partitions: Sequence[LivePartition], token: str | None) -> None:
@@ -109,7 +107,7 @@ def _newest(app: str, hosts: Sequence[HostAddress], token: str | None) -> Topolo
             except (NotFound, Unavailable) as error:
                 return error
             except Unauthorized as error:
-                raise _with_step(error, f"host {address}") from error
+                raise _with_step(error, app, f"host {address}") from error
 
     answers = _each(ask, hosts)
     found = [one for one in answers if isinstance(one, Topology)]
@@ -118,7 +116,7 @@ def _newest(app: str, hosts: Sequence[HostAddress], token: str | None) -> Topolo
     away = [(at, e) for at, e in zip(hosts, answers, strict=True) if isinstance(e, Unavailable)]
     if away:
         at, error = away[0]
-        raise _with_step(error, f"host {at}") from error
+        raise _with_step(error, app, f"host {at}") from error
     known = sorted({one for e in answers if isinstance(e, NotFound) for one in e.details["known"]})
     raise NotFound(
         f"no host knows an application {app!r}; they know: {known}. Correct the option 'app', or "
@@ -149,11 +147,11 @@ def _explained(partition: LivePartition) -> Iterator[None]:
         yield
     except HoldfastError as error:
         at = f"task {partition.name} on host {partition.address}"
-        raise _with_step(error, at) from error
+        raise _with_step(error, partition.app, at) from error
 
 
-def _with_step(error: HoldfastError, where: str) -> HoldfastError:
+def _with_step(error: HoldfastError, app: str, where: str) -> HoldfastError:
     """The same with the place and the next step."""
     step = next((step for kind, step in _STEPS.items() if isinstance(error, kind)), None)
-    said = f"{where}: {error.message}" + (f"; {step}" if step else "")
+    said = f"{where}: {error.message}" + (f"; {step.format(app=app)}" if step else "")
     return type(error)(said, **error.details)

@@ -14,6 +14,7 @@ OPTIONS = {
     "store": "name of the store",
     "columns": "names, separated by commas; all of them by default",
     "key": "one key, as in a query: text, a number, hexadecimal for bytes, JSON for others",
+    "keys": "several, as a JSON array",
     "snapshot": "id of a savepoint or snapshot, or 'latest', instead of the live store",
     "hosts": "state hosts, as in HOLDFAST_HOSTS, which is the default",
     "snapshots_url": "where snapshots are, as in HOLDFAST_SNAPSHOTS_URL, which is the default",
@@ -27,7 +28,7 @@ class ReadOptions:
     Attributes:
         app, store: names, checked.
         columns: to read, in order.
-        key: as text.
+        key, keys: as text; at most one of the two.
         snapshot: an id, or ``latest``; None for the live store.
         hosts: where to ask.
         snapshots_url: where snapshots are.
@@ -37,6 +38,7 @@ class ReadOptions:
     store: str
     columns: tuple[str, ...] | None = None
     key: str | None = None
+    keys: str | None = None
     snapshot: str | None = None
     hosts: tuple[HostAddress, ...] | None = None
     snapshots_url: str | None = None
@@ -58,6 +60,7 @@ class ReadOptions:
             store=check_name("store", options["store"]),
             columns=None if columns is None else _names(columns),
             key=options.get("key"),
+            keys=options.get("keys"),
             snapshot=options.get("snapshot"),
             hosts=None if hosts is None else parse_hosts(hosts),
             snapshots_url=options.get("snapshots_url"),
@@ -83,6 +86,8 @@ def _check(options: Mapping[str, str]) -> None:
                 "there is",
                 option=name,
             )
+    if "key" in options and "keys" in options:
+        raise InvalidRequest("the options 'key' and 'keys' exclude each other: take one of them")
 
 
 def _names(text: str) -> tuple[str, ...]:

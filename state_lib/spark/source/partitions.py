@@ -6,11 +6,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from pyspark.sql.datasource import InputPartition
 
 from state_lib.marker import Marker
 from state_lib.stores.columns import Columns
+
+Keys: TypeAlias = tuple[bytes, ...] | None
+"""Serialized ones, of windows the inner ones; None for all."""
 
 
 @dataclass(frozen=True)
@@ -30,14 +34,13 @@ class TaskPartition(InputPartition, ABC):
     """Travels to an executor, without any secret.
 
     Attributes:
-        app, task, store: what to read.
-        keys: serialized ones, of windows the inner ones; None for all.
+        app, task, store, keys: what to read.
     """
 
     app: str
     task: int
     store: str
-    keys: tuple[bytes, ...] | None
+    keys: Keys
 
     @property
     def name(self) -> str:

@@ -6,11 +6,10 @@ when it is used.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from state_lib.errors import InvalidRequest
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from state_lib.spark.source.target import Target
-
-_ASKS_FOR_FILTERS = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
 class DefaultSource(DataSource):
@@ -58,7 +55,7 @@ class DefaultSource(DataSource):
                 f"the schema follows from the store: leave .schema(...) out, and name columns by "
                 f"the option 'columns'; it is {ours.simpleString()}, not {schema.simpleString()}"
             )
-        return FilteringReader(target) if _filters_are_asked_for() else StoreReader(target)
+        return StoreReader(target)
 
     def _found(self) -> Target:
         from state_lib.spark.source.target import find_target  # noqa: PLC0415 - see the module
@@ -71,17 +68,19 @@ class DefaultSource(DataSource):
 class StoreReader(DataSourceReader):
     """Reads every task that may have a row, each at one marker.
 
+    It has no ``pushFilters``: Spark 4.2.0 keeps what one query's filters leave in the data source
+    of the ``load()``, so that another query over the same DataFrame would read no more than that.
+
     Args:
         target: the store.
     """
 
     def __init__(self, target: Target) -> None:
         self._target = target
-        self._keys = target.keys
 
     def partitions(self) -> Sequence[InputPartition]:
         """One for each task; raises as `DefaultSource.schema` if a task cannot be read now."""
-        return self._target.partitions(self._keys)
+        return self._target.partitions()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a task; runs in an executor."""
@@ -95,26 +94,3 @@ class StoreReader(DataSourceReader):
             beside = metadata(partition.task, cut.marker, cut.snapshot)
             for part in cut.parts:
                 yield from table.batches(part, beside)
-
-
-class FilteringReader(StoreReader):
-    """Asks for some keys alone, where filters leave no others.
-
-    Apart, because Spark refuses a reader that has `pushFilters` while its setting for it,
-    ``spark.sql.python.filterPushdown.enabled``, is off.
-    """
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        """Look for equality of keys; Spark judges all filters again."""
-        from state_lib.spark.source.filters import keys_left  # noqa: PLC0415 - see the module
-
-        left = keys_left(filters, self._target.spec)
-        if left is not None:
-            self._keys = left if self._keys is None else self._keys & left
-        return filters
-
-
-def _filters_are_asked_for() -> bool:
-    """Whether this process is the one in which Spark pushes filters: it does so if that is on."""
-    main = getattr(sys.modules.get("__main__"), "__spec__", None)
-    return _ASKS_FOR_FILTERS in sys.modules or getattr(main, "name", None) == _ASKS_FOR_FILTERS

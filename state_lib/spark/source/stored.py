@@ -43,11 +43,11 @@ class StoredPartition(TaskPartition):
         """
         manifest = find(self.url, self.app, self.task, self.snapshot)
         spec = spec_in(manifest, self.store)
-        alone = Topology(self.app, self.task + 1, (spec,))
+        held = Topology(self.app, self.task + 1, manifest.stores)
         with TemporaryDirectory(prefix="holdfast-read-", dir=_scratch()) as made:
             path = Path(made) / "state"
             fetch(manifest, path, memory=spec.backend == "memory")
-            with closing(TaskStores(alone, path, _OPTIONS, read_only=True)) as stores:
+            with closing(TaskStores(held, path, _OPTIONS, read_only=True)) as stores:
                 marker = manifest.marker
                 with selected(stores.stores[self.store], self.keys) as entries:
                     parts = _live(stores.stores[self.store], entries, marker.clock)
@@ -126,15 +126,6 @@ def spec_in(manifest: Manifest, store: str) -> StoreSpec:
         store=store,
         known=known,
     )
-
-
-def stored_partitions(
-    manifests: Sequence[Manifest], store: str, tasks: Sequence[int], keys: Sequence[bytes] | None
-) -> list[StoredPartition]:
-    """One of each task that is wanted."""
-    wanted = None if keys is None else tuple(keys)
-    chosen = [manifests[task] for task in tasks]
-    return [StoredPartition(m.app, m.partition, store, wanted, m.url, m.id) for m in chosen]
 
 
 def _complete(url: str, app: str, newest: dict[int, Manifest]) -> list[Manifest]:
