@@ -19,8 +19,8 @@ import pyspark_holdfast
 import state_lib
 from state_lib.errors import ConfigurationError
 
-# What a Spark task imports: state_lib.spark, the client, serdes, settings; to read snapshots, stores
-# and storage. Other protocols than files need their own package, by --with.
+# What a Spark task imports: state_lib.spark, the client, serdes, settings; for snapshots stores and
+# storage, whose other protocols than that of files need a package of their own (--with s3fs).
 ROOTS = (
     "confluent-kafka",
     "fsspec",

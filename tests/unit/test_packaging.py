@@ -6,8 +6,9 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from pkgutil import iter_modules
 
-from holdfast_airflow import get_provider_info
 from pyspark.sql.datasource import DataSource
+
+from holdfast_airflow import get_provider_info
 
 ROOT = Path(__file__).parents[2]
 
