@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -137,7 +138,7 @@ def partition_of(store: str, key: bytes) -> int:
 
 
 def int64(number: int) -> bytes:
-    return number.to_bytes(8, "big")
+    return number.to_bytes(8, "big", signed=True)
 
 
 @pytest.fixture
@@ -148,7 +149,7 @@ def world(spark: SparkSession, kafka: Kafka, name: str, tmp_path: Path) -> Itera
         made.stop(host)
 
 
-def rows(frame: DataFrame, *columns: str) -> list[tuple[object, ...]]:
+def rows(frame: DataFrame, *columns: str) -> list[tuple[Any, ...]]:
     return sorted(tuple(row) for row in frame.selectExpr(*columns).collect())
 
 
