@@ -76,12 +76,8 @@ class Table:
     def __init__(self, app: str, spec: StoreSpec, names: Sequence[str] | None = None) -> None:
         self._app, self._spec = app, spec
         self._places = _chosen(spec, places_of(spec), names)
-        self.schema = StructType(
-            [
-                StructField(name, place.kind, nullable=place.field is not None)
-                for name, place in self._places.items()
-            ]
-        )
+        # All nullable: Spark compares batches with its own idea of the schema, to the last flag.
+        self.schema = StructType([StructField(n, place.kind) for n, place in self._places.items()])
         self._arrow = to_arrow_schema(self.schema, timezone="UTC")
         self._keys = serde_from(spec.key_serde)
         self._values = serde_from(spec.value_serde)
