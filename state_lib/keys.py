@@ -30,6 +30,7 @@ from state_lib.specs import SUFFIX_BYTES
 _SUFFIX = struct.Struct(">qi")
 _SEED, _M = 0x9747B28C, 0x5BD1E995
 _MASK = 0xFFFFFFFF
+_START_BYTES = 8
 
 
 def murmur2(key: bytes) -> int:
@@ -80,6 +81,21 @@ def window_keys(keys: pa.Array[Any], starts_ms: npt.NDArray[np.int64]) -> pa.Bin
     for column in range(8):
         out[tail + column] = packed[:, column]
     return binary_array(out, lengths + SUFFIX_BYTES, None)
+
+
+def split_window_keys(composite: pa.Array[Any]) -> tuple[pa.BinaryArray, Ints]:
+    """`split_window_key` of every key: inner keys and starts (ms).
+
+    Raises:
+        SerdeError: a key is null, or shorter than the suffix.
+    """
+    data, begins, lengths = _rows(composite)
+    inner = lengths - SUFFIX_BYTES
+    if len(inner) and inner.min() < 0:
+        at = int(inner.argmin())
+        raise _too_short(int(lengths[at]), data[begins[at] : begins[at] + lengths[at]].tobytes())
+    raw = data[(begins + inner)[:, None] + np.arange(_START_BYTES)].reshape(-1)
+    return binary_array(gather(data, begins, inner), inner, None), raw.view(">i8").astype(np.int64)
 
 
 def _rows(keys: Any) -> tuple[Bytes1, Ints, Ints]:

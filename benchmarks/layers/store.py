@@ -9,6 +9,7 @@ import numpy as np
 
 from benchmarks.layers.timing import Timing, timed
 from benchmarks.sources import key
+from state_lib.stores.columns import columns
 from state_lib.stores.rocksdb import RocksDBEngine
 from state_lib.stores.rocksdb.options import RocksDBOptions
 
@@ -50,6 +51,12 @@ def run(rows: int, folder: Path) -> Iterator[Timing]:
                 return sum(1 for _ in entries)
 
         yield timed("store", "scan", rows * HELD, scan)
+
+        def scan_columns(_: int) -> int:
+            with engine.scan(FAMILY, None, None) as entries:
+                return sum(len(part.keys) for part in columns(entries))
+
+        yield timed("store", "scan in columns", rows * HELD, scan_columns)
 
         def flush(repeat: int) -> None:
             engine.write({FAMILY: (part_of(repeat), [VALUE] * rows)})

@@ -7,6 +7,7 @@ from benchmarks.suite import counts
 from benchmarks.suite.full_restore import FULL_RESTORE
 from benchmarks.suite.local_restart import LOCAL_RESTART
 from benchmarks.suite.lost_disk import LOST_DISK
+from benchmarks.suite.read import READ
 from benchmarks.suite.restart import RESTART
 from benchmarks.suite.snapshots import SNAPSHOTS
 
@@ -19,4 +20,5 @@ SUITE: tuple[Benchmark, ...] = (
     LOCAL_RESTART,
     LOST_DISK,
     SNAPSHOTS,
+    READ,
 )

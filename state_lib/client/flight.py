@@ -13,6 +13,7 @@ from state_lib.addresses import HostAddress
 from state_lib.client.watch import Watch
 from state_lib.errors import HoldfastError, Unavailable
 from state_lib.marker import CommitHeader, Marker
+from state_lib.specs import Topology
 from state_lib.wire import MARKER_KEY, TOKEN_HEADER, UP, from_flight, pack, unpack
 
 CHUNK_ROWS = 200_000
@@ -55,6 +56,15 @@ class FlightHostClient:
         """Where a task stands."""
         body = {"app": app, "partition": partition}
         return Marker.from_json(self._act("marker", body, timeout_s))
+
+    def topology(self, app: str, timeout_s: float = LOOK_S) -> Topology:
+        """An application as its newest claim, of those that the host knows, declares it.
+
+        Raises:
+            NotFound: the host does not know it; lists those that it knows.
+            Unavailable: the host cannot be reached, or does not know all of its applications yet.
+        """
+        return Topology.from_json(self._act("topology", {"app": app}, timeout_s))
 
     def holdings(
         self, app: str | None = None, timeout_s: float = LOOK_S, *, brief: bool = False
@@ -204,9 +214,21 @@ class FlightHostClient:
         body = {"app": app, "partition": partition, "stores": stores}
         return self._events("digest", body, READ_S)
 
-    def scan(self, app: str, partition: int, store: str) -> tuple[Marker, Iterator[pa.RecordBatch]]:
-        """A store's live entries as stored, all at the marker that comes with them."""
-        ticket = flight.Ticket(pack({"app": app, "partition": partition, "store": store}))
+    def scan(
+        self, app: str, partition: int, store: str, keys: Sequence[bytes] | None = None
+    ) -> tuple[Marker, Iterator[pa.RecordBatch]]:
+        """A store's live entries as stored, all at the marker that comes with them.
+
+        Args:
+            app: application.
+            partition: of the task.
+            store: name.
+            keys: serialized ones, of windows the inner ones; None for all.
+        """
+        request: dict[str, Any] = {"app": app, "partition": partition, "store": store}
+        if keys is not None:
+            request["keys"] = [key.hex() for key in keys]
+        ticket = flight.Ticket(pack(request))
         with self._errors():
             reader = self._connected().do_get(ticket, self._within(READ_S))
             marker = Marker.from_bytes(reader.schema.metadata[MARKER_KEY])

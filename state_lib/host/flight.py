@@ -31,12 +31,13 @@ from state_lib.host.snapshots import At, SnapshotJobs
 from state_lib.host.tasks import TaskManager
 from state_lib.marker import CommitHeader, Marker, overtaken
 from state_lib.restore.plan import AUTO, RestorePlan
+from state_lib.stores.columns import Columns
 from state_lib.task import Batch, Puts, StateTask
 from state_lib.task.past import Past
+from state_lib.task.scans import scan_columns
 from state_lib.wire import DOWN, MARKER_KEY, SCAN, TOKEN_HEADER, pack, to_flight, unpack
 
 log = structlog.get_logger(__name__)
-SCAN_ROWS = 50_000
 Body = dict[str, Any]
 
 
@@ -87,14 +88,16 @@ class FlightHost(flight.FlightServerBase):  # type: ignore[misc]
     def do_get(
         self, context: flight.ServerCallContext, ticket: flight.Ticket
     ) -> flight.FlightDataStream:
-        """Scan one store of one task, at its current marker."""
+        """Scan one store of one task, all of it or some keys, at its current marker."""
         del context
         with _wired():
             request = unpack(ticket.ticket)
             task = self._manager.task(request["app"], int(request["partition"]))
-            marker, rows = task.scan(request["store"])
+            keys = request.get("keys")
+            wanted = None if keys is None else list(map(bytes.fromhex, keys))
+            marker, parts = scan_columns(task, request["store"], wanted)
             schema = SCAN.with_metadata({MARKER_KEY: marker.to_bytes()})
-            return flight.GeneratorStream(schema, _batches(rows, schema))
+            return flight.GeneratorStream(schema, _batches(parts, schema))
 
     def do_action(
         self, context: flight.ServerCallContext, action: flight.Action
@@ -183,6 +186,7 @@ _ACTIONS: dict[str, Callable[[TaskManager, Body], Body]] = {
     "claim": _claim,
     "marker": _marker,
     "ping": lambda manager, body: {},  # noqa: ARG005 - that it answers is all
+    "topology": lambda manager, body: manager.app(body["app"]).to_json(),
     "holdings": lambda manager, body: holdings(
         manager, body.get("app"), brief=bool(body.get("brief"))
     ),
@@ -282,20 +286,10 @@ def _records(topic: str, data: pa.RecordBatch) -> Records:
     return Records(topic, keys, values, stamps)
 
 
-def _batches(rows: Iterator[tuple[bytes, bytes]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    keys: list[bytes] = []
-    values: list[bytes] = []
-    for key, value in rows:
-        keys.append(key)
-        values.append(value)
-        if len(keys) >= SCAN_ROWS:
-            yield pa.record_batch(
-                [pa.array(keys, pa.binary()), pa.array(values, pa.binary())], schema=schema
-            )
-            keys, values = [], []
-    yield pa.record_batch(
-        [pa.array(keys, pa.binary()), pa.array(values, pa.binary())], schema=schema
-    )
+def _batches(parts: Iterator[Columns], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    with _wired():
+        for part in parts:
+            yield pa.record_batch(list(part), schema=schema)
 
 
 @contextlib.contextmanager

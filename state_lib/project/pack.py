@@ -15,20 +15,26 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
+import pyspark_holdfast
 import state_lib
 from state_lib.errors import ConfigurationError
 
-# What a Spark task imports: state_lib.spark, the client, serdes, settings.
+# What a Spark task imports: state_lib.spark, the client, serdes, settings; for snapshots stores and
+# storage, whose other protocols than that of files need a package of their own (--with s3fs).
 ROOTS = (
     "confluent-kafka",
+    "fsspec",
     "numpy",
     "orjson",
     "pandas",
     "pyarrow",
     "pydantic",
     "pydantic-settings",
+    "rocksdict",
+    "sortedcontainers",
     "stamina",
     "structlog",
+    "universal-pathlib",
     "xxhash",
 )
 _COMPRESSION = 1  # shared objects shrink little more, at ten times the time
@@ -48,10 +54,11 @@ def pack(output: Path, extra: Iterable[str] = ()) -> int:
     fresh = output.with_name(output.name + ".new")
     try:
         with tarfile.open(fresh, "w:gz", compresslevel=_COMPRESSION) as archive:
-            package = Path(state_lib.__file__).parent
-            for file in sorted(package.rglob("*")):
-                if file.is_file() and "__pycache__" not in file.parts:
-                    archive.add(file, f"state_lib/{file.relative_to(package)}")
+            for package in (state_lib, pyspark_holdfast):
+                folder = Path(str(package.__file__)).parent
+                for file in sorted(folder.rglob("*")):
+                    if file.is_file() and "__pycache__" not in file.parts:
+                        archive.add(file, f"{package.__name__}/{file.relative_to(folder)}")
             for one in found:
                 for path, name in _files(one):
                     archive.add(path, name)

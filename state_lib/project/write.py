@@ -16,7 +16,7 @@ from state_lib.stack.programs import KAFKA
 
 TEMPLATE = Path(__file__).with_name("template")
 ENDING = ".in"
-OURS = ("state_lib", "holdfast_airflow")
+OURS = ("state_lib", "holdfast_airflow", "pyspark_holdfast")
 """An editable installation does not name them as its packages."""
 # It becomes a file, a DAG, an application and an event's topic.
 _LEGAL = re.compile(r"[a-z][a-z0-9_]{0,59}")

@@ -55,6 +55,7 @@ class Manifest:
         host: that took it.
         savepoint: id of the savepoint that it belongs to, or None.
         requests: ids of those that had asked for it when it was written.
+        partitions: how many tasks the application has; 0 of older versions, which did not say.
         versions: of the software that wrote it.
         url: where it was read from; no part of its bytes.
     """
@@ -72,6 +73,7 @@ class Manifest:
     host: str = ""
     savepoint: str | None = None
     requests: tuple[str, ...] = ()
+    partitions: int = 0
     versions: Mapping[str, str] = field(default_factory=dict)
     url: str = ""
 

@@ -97,6 +97,7 @@ def write_snapshot(request: SnapshotRequest, report: Progress = silent) -> Writt
         host=request.host,
         savepoint=request.savepoint,
         requests=request.requests,
+        partitions=request.topology.partitions,
         versions=_versions(),
         url=request.url,
     )

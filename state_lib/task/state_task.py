@@ -6,12 +6,13 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 import structlog
 
 from state_lib.changelog.topics import changelog_topic, commits_topic, dead_letters_topic
-from state_lib.errors import LogLost, NotFound, SnapshotInvalid, Unavailable
+from state_lib.errors import LogLost, NotFound, SnapshotInvalid
 from state_lib.failpoints import failpoint
 from state_lib.marker import RESTORING, Marker, Verdict, advance, is_muted, judge
 from state_lib.restore.facts import LocalFacts, size_of
@@ -36,6 +37,7 @@ from state_lib.task.past import Past
 from state_lib.task.reads import bytes_store_of, live_values
 from state_lib.task.retention import RetentionGuard
 from state_lib.task.room import check_disk
+from state_lib.task.scans import scan_columns
 
 log = structlog.get_logger(__name__)
 
@@ -340,21 +342,9 @@ class StateTask:
 
         The iterator holds a snapshot until it is exhausted or closed.
         """
-        stack = contextlib.ExitStack()
-        with self.guarded(), self.view() as (marker, stores):
-            found = bytes_store_of(stores, self.topology, store)
-            entries = stack.enter_context(found.scan())
-        windowed = found.spec.is_window
-
-        def rows() -> Iterator[tuple[bytes, bytes]]:
-            with self.guarded(), stack:
-                for key, value in entries:
-                    if not windowed or found.live(key, marker.clock):
-                        yield key, value
-                if self._held.stores is not stores:  # closing ends open iterators: this is no end
-                    raise Unavailable(f"task {self.name} was closed during a scan", task=self.name)
-
-        return marker, rows()
+        marker, parts = scan_columns(self, store)
+        pairs = (zip(p.keys.to_pylist(), p.values.to_pylist(), strict=True) for p in parts)
+        return marker, chain.from_iterable(pairs)
 
     def view(self) -> contextlib.AbstractContextManager[tuple[Marker, TaskStores]]:
         """The stores and the marker they stand at; no commit is applied meanwhile.

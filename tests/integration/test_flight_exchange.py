@@ -294,6 +294,37 @@ def test_expired_windows_are_not_read(host: Served) -> None:
         assert sum(c.num_rows for c in client.scan(host.app.name, 0, "win")[1]) == 0
 
 
+def test_some_keys_of_a_store_and_stores_without_any(host: Served) -> None:
+    windows = [window_key(key, NOON - h * HOUR) for key in (b"a", b"ab") for h in range(5)]
+    with closing(host.client()) as client:
+        with client.exchange(host.app.name, 0, host.epoch, 1) as exchange:
+            exchange.put("kv", binary(b"a", b"ab", b"b"), binary(b"1", b"2", b"3"), times(3))
+            exchange.put("win", binary(*windows), binary(*[b"w"] * 10), times(10))
+            marker = exchange.commit(header(exchange.marker))
+
+        def scanned(store: str, *keys: bytes) -> list[bytes]:
+            at, chunks = client.scan(host.app.name, 0, store, keys or None)
+            assert at == marker
+            return [key for chunk in chunks for key in chunk.column("key").to_pylist()]
+
+        assert scanned("kv") == [b"a", b"ab", b"b"]
+        assert scanned("kv", b"b", b"none", b"a", b"b") == [b"a", b"b"]
+        assert sorted(scanned("win", b"a")) == sorted(windows[:4]), "the fifth has expired"
+        assert scanned("ts") == scanned("ts", b"a") == scanned("win", b"none") == []
+
+
+def test_a_host_tells_what_an_application_is(host: Served) -> None:
+    with closing(host.client()) as client:
+        told = client.topology(host.app.name)
+        assert (told.app, told.partitions, told.stores) == (host.app.name, 1, (KV, TS, WIN, SMALL))
+        assert told.extra["epoch"] == host.epoch
+        with pytest.raises(NotFound) as unknown:
+            client.topology("nope")
+        assert host.app.name in unknown.value.details["known"]
+    with closing(host.client("wrong")) as client, pytest.raises(Unauthorized):
+        client.topology(host.app.name)
+
+
 def test_a_host_that_hangs_is_not_waited_for_without_end(
     make_app: MakeApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,6 +11,7 @@ from state_lib.keys import (
     murmur2,
     partition_for,
     split_window_key,
+    split_window_keys,
     window_key,
     window_keys,
 )
@@ -70,3 +71,18 @@ def test_what_is_too_short_is_named() -> None:
 def test_keys_and_starts_must_be_as_many() -> None:
     with pytest.raises(SerdeError, match="2 keys with 1 starts"):
         window_keys(pa.array([b"a", b"b"]), np.zeros(1, np.int64))
+
+
+@given(st.lists(st.tuples(st.binary(max_size=9), STARTS), max_size=20), st.integers(0, 3))
+def test_columns_of_window_keys_are_split_as_each_of_them(
+    windows: list[tuple[bytes, int]], skip: int
+) -> None:
+    composite = pa.array([window_key(k, s, 7) for k, s in windows], pa.binary()).slice(skip)
+    keys, starts = split_window_keys(composite)
+    found = list(zip(keys.to_pylist(), starts.tolist(), strict=True))
+    assert found == [split_window_key(k.as_py())[:2] for k in composite]
+
+
+def test_a_column_with_something_that_is_no_window_key_is_refused() -> None:
+    with pytest.raises(SerdeError, match="at least 12 bytes, not 3"):
+        split_window_keys(pa.array([window_key(b"", 1), b"abc"], pa.binary()))

@@ -4,24 +4,35 @@ import tomllib
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
+from pkgutil import iter_modules
+
+from pyspark.sql.datasource import DataSource
 
 from holdfast_airflow import get_provider_info
 
 ROOT = Path(__file__).parents[2]
 
 
-def test_only_our_two_packages_are_shipped() -> None:
+def test_only_our_packages_are_shipped() -> None:
     """jobs/ and dags/ belong to a deployment, and everybody has folders of these names."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
     shipped = {Path(package).name for package in wheel["packages"]}
-    assert shipped == {"state_lib", "holdfast_airflow"}
+    assert shipped == {"state_lib", "holdfast_airflow", "pyspark_holdfast"}
 
 
 def test_airflow_finds_the_provider() -> None:
     (found,) = entry_points(group="apache_airflow_provider", module="holdfast_airflow")
     assert found.load() is get_provider_info
     assert get_provider_info()["package-name"] == "holdfast"
+
+
+def test_spark_finds_the_data_source() -> None:
+    """As Spark's worker does: by the names of packages, of which it imports all ``pyspark_*``."""
+    (found,) = [one.name for one in iter_modules() if one.name == "pyspark_holdfast"]
+    source = import_module(found).DefaultSource
+    assert issubclass(source, DataSource)
+    assert source.name() == "holdfast"
 
 
 def test_what_the_provider_lists_is_there() -> None:

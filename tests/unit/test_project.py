@@ -64,7 +64,7 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
     "name",
     [
         *("../up", "Page", "1st", "class", "", "a-b", "a" * 61),
-        *("json", "orjson", "airflow", "state_lib"),  # would hide a module
+        *("json", "orjson", "airflow", "state_lib", "pyspark_holdfast"),  # would hide a module
         *("views_load", "views_audit"),  # would be no stream
         "kafka",  # is a service already
     ],
@@ -143,7 +143,10 @@ def test_an_archive_has_what_executors_import(tmp_path: Path) -> None:
     assert count > 10
     with tarfile.open(archive) as packed:
         names = packed.getnames()
-    for wanted in ("state_lib/spark/rows.py", "pyarrow/__init__.py", "orjson/__init__.py"):
+    for wanted in (
+        *("state_lib/spark/rows.py", "pyspark_holdfast/__init__.py"),
+        *("pyarrow/__init__.py", "orjson/__init__.py", "rocksdict/__init__.py"),
+    ):
         assert wanted in names
     assert any(name.startswith("sortedcontainers/") for name in names)
     assert not [n for n in names if n.startswith(("pyspark/", "airflow/")) or "__pycache__" in n]

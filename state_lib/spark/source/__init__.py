@@ -1,0 +1,1 @@
+"""``spark.read.format("holdfast")``: stores and their snapshots as DataFrames."""
