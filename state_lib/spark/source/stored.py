@@ -78,15 +78,15 @@ def choose(url: str, app: str, wanted: str) -> list[Manifest]:
             return [find(url, app, task, one) for task, one in enumerate(savepoint.snapshots)]
     for task in stored:
         if any(one.id == wanted for one in list_snapshots(url, app, task)):
-            found = find(url, app, task, wanted)
-            if found.partitions == 1:
-                return [found]
+            only = find(url, app, task, wanted)
+            if only.partitions == 1:
+                return [only]
             raise InvalidRequest(
-                f"snapshot {wanted} is of task {found.task} alone, and {app!r} has "
-                f"{found.partitions or 'other'} tasks: name a savepoint, which has all of them "
+                f"snapshot {wanted} is of task {only.task} alone, and {app!r} has "
+                f"{only.partitions or 'other'} tasks: name a savepoint, which has all of them "
                 f"(`holdfast snapshot list {app}`), or {LATEST!r}",
                 snapshot=wanted,
-                task=found.task,
+                task=only.task,
             )
     raise NotFound(
         f"there is no savepoint or snapshot {wanted} of {app!r} in {url}: `holdfast snapshot list "

@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -124,7 +125,7 @@ class World:
         for partition in range(PARTITIONS):
             with self.client(partition) as client:
                 client.snapshot(self.name, partition)
-                until(lambda c=client, p=partition: self._is_taken(c, p), what="a snapshot")
+                until(partial(self._is_taken, client, partition), what="a snapshot")
         return [list_snapshots(self.url, self.name, p)[0].id for p in range(PARTITIONS)]
 
     def _is_taken(self, client: FlightHostClient, partition: int) -> bool:

@@ -18,7 +18,7 @@ from state_lib.spark.source.metadata import metadata
 from state_lib.spark.source.table import Table, places_of
 from state_lib.specs import StoreSpec
 from state_lib.stores.columns import Columns
-from state_lib.stores.values import with_timestamp
+from tests.support.stored import with_timestamp
 
 HOUR = 3_600_000
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -15,7 +15,7 @@ from state_lib.stores.bytes_store import bytes_store
 from state_lib.stores.columns import Columns, columns, live, selected, split_timestamps
 from state_lib.stores.interfaces import BytesStore
 from state_lib.stores.memory import MemoryEngine
-from state_lib.stores.values import with_timestamp
+from tests.support.stored import with_timestamp
 
 HOUR = 3_600_000
 KV = StoreSpec("kv")
