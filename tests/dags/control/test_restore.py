@@ -258,8 +258,13 @@ def test_a_deleted_directory_comes_back_with_no_person(
 
 
 def test_what_a_person_must_correct_fails_the_run_and_is_said(
-    group: Group, dag: DAG, connect: Connect, capsys: pytest.CaptureFixture[str]
+    group: Group,
+    dag: DAG,
+    connect: Connect,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    monkeypatch.setattr("holdfast_airflow.triggers.condition.PATIENCE_S", 1.0)
     settings = group.settings
     given = {"conn_type": "holdfast", "password": "a-guess", "extra": {"hosts": settings.hosts}}
     connect(settings.bootstrap_servers, CONN, **given)

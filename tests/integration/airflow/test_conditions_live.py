@@ -69,9 +69,14 @@ class Watched:
 
     def take_down(self) -> None:
         """SIGKILL the host, and let nobody start it again."""
+        client = supervisor.Client(self.stack.paths)
+
+        def is_stopped() -> bool:  # who has just exited cannot be stopped, and is started again
+            client.stop(HOST)
+            return self.stack.status()[HOST].state == "stopped"
+
         self.kill(HOST)
-        supervisor.Client(self.stack.paths).stop(HOST)
-        until(lambda: self.stack.status()[HOST].pid is None, WITHIN_S)
+        until(is_stopped, WITHIN_S, "stopped")
 
     def bring_back(self) -> None:
         """Start the host, and wait until its task is open."""

@@ -36,6 +36,7 @@ def test_airflow_is_killed_in_the_middle_and_the_demo_run_again(tmp_path: Path) 
         jobs_dir=ROOT / "jobs",
         dags_dir=ROOT / "dags",
         driver_memory="768m",
+        restore_mode="orchestrated",
         driver_java_options=jvm.options(jvm.QUICK),
         **{name: free_port() for name in ports},
     )
