@@ -204,6 +204,19 @@ def test_metadata_says_where_each_task_stood(world: World) -> None:
     assert abs(world.read("counts").select(age).collect()[0].at - now_ms()) < 600_000
 
 
+def cuts(world: World) -> DataFrame:
+    """What was read of each task. Made anew each time: run again, Spark would skip the reading."""
+    frame = world.read("counts").select(
+        "value", "_metadata.task", "_metadata.batch_number", "_metadata.positions"
+    )
+    return frame.groupBy("task").agg(
+        F.count("*").alias("rows"),
+        *(f("value").alias(f"value_{f.__name__}") for f in (F.min, F.max)),
+        *(f("batch_number").alias(f"batch_{f.__name__}") for f in (F.min, F.max)),
+        F.max(F.col("positions")[SOURCE][0]).alias("offset"),
+    )
+
+
 def test_each_task_is_one_cut_while_commits_go_on(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -226,36 +239,20 @@ def test_each_task_is_one_cut_while_commits_go_on(
         world.commit(partition, "plain", {})
         world.commit(partition, "counts", dict.fromkeys(of_task[partition], int64(2)))
     threads = [threading.Thread(target=commit_on, args=[p]) for p in range(PARTITIONS)]
-
-    def cuts() -> DataFrame:  # made anew: of a second run Spark would skip the reading
-        frame = world.read("counts").select(
-            "value", "_metadata.task", "_metadata.batch_number", "_metadata.positions"
-        )
-        return frame.groupBy("task").agg(
-            F.count("*").alias("rows"),
-            *(f("value").alias(f"value_{f.__name__}") for f in (F.min, F.max)),
-            *(f("batch_number").alias(f"batch_{f.__name__}") for f in (F.min, F.max)),
-            F.max(F.col("positions")[SOURCE][0]).alias("offset"),
-        )
-
     seen = list[dict[int, int]]()
-
-    def enough() -> bool:
-        return len(seen) >= 6 and all(len({s[p] for s in seen}) >= 3 for p in range(PARTITIONS))
-
     for thread in threads:
         thread.start()
     try:
         deadline = time.monotonic() + 60 * SLOWNESS
-        while not enough():
+        while not all(len({one[p] for one in seen}) >= 3 for p in range(PARTITIONS)):
             assert time.monotonic() < deadline, "commits do not go on"
-            found = {row.task: row for row in cuts().collect()}
-            for task, row in found.items():
-                assert row.rows == len(of_task[task])
+            found = cuts(world).collect()
+            for row in found:
+                assert row.rows == len(of_task[row.task])
                 assert row.batch_min == row.batch_max
                 assert row.offset == 10 * row.batch_max
                 assert (row.value_min, row.value_max) == (row.batch_min, row.batch_max)
-            seen.append({task: row.batch_max for task, row in found.items()})
+            seen.append({row.task: row.batch_max for row in found})
     finally:
         stop.set()
         for thread in threads:
