@@ -11,12 +11,11 @@ import re
 import tarfile
 from collections.abc import Iterable, Iterator
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from importlib.util import find_spec
 from pathlib import Path
 
 from packaging.requirements import Requirement
 
-import pyspark_holdfast
-import state_lib
 from state_lib.errors import ConfigurationError
 
 # What a Spark task imports: state_lib.spark, the client, serdes, settings; for snapshots stores and
@@ -37,6 +36,7 @@ ROOTS = (
     "universal-pathlib",
     "xxhash",
 )
+OURS = ("state_lib", "pyspark_holdfast")
 _COMPRESSION = 1  # shared objects shrink little more, at ten times the time
 
 
@@ -54,11 +54,11 @@ def pack(output: Path, extra: Iterable[str] = ()) -> int:
     fresh = output.with_name(output.name + ".new")
     try:
         with tarfile.open(fresh, "w:gz", compresslevel=_COMPRESSION) as archive:
-            for package in (state_lib, pyspark_holdfast):
-                folder = Path(str(package.__file__)).parent
+            for package in OURS:
+                folder = _folder(package)
                 for file in sorted(folder.rglob("*")):
                     if file.is_file() and "__pycache__" not in file.parts:
-                        archive.add(file, f"{package.__name__}/{file.relative_to(folder)}")
+                        archive.add(file, f"{package}/{file.relative_to(folder)}")
             for one in found:
                 for path, name in _files(one):
                     archive.add(path, name)
@@ -70,6 +70,14 @@ def pack(output: Path, extra: Iterable[str] = ()) -> int:
             path=str(output),
         ) from error
     return len(found) + 1
+
+
+def _folder(package: str) -> Path:
+    """Of a package of ours; it is not imported: without PySpark not all of them can be."""
+    spec = find_spec(package)
+    if spec is None or spec.origin is None:
+        raise ConfigurationError(f"{package} is not whole here: install Holdfast anew")
+    return Path(spec.origin).parent
 
 
 def _closure(names: Iterable[str]) -> Iterator[Distribution]:

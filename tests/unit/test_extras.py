@@ -92,10 +92,10 @@ def test_an_executor_needs_what_is_in_its_archive_and_spark() -> None:
     away = {
         package
         for package, distributions in packages_distributions().items()
-        if package not in ("state_lib", "holdfast_airflow", "_distutils_hack")
+        if package not in ("state_lib", "holdfast_airflow", "pyspark_holdfast", "_distutils_hack")
         and not has & set(map(normal, distributions))
     }
-    assert {"airflow", "fastapi", "rocksdict", "typer"} <= away
+    assert {"airflow", "fastapi", "typer"} <= away
     done = without(away, ["state_lib.spark.exchange", "state_lib.spark.worker_daemon"])
     assert done.returncode == 0, done.stderr[-3000:]
 
