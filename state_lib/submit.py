@@ -7,12 +7,13 @@ import PySpark.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from state_lib.errors import ConfigurationError
-from state_lib.settings.properties import is_file, resolved
+from state_lib.settings.properties import FILE_ENDING, SECRETS, is_file, resolved
 from state_lib.spark.properties import REQUIRED
 from state_lib.stack import class_archive
 from state_lib.stack.jars import fetch
@@ -46,11 +47,10 @@ JVM_START = (
 )
 _UNPACKED = "holdfast_packages"
 # What Spark's pages, event logs and plans must not show: it looks at names, and into texts.
-_SECRETS = "(?i)secret|password|token|access[.]?key|jaas"
 REDACTED = {
-    "spark.redaction.regex": _SECRETS,
+    "spark.redaction.regex": f"(?i){SECRETS}",
     "spark.redaction.string.regex": r"(?i)password\s*=\s*\S.*",
-    "spark.sql.redaction.options.regex": f"{_SECRETS}|url",
+    "spark.sql.redaction.options.regex": f"(?i){SECRETS}|url",
 }
 
 
@@ -95,6 +95,7 @@ def submit_conf(settings: Settings, master: str | None = None) -> dict[str, str]
         **_jvm(settings, master),
         **ships,
         **REDACTED,
+        "spark.redaction.regex": _redacted(settings),
     }
     both = {
         name: f"{ours[name]}{between}{given[name]}"
@@ -102,6 +103,13 @@ def submit_conf(settings: Settings, master: str | None = None) -> dict[str, str]
         if name in ours and name in given
     }
     return {**ours, **given, **both}
+
+
+def _redacted(settings: Settings) -> str:
+    """Names whose values Spark does not show: of all that stand in files, too."""
+    files = sorted(filter(is_file, settings.spark_properties))
+    names = (re.escape(name.removesuffix(FILE_ENDING)) for name in files)
+    return "|".join((REDACTED["spark.redaction.regex"], *names))
 
 
 def secret_conf(settings: Settings) -> dict[str, str]:

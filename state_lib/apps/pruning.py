@@ -49,7 +49,7 @@ def prune_application(
     Raises:
         NotFound: storage holds nothing of it, and it has never run.
         StorageUnavailable: what was done is done; running it again goes on.
-        Unavailable: Kafka cannot be asked; nothing was done.
+        Unavailable: Kafka cannot be asked; what was done is done, and the next run goes on.
     """
     kafka, url = Kafka.of(settings), settings.snapshots_url
     tasks = stored_tasks(url, check_name("application", app))

@@ -161,9 +161,9 @@ def effective(records: Iterable[Recorded]) -> list[Recorded]:
     A batch that no task committed is overridden by whatever started at the same positions later.
     An aligned batch is recorded again under the new epoch, with the clock it had before: it
     replaces what it covers, and what follows it still stands. Linear: what is overridden is the end
-    of what stood, and is gone over once.
+    of what stood, and is gone over once; a batch that is repeated as it was takes its place.
     """
-    chain: list[Recorded] = []
+    chain = _Standing()
     newest = -1
     for record in records:
         if record.epoch < newest:
@@ -171,13 +171,48 @@ def effective(records: Iterable[Recorded]) -> list[Recorded]:
         newest = record.epoch
         if record.from_ == record.to:
             continue  # a tick, or initial positions: no records, nothing to judge
+        if record.aligned and chain.replaces(record):
+            continue
         after: list[Recorded] = []
-        while chain and _reaches(chain[-1], record.from_):
+        while chain.batches and _reaches(chain.batches[-1], record.from_):
             old = chain.pop()
             if record.aligned and _reaches(old, record.to):
                 after.append(old)
-        chain += [record, *reversed(after)]
-    return chain
+        for one in (record, *reversed(after)):
+            chain.push(one)
+    return chain.batches
+
+
+class _Standing:
+    """The batches that stand so far, and where each begins."""
+
+    def __init__(self) -> None:
+        self.batches: list[Recorded] = []
+        self._places: dict[frozenset[tuple[Partition, int]], int] = {}
+        self._run = 0
+        """From there on each batch begins exactly where the one before it ends."""
+
+    def push(self, batch: Recorded) -> None:
+        if self.batches and self.batches[-1].to != batch.from_:
+            self._run = len(self.batches)
+        self._places[frozenset(batch.from_.items())] = len(self.batches)
+        self.batches.append(batch)
+
+    def pop(self) -> Recorded:
+        batch = self.batches.pop()
+        self._places.pop(frozenset(batch.from_.items()), None)
+        self._run = min(self._run, len(self.batches))
+        return batch
+
+    def replaces(self, again: Recorded) -> bool:
+        """Put a batch into the place of the same one, if all that follows is of its run."""
+        place = self._places.get(frozenset(again.from_.items()), -1)
+        if place < self._run or self.batches[place].to != again.to:
+            return False
+        if place and _reaches(self.batches[place - 1], again.from_):
+            return False
+        self.batches[place] = again
+        return True
 
 
 def _reaches(record: Recorded, positions: Mapping[Partition, int]) -> bool:

@@ -41,7 +41,13 @@ def _of_section(path: Path | Traversable, section: str, settings: dict[str, Any]
         if into is None or "." not in name:
             raise _misplaced(path, name, section)
     table = found.get(into, {}) if into else None
-    if into is not None and others and isinstance(table, dict):
+    if into is not None and others:
+        if not isinstance(table, dict):
+            raise ConfigurationError(
+                f"{path}: [{section}] has {into} as text and {next(iter(others))} beside it: write "
+                f"{into} as a table",
+                setting=into,
+            )
         found[into] = {**dotted(table), **others}
     return found
 

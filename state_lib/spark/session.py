@@ -16,6 +16,14 @@ from state_lib.submit import secret_conf
 if TYPE_CHECKING:
     from state_lib.config import Settings
 
+_OF_LIBRDKAFKA = (
+    "ssl.certificate.",
+    "ssl.key.",
+    "ssl.keystore.",
+    "sasl.oauthbearer.",
+    "sasl.kerberos.",
+)
+"""Properties without which brokers that want them let nobody in."""
 FAST_READS = {
     "kafka.max.poll.records": "50000",
     "kafka.max.partition.fetch.bytes": str(8 << 20),
@@ -29,7 +37,11 @@ def open_session(app_id: str, settings: Settings, **conf: str) -> SparkSession:
     """Start Spark, or join the JVM that ``spark-submit`` or `state_lib.spark.jvm` has started.
 
     ``conf`` are Spark properties with underscores for dots.
+
+    Raises:
+        ConfigurationError: the settings are none for a driver.
     """
+    check_login(settings)
     prepare_environment(settings)
     builder = SparkSession.builder.appName(name_of(app_id))
     if PORT not in os.environ:
@@ -42,6 +54,21 @@ def open_session(app_id: str, settings: Settings, **conf: str) -> SparkSession:
     spark.sparkContext.setLogLevel("WARN")
     check_required(spark)
     return spark
+
+
+def check_login(settings: Settings) -> None:
+    """Refuse settings by which hosts log in to the brokers and Spark's Kafka source cannot.
+
+    Raises:
+        ConfigurationError: naming the property.
+    """
+    if others := [n for n in settings.kafka_properties if n.startswith(_OF_LIBRDKAFKA)]:
+        raise ConfigurationError(
+            f"{others[0]} is a property of librdkafka: hosts and tools log in by it, and Spark's "
+            "Kafka source has none like it. Let drivers in by SASL (kafka_sasl_mechanism and what "
+            "belongs to it), and set it for hosts alone",
+            settings=others,
+        )
 
 
 def check_required(spark: SparkSession) -> None:

@@ -25,6 +25,8 @@ class Source:
         self.topology = Topology(app, 2, stores)
         self.stores = TaskStores(self.topology, root / "live", SMALL)
         self.root, self.n = root, 0
+        self.made = 0
+        """How often its topics were made again."""
 
     def write(
         self, entries: Mapping[bytes, bytes | None], store: str = "kv", state: str = "running"
@@ -36,7 +38,7 @@ class Source:
             epoch=3, n=self.n, positions=at(self.n), clock=NOON, written_at=now, state=state
         )
         offsets = {
-            changelog_topic(self.topology.app, s.name): [f"id-of-{s.name}", self.n * 10]
+            changelog_topic(self.topology.app, s.name): [f"id-of-{s.name}-{self.made}", self.n * 10]
             for s in self.topology.stores
         }
         changes = {store: (list(entries), list(entries.values()))}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from state_lib.config import PREFIX, Settings
 from state_lib.errors import ConfigurationError
 from state_lib.kafka import Kafka
 from state_lib.spark.properties import properties
+from state_lib.spark.session import check_login
 from state_lib.submit import secret_conf, submit_conf
 
 FILE = """
@@ -83,6 +85,19 @@ def test_variables_win_over_the_file_and_children_see_the_same(
         ("kafka_properties", "s3cret", "must be JSON"),
         ("spark_properties", {"spark.master": "local"}, "set spark_master"),
         ("spark_properties", {"spark.hadoop.fs.s3a.secret.key": "s3cret"}, "secret.key_file"),
+        *(
+            ("spark_properties", {f"spark.hadoop.fs.{name}": "s3cret"}, "is a secret")
+            for name in (
+                "azure.account.key.me.dfs.core.windows.net",
+                "azure.account.oauth2.client.secret.me.dfs.core.windows.net",
+                "azure.sas.fixed.token.me.dfs.core.windows.net",
+                "gs.auth.service.account.private.key",
+            )
+        ),
+        *(
+            ("kafka_properties", {f"sasl.oauthbearer.{name}": "s3cret"}, "is a secret")
+            for name in ("assertion.private.key.passphrase", "config", "client.secret")
+        ),
         ("spark_properties", {"sparc.x": "1"}, "begin with 'spark.'"),
     ],
 )
@@ -103,7 +118,12 @@ def test_what_is_not_free_is_refused_without_its_value(
 def test_names_that_only_look_like_secrets_are_free() -> None:
     free = {"sasl.oauthbearer.token.endpoint.url": "http://x", "ssl.certificate.pem": "x"}
     assert Settings.load(kafka_properties=free).kafka_properties == free
-    of_spark = {"spark.authenticate.secretBitLength": "256"}
+    of_spark = {
+        "spark.authenticate.secretBitLength": "256",
+        "spark.kubernetes.driver.secrets.s3": "/etc/s3",
+        "spark.kubernetes.driver.secretKeyRef.ID": "s3:id",
+        "spark.hadoop.fs.azure.account.oauth2.token.provider.type": "Custom",
+    }
     assert Settings.load(spark_properties=of_spark).spark_properties == of_spark
 
 
@@ -144,16 +164,26 @@ def test_a_driver_gets_those_of_spark_and_secrets_by_no_command_line(tmp_path: P
         "spark.driver.extraClassPath": "mine.jar",
         "spark.hadoop.fs.s3a.secret.key_file": "key",
     }
+    given |= {"spark.hadoop.mine_file": "key"}
     settings = Settings.load(spark_properties=given)
-    assert secret_conf(settings) == {"spark.hadoop.fs.s3a.secret.key": "s3cret"}
+    name = "spark.hadoop.fs.s3a.secret.key"
+    assert secret_conf(settings) == {name: "s3cret", "spark.hadoop.mine": "s3cret"}
     here, there = submit_conf(settings, "local[2]"), submit_conf(settings, "spark://h:7077")
     for conf in (here, there):
         assert conf["spark.driver.host"] == "10.0.0.9"
         assert not [name for name in conf if "secret.key" in name]
+        assert re.search(conf["spark.redaction.regex"], "spark.hadoop.mine"), "Spark shows no value"
     assert here["spark.jars"] == "mine.jar"
     assert here["spark.driver.extraClassPath"].endswith(f".jar{os.pathsep}mine.jar")
     assert there["spark.jars"].endswith(".jar,mine.jar")
     assert "spark.hadoop.fs.s3a.secret.key" not in properties("app", settings)
+
+
+def test_a_driver_says_by_what_it_cannot_log_in() -> None:
+    check_login(Settings.load(kafka_properties={"client.id": "flights"}))
+    given = {"ssl.certificate.location": "/etc/me.pem", "client.id": "flights"}
+    with pytest.raises(ConfigurationError, match=r"ssl\.certificate\.location is"):
+        check_login(Settings.load(kafka_properties=given))
 
 
 def test_what_holdfast_needs_of_spark_stays() -> None:

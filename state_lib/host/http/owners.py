@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from urllib.parse import quote
 
 import httpx
@@ -21,6 +22,8 @@ FORWARDED = "Holdfast-Forwarded"
 MISDIRECTED = 421
 ANSWER_S, CONNECT_S = 15.0, 2.0
 """How long others may take to answer, all in all, and one to be reached."""
+MOST_WAITING = 64
+"""Requests of one owner that are waited for at a time: each holds two connections of this host."""
 _UNAUTHORIZED = 401
 _OF_ONE_HOP = frozenset(
     {"connection", "content-encoding", "content-length", "date", "keep-alive", "transfer-encoding"}
@@ -37,6 +40,7 @@ class Owners:
 
     def __init__(self, tasks: TaskManager, token: str | None) -> None:
         self._tasks = tasks
+        self._waiting = Counter[str]()
         headers = {FORWARDED.encode(): tasks.context.host_id.encode()}
         if token is not None:
             headers[b"Authorization"] = f"Bearer {token}".encode()
@@ -61,7 +65,8 @@ class Owners:
         knows the application names the owner by 421, which is then asked.
 
         Raises:
-            Unavailable: the owner is away, or does not answer in time; names it.
+            Unavailable: the owner is away, does not answer in time, or has too many to answer
+                already; names it.
             InvalidRequest: the key is too long for a URL.
         """
         host = self._whom(request, error)
@@ -131,4 +136,20 @@ class Owners:
         # Encoded anew: dots, too, or a key such as '..' would climb.
         path = quote(request.scope["path"], safe="/").replace(".", "%2E")
         query = quote(request.scope["query_string"], safe="%&=+")
-        return await self._http.get(f"{host.http_url}{path}?{query}")
+        with self._one_more(host):
+            return await self._http.get(f"{host.http_url}{path}?{query}")
+
+    @contextmanager
+    def _one_more(self, host: HostAddress) -> Iterator[None]:
+        if self._waiting[host.id] >= MOST_WAITING:
+            raise Unavailable(
+                f"host {host.id!r} at {host.http_url} has the key and {MOST_WAITING} requests that "
+                "it has not answered: see 'holdfast status'; try again",
+                owner=host.id,
+                url=host.http_url,
+            )
+        self._waiting[host.id] += 1
+        try:
+            yield
+        finally:
+            self._waiting[host.id] -= 1

@@ -65,7 +65,7 @@ def choose(url: str, app: str, wanted: str) -> list[Manifest]:
     Raises:
         NotFound: there is none, or none of a task.
         InvalidRequest: no id, or that of one task among several.
-        SnapshotInvalid: it cannot be used.
+        SnapshotInvalid: it cannot be used, or is of another application than the others.
         StorageUnavailable: naming the URL.
     """
     stored = stored_tasks(url, app)
@@ -129,7 +129,11 @@ def spec_in(manifest: Manifest, store: str) -> StoreSpec:
 
 
 def _complete(url: str, app: str, newest: dict[int, Manifest]) -> list[Manifest]:
-    """All tasks' by partition; a part of an application would look like all of it."""
+    """All tasks' by partition; a part of an application would look like all of it.
+
+    Storage keeps snapshots of an application that was reset or deleted. The newest of all says how
+    many tasks there are and which changelogs they have; snapshots of other ones are refused.
+    """
     if not newest:
         raise NotFound(
             f"there is no snapshot of {app!r} in {url}: `holdfast snapshot create {app}`, or "
@@ -137,7 +141,8 @@ def _complete(url: str, app: str, newest: dict[int, Manifest]) -> list[Manifest]
             app=app,
             url=url,
         )
-    partitions = max(manifest.partitions for manifest in newest.values())
+    last = max(newest.values(), key=lambda manifest: manifest.id)
+    partitions = last.partitions
     if partitions == 0:
         raise SnapshotInvalid(
             f"the snapshots of {app!r} in {url} are of an older version, which did not say how "
@@ -153,7 +158,24 @@ def _complete(url: str, app: str, newest: dict[int, Manifest]) -> list[Manifest]
             url=url,
             tasks=missing,
         )
-    return [newest[task] for task in range(partitions)]
+    found = [newest[task] for task in range(partitions)]
+    if other := [m.partition for m in found if _is_of_another(m, last)]:
+        raise SnapshotInvalid(
+            f"the newest snapshots of tasks {other} of {app!r} in {url} are of other changelogs "
+            f"than {last.id} of {last.task}: the application was reset, or a changelog rebuilt, "
+            f"since they were taken: `holdfast snapshot create {app}`, or name a savepoint",
+            app=app,
+            url=url,
+            tasks=other,
+        )
+    return found
+
+
+def _is_of_another(manifest: Manifest, last: Manifest) -> bool:
+    """Whether it is of an application of the same name that was there before."""
+    both = manifest.offsets.keys() & last.offsets.keys()
+    ids = [(manifest.offsets[topic][0], last.offsets[topic][0]) for topic in both]
+    return manifest.partitions != last.partitions or any(one != other for one, other in ids)
 
 
 def _live(

@@ -82,7 +82,7 @@ def _name(
     """What a process is; None if it is none of ours."""
     if any(str(JOB) in word for word in command):
         return "driver's JVM" if "java" in command[0] else "driver"
-    if "pyspark.daemon" in command:
+    if {"pyspark.daemon", "pyspark.worker"} & set(command):
         return "Spark's workers"
     if pid in services:
         return services[pid]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from state_lib.keys import partition_for
 from state_lib.specs import StoreSpec, Topology
 from state_lib.task import TaskContext
 from tests.support.hosts import address
-from tests.support.waiting import SLOWNESS
+from tests.support.waiting import SLOWNESS, until
 
 NOWHERE = Kafka({"bootstrap.servers": "127.0.0.1:1", "log_level": 0})
 TOKEN = "secret"
@@ -172,6 +173,29 @@ def test_an_owner_that_hangs_is_waited_for_no_longer_than_that(
     assert (status, body["details"]["owner"]) == (503, "owner")
     assert body["details"]["timeout_s"] == 0.4
     assert "did not answer in time" in body["message"]
+
+
+def test_an_owner_that_hangs_holds_only_so_many_connections(
+    start: Start,
+    pair: tuple[HostAddress, HostAddress, str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked, owner, app = pair
+    monkeypatch.setattr(owners, "ANSWER_S", 20 * SLOWNESS)
+    monkeypatch.setattr(owners, "MOST_WAITING", 3)
+    start(asked, (asked, owner), topology(app, 1))
+    with (
+        ThreadPoolExecutor(10) as pool,
+        socket.create_server((owner.host, owner.http_port)) as silent,
+    ):
+        asking = [pool.submit(ask, asked, path_of(app)) for _ in range(10)]
+        held = [silent.accept()[0] for _ in range(3)]
+        until(lambda: sum(one.done() for one in asking) == 7, 10, "refused at once")
+        for connection in held:
+            connection.close()
+    said = [one.result() for one in asking]
+    assert [status for status, _ in said] == [503] * 10
+    assert sum("requests that it has not answered" in body["message"] for _, body in said) == 7
 
 
 def test_another_token_of_the_owner_is_not_the_callers_fault(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -47,6 +48,16 @@ def test_which_batches_stand(looks: list[int], size: int) -> None:
     assert effective([*run, *crashes]) == [*run, crashes[-1]]
     assert effective([*run, *crashes, *again]) == again
     assert len(looks) <= 3 * (3 * size + 2 * size)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_which_batches_stand_after_a_task_has_caught_up(looks: list[int], size: int) -> None:
+    """What it had missed is recorded again, one by one, and the stream goes on."""
+    run = [batch(1, n) for n in range(size)]
+    again = [replace(batch(2, n), aligned=True) for n in range(size // 2, size)]
+    more = [batch(2, n) for n in range(size, size + 10)]
+    assert effective([*run, *again, *more]) == [*run[: size // 2], *again, *more]
+    assert len(looks) <= 3 * (2 * size)
 
 
 @pytest.mark.parametrize("size", SIZES)

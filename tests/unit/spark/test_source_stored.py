@@ -63,6 +63,29 @@ def test_the_latest_is_the_newest_of_each_task(source: Source, url: str) -> None
     assert read(old[0]) == {b"a": b"1"}
 
 
+def test_snapshots_of_a_reset_application_are_not_mixed_with_those_of_the_next(
+    source: Source, url: str
+) -> None:
+    """Storage keeps them, and those of tasks that there are no more."""
+    before = source.topology
+    source.topology = replace(before, partitions=4)
+    source.write({b"a": b"old"})
+    for partition in range(4):
+        taken(source, url, partition)
+    source.topology, source.made = before, 1
+    source.write({b"a": b"new"})
+    first = taken(source, url, 0)
+    with pytest.raises(SnapshotInvalid, match=r"tasks \[1\] of 'app' .* other changelogs"):
+        choose(url, "app", "latest")
+    second = taken(source, url, 1)
+    assert [m.id for m in choose(url, "app", "latest")] == [first.id, second.id]
+    source.made = 2
+    source.write({b"a": b"newer"})
+    taken(source, url, 1)
+    with pytest.raises(SnapshotInvalid, match=r"tasks \[0\] of 'app'"):
+        choose(url, "app", "latest")
+
+
 def test_a_task_without_a_snapshot_is_missed(source: Source, url: str) -> None:
     with pytest.raises(NotFound, match=r"no snapshot of 'app' in .*holdfast snapshot create app"):
         choose(url, "app", "latest")
