@@ -49,20 +49,19 @@ def cluster(home: Path) -> Iterator[Cluster]:
         patch.setenv("HOLDFAST_FAILPOINTS", "")
         patch.setenv("HOLDFAST_FAILPOINTS_DIR", "")
         patch.setenv("SOAK_TOLD", str(home / "told.jsonl"))
-        database = get_server(home / "postgres")
-        own = {
-            "airflow_db": database.get_uri(),
-            "airflow_port": free_port(),
-            "dags_dir": DAGS,
-            "jobs_dir": AUDITS,
-        }
-        made = Cluster(home / "own", airflow=True, **own)
-        try:
+        with ExitStack() as stack:
+            database = get_server(home / "postgres")
+            stack.callback(database.cleanup)
+            own = {
+                "airflow_db": database.get_uri(),
+                "airflow_port": free_port(),
+                "dags_dir": DAGS,
+                "jobs_dir": AUDITS,
+            }
+            made = Cluster(home / "own", airflow=True, **own)
+            stack.callback(made.stack.down)
             made.stack.up(timeout_s=PATIENCE_S * SLOWNESS)
             yield made
-        finally:
-            made.stack.down()
-            database.cleanup()
 
 
 def airflow_of(cluster: Cluster, patience_s: float) -> Airflow:
