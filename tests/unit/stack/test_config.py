@@ -65,7 +65,7 @@ def test_wrong_values_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ("[stack]\nkafka_prot = 1", r"\[stack\] kafka_prot: there is no such setting"),
         ("kafka_port = 1", r"kafka_port: it belongs into the section \[stack\]"),
-        ("kafka_properties = '{}'\na.b = 1", "kafka_properties as text and a.b beside it"),
+        ("[kafka]\nkafka_properties = '{}'\na.b = 1", "kafka_properties as text and a.b beside it"),
         ("[kafka]\nkafka_port = 1", r"\[kafka\] kafka_port: it belongs into .* \[stack\]"),
         ("[host]\nsocket.timeout.ms = 1", r"\[host\] socket.timeout.ms: there is no such"),
         ("[hosts]\nid = 1", "hosts: it belongs into"),
