@@ -5,8 +5,8 @@
 Stages are those of stages.toml. All of them run, even if an early one is red. The exit code is 1 if
 any was. What a stage says, test by test, is in a report of its own, so that a hang names itself.
 
-The quick ones run two at a time, where they can have namespaces of their own, and speak at their
-ends; the full ones run alone.
+The quick ones, and full ones that wait most of their time, run two at a time, where they can have
+namespaces of their own, and speak at their ends; the other full ones run alone.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ NO_TESTS = 5
 ALL_S = 80 * 60.0
 """What all stages may take together, however slow the machine is."""
 LANES = 2
-"""Stages at a time, of the quick ones: Kafka's wait most of their time."""
+"""Stages at a time, of those that may share: Kafka's wait most of their time."""
 OURS = "hf-"
 TALKING = threading.Lock()
 RERUNS = 2
@@ -54,6 +54,12 @@ class Stage:
     full: bool = False
     network: bool = False
     asked: bool = False
+    beside: bool = False
+
+    @property
+    def shares(self) -> bool:
+        """Whether another one may run at the same time."""
+        return self.beside or not self.full
 
 
 @dataclass
@@ -93,18 +99,18 @@ def main() -> int:
     print(f"gate: {', '.join(s.name for s in wanted)}; slowness {slow:.1f}", flush=True)
     results: list[Result] = []
     end = time.monotonic() + ALL_S
-    quick = [s for s in wanted if not s.full]
-    lanes = LANES if len(quick) > 1 and isolate.namespaces(network=False) else 1
+    shared, alone = [s for s in wanted if s.shares], [s for s in wanted if not s.shares]
+    lanes = LANES if len(shared) > 1 and isolate.namespaces(network=False) else 1
 
     def one(stage: Stage) -> None:
-        beside = lanes > 1 and not stage.full
+        beside = lanes > 1 and stage.shares
         given_slow = min(slowness.MOST, slow * LANES) if beside else slow
         limit_s = min(stage.limit_s * given_slow, end - time.monotonic())
         given = replace(stage, limit_s=max(1.0, limit_s))
         reruns = RERUNS - sum(len(r.flaky) for r in results)
         results.append(run(given, given_slow, reruns, beside=beside))
 
-    for together, stages in ((lanes, quick), (1, [s for s in wanted if s.full])):
+    for together, stages in ((lanes, shared), (1, alone)):
         with ThreadPoolExecutor(together) as pool:
             try:
                 list(pool.map(one, stages))
