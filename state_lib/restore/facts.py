@@ -110,13 +110,15 @@ def settled_ranges(
     while a changelog still ends before it. Who has fenced other writers need not wait.
     """
     until = time.monotonic() + SETTLE_S
-    while True:
-        logs = log_ranges(kafka, topology, partition)
-        known = {t: log for t, log in logs.items() if marker.logs.get(t) == log.topic_id}
-        whole = all(log.end >= marker.committed.get(t, 0) for t, log in known.items())
-        if whole or time.monotonic() > until:
-            return logs
+    logs = log_ranges(kafka, topology, partition)
+    known = [topic for topic, log in logs.items() if marker.logs.get(topic) == log.topic_id]
+    while short := [t for t in known if logs[t].end < marker.committed.get(t, 0)]:
+        if time.monotonic() > until:
+            break
         time.sleep(0.05)
+        for (topic, _), end in ends(kafka.admin(), [(t, partition) for t in short]).items():
+            logs[topic] = replace(logs[topic], end=end)
+    return logs
 
 
 def gather(  # noqa: PLR0913 - what is known of one task
