@@ -37,8 +37,9 @@ class Source:
         marker = Marker(
             epoch=3, n=self.n, positions=at(self.n), clock=NOON, written_at=now, state=state
         )
+        again = "-again" * self.made
         offsets = {
-            changelog_topic(self.topology.app, s.name): [f"id-of-{s.name}-{self.made}", self.n * 10]
+            changelog_topic(self.topology.app, s.name): [f"id-of-{s.name}{again}", self.n * 10]
             for s in self.topology.stores
         }
         changes = {store: (list(entries), list(entries.values()))}
