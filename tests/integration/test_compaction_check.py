@@ -39,15 +39,22 @@ def made(kafka: Kafka, name: str, folder: Path, **config: str) -> App:
 
 
 def write(app: App, mib: int) -> None:
-    """The same keys again and again, in transactions, with values that lz4 cannot shorten."""
+    """The same keys again and again, in transactions, with values that lz4 cannot shorten.
+
+    A commit is acknowledged before the brokers have marked it so: waits until they have.
+    """
+    admin, at = app.kafka.admin(), (app.topic("kv"), 0)
+    transactions, before = mib * MIB // (KEYS * VALUE), ends(admin, [at])[at]
     producer = app.kafka.producer(None, **{"transactional.id": f"{app.name}-0", "linger.ms": 5})
     producer.init_transactions(30)
-    for _ in range(mib * MIB // (KEYS * VALUE)):
+    for _ in range(transactions):
         producer.begin_transaction()
         for key in range(KEYS):
             value = os.urandom(VALUE)
             producer.produce(app.topic("kv"), value, b"%d" % key, 0, timestamp=now_ms())
         producer.commit_transaction(30)
+    marked = before + transactions * (KEYS + 1)
+    until(lambda: ends(admin, [at])[at] == marked, 10, "marked as committed")
 
 
 def verdict(app: App) -> Verdict:
