@@ -7,13 +7,13 @@ from collections.abc import Callable
 from types import TracebackType
 
 from state_lib.errors import ConfigurationError
-from state_lib.exits import EXIT_REFUSED
+from state_lib.exits import EXIT_CONFIGURATION
 
 Hook = Callable[[type[BaseException], BaseException, TracebackType | None], object]
 
 
 def tell_refusals() -> None:
-    """Have this process say last words, and end with `EXIT_REFUSED`, where it is refused.
+    """Have this process say last words, and end with `EXIT_CONFIGURATION`, where it is refused.
 
     That is for a ConfigurationError that nobody catches. Again: nothing.
     """
@@ -33,7 +33,7 @@ class _Refusals:
         self._before(kind, error, trace)
         if isinstance(error, ConfigurationError) and not hasattr(sys, "ps1"):  # somebody tries out
             _last_words(error.message)
-            raise SystemExit(EXIT_REFUSED)
+            raise SystemExit(EXIT_CONFIGURATION)
 
 
 def _last_words(why: str) -> None:

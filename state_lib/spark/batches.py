@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import DataFrame
 
-from state_lib.application import Application
+from state_lib.declaration import Declaration
 from state_lib.changelog.limits import size_limits
 from state_lib.changelog.progress import ProgressLog, Recorded
 from state_lib.changelog.topics import changelog_topic
@@ -85,10 +85,10 @@ class Standing:
         return out
 
 
-def record_limits(admin: AdminClient, app: Application) -> dict[str, int]:
+def record_limits(admin: AdminClient, app: Declaration) -> dict[str, int]:
     """Per store, what the strictest of its topics takes (bytes); a usual value for missing ones."""
     into = {
-        verb.store.name: [changelog_topic(app.id, verb.store.name), *verb.outputs]
+        verb.store.name: [changelog_topic(app.id, verb.store.name), *verb.kept.outputs]
         for verb in app.aggregations
     }
     limits = size_limits(admin, [topic for topics in into.values() for topic in topics])
@@ -100,7 +100,7 @@ class Batches:
 
     def __init__(
         self,
-        app: Application,
+        app: Declaration,
         settings: Settings,
         kafka: Kafka,
         combiner: Combiner,
@@ -305,7 +305,7 @@ class Batches:
         return ExchangePlan(
             app=self._app.id,
             partitions=self._app.partitions,
-            aggregations=tuple(self._app.aggregations),
+            kept=tuple(verb.kept for verb in self._app.aggregations),
             batch=batch,
             hosts=tuple(self._settings.host_addresses),
             token=self._token,

@@ -8,7 +8,7 @@ from typing import Any
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
-from state_lib.application import Application
+from state_lib.declaration import Declaration
 from state_lib.errors import ConfigurationError
 from state_lib.kafka import TopicFacts
 from state_lib.marker import NO_CLOCK
@@ -29,14 +29,14 @@ _VARIES = (
 
 
 def first_plan(
-    app: Application, sources: Mapping[str, TopicFacts], limits: Mapping[str, int]
+    app: Declaration, sources: Mapping[str, TopicFacts], limits: Mapping[str, int]
 ) -> BatchPlan:
     """A plan of no rows with the columns that those of batches have, as far as is known."""
     none = {topic: dict.fromkeys(map(str, range(f.partitions)), 0) for topic, f in sources.items()}
     return BatchPlan(0, 0, none, none, NO_CLOCK, 0, 0, {}, code=app.fingerprint, limits=limits)
 
 
-def check_declared(spark: SparkSession, app: Application, plan: BatchPlan) -> Combiner:
+def check_declared(spark: SparkSession, app: Declaration, plan: BatchPlan) -> Combiner:
     """Resolve every expression, as each batch will; returns what batches need not build again.
 
     A typo would be met in the first batch otherwise: after the claim, which has ended the driver of
@@ -59,7 +59,7 @@ def check_declared(spark: SparkSession, app: Application, plan: BatchPlan) -> Co
 
 
 def _name_the_store(
-    spark: SparkSession, app: Application, empty: DataFrame, plan: BatchPlan
+    spark: SparkSession, app: Declaration, empty: DataFrame, plan: BatchPlan
 ) -> None:
     """Raise what is wrong with the first store that cannot be computed by itself."""
     for verb in app.aggregations:

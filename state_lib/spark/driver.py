@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import importlib
 import signal
 import sys
 import threading
@@ -16,7 +14,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from state_lib.application import Application
+from state_lib.declaration import Declaration
 from state_lib.changelog.admin import ensure_topics, topic_configs
 from state_lib.changelog.claims import speaker
 from state_lib.changelog.progress import ProgressLog
@@ -47,10 +45,10 @@ from state_lib.spark.claims import (
 from state_lib.spark.declared import check_declared, first_plan
 from state_lib.spark.epochs import Epoch, claim_all, topology_id
 from state_lib.spark.frames import Combiner
-from state_lib.spark.jvm import Starting
 from state_lib.spark.left_out import LeftOut
+from state_lib.spark.opened import Opened
 from state_lib.spark.parking import Parking
-from state_lib.spark.session import kafka_options, open_session, read_range
+from state_lib.spark.session import kafka_options, read_range
 from state_lib.spark.streaming import POLL_S, Streaming
 from state_lib.spark.versions import make_way
 from state_lib.spark.warm import warm_up
@@ -69,7 +67,7 @@ class Driver:
         watched: how this process is seen and heard; of its own where none is given.
         before: epoch of this process's last claim. Who claimed after it has taken over: a process
             that was frozen must not take the application back.
-        starting: Spark's JVM, if it was started already.
+        opened: the session in which it was declared; of its own where none is given.
 
     Raises:
         ConfigurationError: a file that a setting names cannot be read.
@@ -77,13 +75,14 @@ class Driver:
 
     def __init__(
         self,
-        app: Application,
+        app: Declaration,
         settings: Settings,
         watched: Watched | None = None,
         before: Epoch | None = None,
-        starting: Starting | None = None,
+        opened: Opened | None = None,
     ) -> None:
-        self._app, self._settings, self._starting = app, settings, starting
+        self._app, self._settings = app, settings
+        self._opened = opened or Opened(app.id, settings=settings)
         self._kafka = Kafka.of(settings)
         self._watched = watched or Watched.of(app.id, settings)
         self._token = settings.read_token()
@@ -118,11 +117,7 @@ class Driver:
         settings, code = self._settings, self._app.fingerprint
         expected = first_plan(self._app, sources, record_limits(admin, self._app))
         started = time.monotonic()
-        if self._starting is not None:
-            # PySpark asks it about NumPy in its first call that has a list, and it imports pandas.
-            importlib.import_module("pyspark.testing.utils")
-            self._starting.join()
-        spark = open_session(self._app.id, settings)
+        spark = self._opened.session(settings)
         try:
             log.info("spark is up", seconds=round(time.monotonic() - started, 2))
             combiner = check_declared(spark, self._app, expected)
@@ -136,8 +131,7 @@ class Driver:
                 check_same_application(self._kafka, topology)  # Spark's start takes its time
                 self._drive(spark, combiner, sources, code, looked_at)
         finally:
-            with contextlib.suppress(Py4JError, ConnectionError):  # the JVM may be gone
-                spark.stop()
+            self._opened.stop()
 
     def stop(self) -> None:
         """Stop at the next batch's edge. Safe from a signal handler."""
@@ -246,7 +240,7 @@ def _longest_retention(configs: dict[str, dict[str, str]]) -> int:
     return -1 if -1 in values or not values else max(values)
 
 
-def main(app: Application, settings: Settings, starting: Starting | None = None) -> None:
+def main(app: Declaration, settings: Settings, opened: Opened | None = None) -> None:
     """Run a job's process: signals, restarts, exit codes, one line per failure."""
     from state_lib.logs import configure_logging  # noqa: PLC0415
 
@@ -254,7 +248,7 @@ def main(app: Application, settings: Settings, starting: Starting | None = None)
     watched = Watched.of(app.id, settings)
     log.info(BEGINS, app=app.id, driver=watched.presence.who.id)
     try:
-        how, why, retry = _run(app, settings, watched, starting)
+        how, why, retry = _run(app, settings, watched, opened)
     except BaseException as error:
         watched.presence.leave("failed", _first_lines(error))
         raise
@@ -263,7 +257,7 @@ def main(app: Application, settings: Settings, starting: Starting | None = None)
 
 
 def _run(
-    app: Application, settings: Settings, watched: Watched, starting: Starting | None
+    app: Declaration, settings: Settings, watched: Watched, opened: Opened | None
 ) -> tuple[How, str, bool]:
     """Run the stream, and again where that may help; returns how and why it ended."""
     stopping = watched.stopping
@@ -273,7 +267,7 @@ def _run(
     epoch: Epoch | None = None
     while not stopping.is_set():
         try:
-            driver = Driver(app, settings, watched, epoch, starting)
+            driver = Driver(app, settings, watched, epoch, opened)
             driver.run()
         except Superseded as error:
             log.error("the driver ends", why=error.message, code=error.code)

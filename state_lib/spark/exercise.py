@@ -6,40 +6,48 @@ from collections.abc import Iterator
 
 import orjson
 
-from state_lib import Application, Json, Text, TimeWindows, agg
+from pyspark.sql import functions as F  # noqa: N812
+
+from state_lib import Application, Materialized, TimeWindows, agg
 
 PARTITIONS = 2
 
-app = Application("exercise", PARTITIONS)
+app = Application("exercise", partitions=PARTITIONS)
 
 (
-    app.stream("lines", Text())
-    .explode("word", "split(lower(value), ' ')")
+    app.stream("lines", format="text")
+    .select(F.explode(F.split(F.lower("value"), " ")).alias("word"))
     .where("word <> ''")
-    .group_by("word")
+    .groupBy("word")
     .count("words")
+    .toStream()
     .to("word-counts")
 )
 
-orders = app.stream("orders", Json("shop STRING NOT NULL, cents BIGINT, weight DOUBLE"))
-orders = orders.with_column("euros", "cents / 100")
+orders = app.stream("orders", "shop STRING NOT NULL, cents BIGINT, weight DOUBLE")
+orders = orders.withColumn("euros", F.col("cents") / 100)
 
 (
-    orders.group_by("shop")
-    .windowed_by(TimeWindows("1 hour", grace="1 hour"))
-    .aggregate(
-        "sales",
+    orders.groupBy("shop")
+    .windowedBy(TimeWindows("1 hour", grace="1 hour"))
+    .agg(
+        Materialized("sales"),
         orders=agg.count(),
         cents=agg.sum("cents"),
-        weight=agg.sum("weight", "float64"),
+        weight=agg.sum("weight"),
         least=agg.min("cents"),
-        most=agg.max("euros", "float64"),
+        most=agg.max("euros"),
     )
 )
 
-orders.group_by("cents", "int64").aggregate("last_shop", shop=agg.last("shop")).to("last-shops")
+(
+    orders.groupBy("cents")
+    .agg(Materialized("last_shop"), shop=agg.last("shop"))
+    .toStream()
+    .to("last-shops")
+)
 
-app.stream("records").group_by("key", "bytes").count("seen")
+app.stream("records").groupBy("key").count("seen")
 
 
 def records(numbers: range) -> Iterator[tuple[str, bytes, bytes]]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from state_lib.application import Aggregation, Source, Step
+from state_lib.declaration import Aggregation, Source, Step
 from state_lib.spark.attempts import types_of
 from state_lib.spark.entries import entry, explodes, judge
 from state_lib.spark.plan import SEEN, BatchPlan
@@ -126,7 +126,7 @@ def _partials(aggregations: Sequence[Aggregation]) -> list[Column]:
         for name, field in verb.fields.items():
             column = f"a{index}_{name}"
             match field.op:
-                case "count" if field.expr is not None:
+                case "count" if not field.of_rows:
                     columns.append(F.count(column).alias(column))
                 case "sum" if field.type == "int64":
                     low, high = F.col(column).bitwiseAND(F.lit(LOW)), F.shiftright(column, 32)
@@ -137,7 +137,7 @@ def _partials(aggregations: Sequence[Aggregation]) -> list[Column]:
                     columns.append(F.min(column).alias(column))
                 case "max":
                     columns.append(F.max(column).alias(column))
-        if verb.has_last:
+        if verb.kept.has_last:
             kept = [f"a{index}_{n}" for n, f in verb.fields.items() if f.op == "last"]
             newest = F.struct(F.col("ts"), F.col("src").cast("bigint"), F.col(f"o{index}"))
             at = [F.col(f"p{index}_{number}") for number in range(explodes(verb))]

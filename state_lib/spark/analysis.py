@@ -1,0 +1,370 @@
+"""Resolves a step when it is declared, on no rows, and refuses what a batch could not repeat.
+
+A batch is repeated after a crash, and must come out as before: an expression may read its row and
+nothing else. (docs/adr/0022)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import StructType
+
+from state_lib.declaration import Expression, Generator, Item, Select, Source
+from state_lib.errors import ConfigurationError
+from state_lib.names import check_column
+
+_BASE = {
+    "key": "binary",
+    "value": "binary",
+    "topic": "string",
+    "partition": "int",
+    "offset": "bigint",
+    "timestamp": "timestamp",
+}
+_NODES = {"Project", "Filter", "Generate", "Expand", "LogicalRDD"}
+_CLOCKS = {"Now", "LocalTimestamp", "SparkVersion"}
+_SUBQUERIES = {"ListQuery", "InSubquery", "Exists", "ScalarSubquery", "LateralSubquery"}
+_GENERATORS: dict[str, Generator] = {"explode": "explode", "explode_outer": "explode_outer"}
+_CLASS = re.compile(r'(?<!\\)"class":"([\w.$]+)"')
+_ID = re.compile(r'(?<!\\)"id":(\d+)')
+_LINES = 4
+_REPEAT = "a batch that is repeated after a crash would not come out as before"
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """An expression, its type (DDL), how Spark calls it, and whether it is called so on purpose."""
+
+    expression: Expression
+    type: str
+    name: str
+    named: bool
+    plain: bool
+
+
+# ---------------------------------------------------------------------- rows of a source
+
+
+def ddl_of(spark: SparkSession, schema: StructType | str) -> str:
+    """A schema as DDL.
+
+    Raises:
+        ConfigurationError: it is none, or one type instead of columns.
+        InvalidName: a column begins as ours do.
+    """
+    if isinstance(schema, str):
+        try:
+            parsed: Any = StructType.fromDDL(schema)
+        except ParseException as error:
+            raise ConfigurationError(f"{schema!r} is no DDL: {_said(error)}") from error
+    else:
+        parsed = schema
+    if not isinstance(parsed, StructType):
+        raise ConfigurationError(
+            f"{schema!r} is one type, not columns: write 'name TYPE, name TYPE'"
+        )
+    names = parsed.fieldNames()
+    for name in names:
+        check_column(name)
+    lower = [name.lower() for name in names]
+    if twice := sorted({name for name in names if lower.count(name.lower()) > 1}):
+        raise ConfigurationError(
+            f"the columns {twice} of {schema!r} differ in case only, and to Spark they are one: "
+            "rename one of them",
+            columns=twice,
+        )
+    del spark  # the DDL is read by the session that is active
+    return str(parsed.toDDL())
+
+
+def source_rows(spark: SparkSession, source: Source) -> DataFrame:
+    """No rows, with the columns of a source's."""
+    columns = dict(_BASE)
+    if source.format == "text":
+        columns["value"] = "string"
+    fields = StructType.fromDDL(source.schema).fields if source.schema else []
+    hidden = {f.name.lower() for f in fields}
+    ddl = [f"`{name}` {kind}" for name, kind in columns.items() if name not in hidden]
+    ddl += [f"{quoted(f.name)} {f.dataType.simpleString()}" for f in fields]
+    jvm: Any = spark._jvm  # noqa: SLF001 - the way to the JVM that pyspark itself takes
+    return _no_rows(spark, jvm.org.apache.spark.sql.types.StructType.fromDDL(", ".join(ddl)))
+
+
+def _no_rows(spark: SparkSession, schema: Any) -> DataFrame:
+    none = spark.sparkContext._jsc.emptyRDD().rdd()  # noqa: SLF001 - as above
+    session: Any = spark._jsparkSession  # noqa: SLF001 - as above
+    return DataFrame(session.internalCreateDataFrame(none, schema, False), spark)  # noqa: FBT003
+
+
+# ---------------------------------------------------------------------- columns
+
+
+def quoted(name: str) -> str:
+    """A name as Spark SQL reads it, whatever is in it."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def plain_column(name: str) -> Column:
+    """The column of exactly that name."""
+    return F.col(quoted(name))
+
+
+def column_named(rows: DataFrame, name: str, at: str) -> Column:
+    """The column of that name, or the field of a struct, as DataFrame takes names."""
+    if name in rows.columns:
+        return plain_column(name)
+    resolved(rows, F.col(name), at)
+    return F.col(name)
+
+
+def name_of(rows: DataFrame, column: Column, at: str) -> str:
+    """How Spark calls a column."""
+    return resolved(rows, column, at).name
+
+
+def true_or_null(rows: DataFrame, condition: Column | str, at: str) -> Column:
+    """What is counted to count the rows for which a condition is true."""
+    column = _column(rows, condition)
+    if (found := resolved(rows, column, at)).type != "boolean":
+        raise ConfigurationError(f"{at}: {found.expression.text} is {found.type}, no condition")
+    return F.nullif(column, F.lit(False))  # noqa: FBT003
+
+
+def _column(rows: DataFrame, given: Column | str) -> Column:
+    """The column that a text names; else it is SQL."""
+    if not isinstance(given, str):
+        return given
+    if given.lower() in (c.lower() for c in rows.columns):
+        return plain_column(given)
+    return F.expr(given)
+
+
+# ---------------------------------------------------------------------- steps
+
+
+def selected(rows: DataFrame, given: list[Any], at: str) -> tuple[Select, DataFrame]:
+    """A select as data, and no rows with the columns that it leaves.
+
+    Raises:
+        ConfigurationError: the step, and what is wrong with it.
+    """
+    columns: list[Column] = []
+    for one in given:
+        if isinstance(one, str) and one == "*":
+            columns += [plain_column(c) for c in rows.columns]
+        elif isinstance(one, str):
+            columns.append(plain_column(one) if one in rows.columns else F.col(one))
+        elif isinstance(one, Column):
+            columns.append(one)
+        else:
+            raise ConfigurationError(f"{at} takes columns and names of columns, not {one!r}")
+    split = [_generator(rows.sparkSession, column) for column in columns]
+    inner = [column if made is None else made[1] for column, made in zip(columns, split, strict=True)]
+    whole = _analysed(rows, columns, at)
+    names = whole.columns
+    if len(names) != len(columns) or (
+        _classes(whole).count("Generate") != sum(m is not None for m in split)
+    ):
+        raise ConfigurationError(
+            f"{at} makes {len(names)} columns of {len(columns)}. Name each of them, and of what "
+            "makes several rows write explode(...) or explode_outer(...) of an array, with "
+            ".alias('name'): of a map, explode(map_entries(...)); of an array of structs, "
+            "explode(...) and then its fields"
+        )
+    lower = [name.lower() for name in names]
+    if twice := sorted({name for name in names if lower.count(name.lower()) > 1}):
+        raise ConfigurationError(f"{at} leaves several columns {twice}: rename one of them")
+    for name in names:
+        check_column(name)
+    found = _resolved(rows, inner, at)
+    for one, made in zip(found, split, strict=True):
+        if made is not None and not one.type.startswith("array<"):
+            raise ConfigurationError(
+                f"{at}: {made[0]} takes an array, and {one.expression.text} is {one.type}. Of a map "
+                "write explode(map_entries(...))"
+            )
+    items = [
+        Item(name, one.expression, "" if made is None else made[0], made is None and one.plain)
+        for name, one, made in zip(names, found, split, strict=True)
+    ]
+    schema: Any = whole._jdf.schema()  # noqa: SLF001 - as above
+    return Select(tuple(items)), _no_rows(rows.sparkSession, schema)
+
+
+def condition_of(rows: DataFrame, given: Column | str, at: str) -> Expression:
+    """The condition of a ``where``. Raises as `selected`."""
+    column = F.expr(given) if isinstance(given, str) else given
+    if not isinstance(column, Column):
+        raise ConfigurationError(f"{at} takes a condition, not {given!r}")
+    try:
+        kept = rows.where(column)
+    except (AnalysisException, ParseException) as error:
+        _refuse(at, error)
+    plan = _plan(kept)
+    _judge(plan, _classes(kept), at)
+    text = str(plan.condition().sql())
+    return Expression(text, _variables(text, plan), column)
+
+
+def resolved(rows: DataFrame, given: Column | str, at: str) -> Resolved:
+    """One expression. Raises as `selected`."""
+    if not isinstance(given, str | Column):
+        raise ConfigurationError(f"{at} takes a Column or SQL text, not {given!r}")
+    try:
+        column = _column(rows, given)
+    except ParseException as error:
+        _refuse(at, error)
+    (found,) = _resolved(rows, [column], at)
+    return found
+
+
+def _resolved(rows: DataFrame, columns: list[Column], at: str) -> list[Resolved]:
+    frame = _analysed(rows, columns, at)
+    plan = _plan(frame)
+    if plan.nodeName() != "Project" or len(frame.columns) != len(columns):
+        raise ConfigurationError(f"{at} wants one value of a row for each expression")
+    listed = plan.projectList()
+    found = []
+    for number, (column, (name, kind)) in enumerate(zip(columns, frame.dtypes, strict=True)):
+        made = listed.apply(number)
+        alias = made.nodeName() == "Alias"
+        value = made.child() if alias else made
+        text = str(value.sql())
+        named = not alias or name != value.sql() and f"AS {quoted(name)}" in made.sql()
+        plain = not alias or value.nodeName() in ("AttributeReference", "Literal")
+        expression = Expression(text, _variables(text, plan), column)
+        found.append(Resolved(expression, kind, name, _is_named(column, named), plain))
+    return found
+
+
+def _is_named(column: Column, possible: bool) -> bool:  # noqa: FBT001
+    """Whether a user named it: Spark names what has none by its text."""
+    if not possible:
+        return False
+    node: Any = _node(column)
+    if node is None:
+        return True
+    kind = node.getClass().getSimpleName()
+    if kind == "SqlExpression":
+        return bool(re.search(r"\bas\b\s+[`\w]+\s*$", str(node.expression()), re.IGNORECASE)) or (
+            str(node.expression()).strip("` ").isidentifier()
+        )
+    return kind in ("Alias", "UnresolvedAttribute")
+
+
+def _analysed(rows: DataFrame, columns: list[Column], at: str) -> DataFrame:
+    try:
+        frame = rows.select(*columns)
+    except (AnalysisException, ParseException) as error:
+        _refuse(at, error)
+    _judge(_plan(frame), _classes(frame), at)
+    return frame
+
+
+def _refuse(at: str, error: AnalysisException | ParseException) -> NoReturn:
+    raise ConfigurationError(f"{at} cannot be computed: {_said(error)}") from error
+
+
+def _judge(plan: Any, classes: list[str], at: str) -> None:
+    """Refuse what reads more than its row."""
+    seen = set(classes)
+    if udfs := sorted(c for c in seen if "UDF" in c or c == "ScalaAggregator"):
+        raise ConfigurationError(
+            f"{at} calls a function of yours ({udfs[0]}), and a row on which one fails could not be "
+            "told from the others yet. Write it with Spark's built-in functions, like F.when(...), "
+            "F.regexp_extract(...) or F.transform(...)"
+        )
+    if seen & _SUBQUERIES:
+        raise ConfigurationError(
+            f"{at} asks for other rows by a subquery: {_REPEAT}. Put what it needs into the record"
+        )
+    if seen & {"AggregateExpression", "WindowExpression"}:
+        raise ConfigurationError(
+            f"{at} looks at several rows. Aggregate by groupBy(...).agg(Materialized('store'), ...)"
+        )
+    clocks = sorted(c for c in seen if c.startswith("Current") or c in _CLOCKS)
+    if clocks or not plan.deterministic():
+        what = f"reads {clocks[0]}" if clocks else "gives another value each time, like rand()"
+        raise ConfigurationError(
+            f"{at} {what}, and not only its row: {_REPEAT}. Put the value into the record where it "
+            "is produced"
+        )
+    nodes = {c for c in seen if c.startswith("plan:")}
+    if others := sorted(n.removeprefix("plan:") for n in nodes if n[5:] not in _NODES):
+        raise ConfigurationError(f"{at} is no step of single rows: Spark makes {others} of it")
+
+
+def _classes(frame: DataFrame) -> list[str]:
+    """Names of all that a plan is made of; those of its nodes begin with ``plan:``."""
+    found = []
+    for name in _CLASS.findall(_plan(frame).toJSON()):
+        package, _, simple = name.rpartition(".")
+        logical = package.endswith("plans.logical") or simple == "LogicalRDD"
+        found.append(simple)
+        if logical and simple != "OneRowRelation":
+            found.append(f"plan:{simple}")
+    return found
+
+
+def _variables(text: str, plan: Any) -> str:
+    if "lambda" not in text:
+        return ""
+    numbers: dict[str, str] = {}
+
+    def by_order(match: re.Match[str]) -> str:
+        return f'"id":{numbers.setdefault(match[1], str(len(numbers)))}'
+
+    named = re.sub(r'"(name|jvmId)":"[^"]*"', "", _ID.sub(by_order, plan.toJSON()))
+    return hashlib.sha256(named.encode()).hexdigest()[:12]
+
+
+def _generator(spark: SparkSession, column: Column) -> tuple[Generator, Column] | None:
+    """``explode`` or ``explode_outer`` and what they are called on, if a column is that."""
+    from pyspark.sql.classic.column import Column as ClassicColumn  # noqa: PLC0415
+
+    node: Any = _node(column)
+    if node is None:
+        return None
+    jvm: Any = spark._jvm  # noqa: SLF001 - as above
+    utils = jvm.org.apache.spark.sql.classic.ExpressionUtils
+    if node.getClass().getSimpleName() == "Alias":
+        node = node.child()
+    if node.getClass().getSimpleName() == "SqlExpression":
+        session: Any = spark._jsparkSession  # noqa: SLF001 - as above
+        read = session.sessionState().sqlParser().parseExpression(node.expression())
+        if read.getClass().getSimpleName() == "Alias":
+            read = read.child()
+        if read.getClass().getSimpleName() != "UnresolvedFunction":
+            return None
+        kind = _GENERATORS.get(str(read.nameParts().last()).lower())
+        arguments = read.arguments()
+        if kind is None or arguments.size() != 1:
+            return None
+        return kind, ClassicColumn(utils.column(arguments.apply(0)))
+    if node.getClass().getSimpleName() != "UnresolvedFunction":
+        return None
+    kind = _GENERATORS.get(str(node.functionName()).lower())
+    if kind is None or node.arguments().size() != 1:
+        return None
+    made = jvm.org.apache.spark.sql.Column(node.arguments().apply(0))
+    return kind, ClassicColumn(made)
+
+
+def _node(column: Column) -> Any:
+    made: Any = column._jc  # noqa: SLF001 - as above
+    return made.node()
+
+
+def _plan(frame: DataFrame) -> Any:
+    return frame._jdf.queryExecution().analyzed()  # noqa: SLF001 - as above
+
+
+def _said(error: Exception) -> str:
+    return "\n".join(str(error).splitlines()[:_LINES])
