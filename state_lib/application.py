@@ -55,7 +55,10 @@ class Application(Declaration):
         self._opened.session()
 
     def stream(
-        self, topic: str, schema: StructType | str | None = None, format: Format | None = None  # noqa: A002
+        self,
+        topic: str,
+        schema: StructType | str | None = None,
+        format: Format | None = None,  # noqa: A002
     ) -> KStream:
         """Read a topic.
 
@@ -82,7 +85,7 @@ class Application(Declaration):
                 topic=topic,
             )
         spark = self._opened.session()
-        ddl = "" if schema is None else ddl_of(spark, schema)
+        ddl = "" if schema is None else ddl_of(schema)
         source = Source(check_name("topic", topic), chosen, ddl)
         known = self._sources.get(topic, source)
         if known != source:

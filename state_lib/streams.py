@@ -170,7 +170,7 @@ class KStream:
                 f"{at}: a key of type {key.type} cannot be kept yet. Write one of text, a whole "
                 f"number or bytes, like ({key.expression.text}).cast('string')"
             )
-        name = key.name if key.named else "key"
+        name = key.name if key.name.isidentifier() else "key"
         return KGroupedStream(self, key.expression, serde, check_column(name))
 
     # ------------------------------------------------------------------ inside
@@ -235,7 +235,9 @@ class KGroupedStream:
 
     def count(self, materialized: Materialized | str) -> KTable:
         """Count rows into a store of int64, as Kafka Streams' ``count()``: same bytes."""
-        return self._into(materialized, {"count": Field("count", "int64", of_rows=True)}, {}, "int64")
+        return self._into(
+            materialized, {"count": Field("count", "int64", of_rows=True)}, {}, "int64"
+        )
 
     def agg(self, materialized: Materialized | str, **fields: Aggregate) -> KTable:
         """Keep several fields per key, as a packed struct (see `state_lib.agg`)."""
@@ -289,10 +291,10 @@ class KGroupedStream:
             return Field("count", "int64"), found.expression
         kind = (_VALUES if wanted.op == "last" else _NUMBERS).get(found.type)
         if kind is None:
+            wanted_type = "text, a boolean or a number" if wanted.op == "last" else "a number"
             raise ConfigurationError(
                 f"{at}: {wanted.op} of {found.expression.text}, of type {found.type}, cannot be kept "
-                f"yet. Write one of {', '.join(dict.fromkeys(_VALUES if wanted.op == 'last' else _NUMBERS))}, "
-                f"like ({found.expression.text}).cast('double')"
+                f"yet. Write one of {wanted_type} (bigint or double), by cast(...) or to_json(...)"
             )
         return Field(wanted.op, kind), found.expression
 

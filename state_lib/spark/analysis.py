@@ -7,10 +7,14 @@ nothing else. (docs/adr/0022)
 from __future__ import annotations
 
 import hashlib
+import logging
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
+import orjson
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
@@ -34,25 +38,26 @@ _SUBQUERIES = {"ListQuery", "InSubquery", "Exists", "ScalarSubquery", "LateralSu
 _GENERATORS: dict[str, Generator] = {"explode": "explode", "explode_outer": "explode_outer"}
 _CLASS = re.compile(r'(?<!\\)"class":"([\w.$]+)"')
 _ID = re.compile(r'(?<!\\)"id":(\d+)')
+_PLAIN = re.compile(r"\w*[A-Za-z_]\w*", re.ASCII)
+_LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 _LINES = 4
 _REPEAT = "a batch that is repeated after a crash would not come out as before"
 
 
 @dataclass(frozen=True)
 class Resolved:
-    """An expression, its type (DDL), how Spark calls it, and whether it is called so on purpose."""
+    """An expression, its type (DDL), how Spark calls it, and whether it is a mere column."""
 
     expression: Expression
     type: str
     name: str
-    named: bool
     plain: bool
 
 
 # ---------------------------------------------------------------------- rows of a source
 
 
-def ddl_of(spark: SparkSession, schema: StructType | str) -> str:
+def ddl_of(schema: StructType | str) -> str:
     """A schema as DDL.
 
     Raises:
@@ -80,7 +85,6 @@ def ddl_of(spark: SparkSession, schema: StructType | str) -> str:
             "rename one of them",
             columns=twice,
         )
-    del spark  # the DDL is read by the session that is active
     return str(parsed.toDDL())
 
 
@@ -166,11 +170,15 @@ def selected(rows: DataFrame, given: list[Any], at: str) -> tuple[Select, DataFr
         else:
             raise ConfigurationError(f"{at} takes columns and names of columns, not {one!r}")
     split = [_generator(rows.sparkSession, column) for column in columns]
-    inner = [column if made is None else made[1] for column, made in zip(columns, split, strict=True)]
+    if sum(made is not None for made in split) > 1:
+        raise ConfigurationError(
+            f"{at} makes several rows of one twice: explode one array in a select, the other in the "
+            "next"
+        )
     whole = _analysed(rows, columns, at)
-    names = whole.columns
+    names = whole.frame.columns
     if len(names) != len(columns) or (
-        _classes(whole).count("Generate") != sum(m is not None for m in split)
+        whole.classes.count("Generate") != sum(made is not None for made in split)
     ):
         raise ConfigurationError(
             f"{at} makes {len(names)} columns of {len(columns)}. Name each of them, and of what "
@@ -183,7 +191,9 @@ def selected(rows: DataFrame, given: list[Any], at: str) -> tuple[Select, DataFr
         raise ConfigurationError(f"{at} leaves several columns {twice}: rename one of them")
     for name in names:
         check_column(name)
-    found = _resolved(rows, inner, at)
+    if any(split):
+        columns = [c if made is None else made[1] for c, made in zip(columns, split, strict=True)]
+    found = _resolved(_analysed(rows, columns, at) if any(split) else whole, columns, at)
     for one, made in zip(found, split, strict=True):
         if made is not None and not one.type.startswith("array<"):
             raise ConfigurationError(
@@ -194,7 +204,7 @@ def selected(rows: DataFrame, given: list[Any], at: str) -> tuple[Select, DataFr
         Item(name, one.expression, "" if made is None else made[0], made is None and one.plain)
         for name, one, made in zip(names, found, split, strict=True)
     ]
-    schema: Any = whole._jdf.schema()  # noqa: SLF001 - as above
+    schema: Any = whole.frame._jdf.schema()  # noqa: SLF001 - as above
     return Select(tuple(items)), _no_rows(rows.sparkSession, schema)
 
 
@@ -203,78 +213,92 @@ def condition_of(rows: DataFrame, given: Column | str, at: str) -> Expression:
     column = F.expr(given) if isinstance(given, str) else given
     if not isinstance(column, Column):
         raise ConfigurationError(f"{at} takes a condition, not {given!r}")
-    try:
-        kept = rows.where(column)
-    except (AnalysisException, ParseException) as error:
-        _refuse(at, error)
-    plan = _plan(kept)
-    _judge(plan, _classes(kept), at)
-    text = str(plan.condition().sql())
-    return Expression(text, _variables(text, plan), column)
+    with _asked(at):
+        kept = _Analysed.of(rows.where(column))
+    _judge(kept, at)
+    text = str(kept.plan.condition().sql())
+    return Expression(text, _variables(text, kept.json), column)
 
 
 def resolved(rows: DataFrame, given: Column | str, at: str) -> Resolved:
     """One expression. Raises as `selected`."""
     if not isinstance(given, str | Column):
         raise ConfigurationError(f"{at} takes a Column or SQL text, not {given!r}")
-    try:
+    with _asked(at):
         column = _column(rows, given)
-    except ParseException as error:
-        _refuse(at, error)
-    (found,) = _resolved(rows, [column], at)
+    (found,) = _resolved(_analysed(rows, [column], at), [column], at)
     return found
 
 
-def _resolved(rows: DataFrame, columns: list[Column], at: str) -> list[Resolved]:
-    frame = _analysed(rows, columns, at)
-    plan = _plan(frame)
-    if plan.nodeName() != "Project" or len(frame.columns) != len(columns):
+@dataclass(frozen=True)
+class _Analysed:
+    """A frame of no rows, its plan, and all of that in one text: each question is a call."""
+
+    frame: DataFrame
+    plan: Any
+    json: str
+
+    @classmethod
+    def of(cls, frame: DataFrame) -> _Analysed:
+        plan: Any = frame._jdf.queryExecution().analyzed()  # noqa: SLF001 - as above
+        return cls(frame, plan, str(plan.toJSON()))
+
+    @property
+    def classes(self) -> list[str]:
+        """Names of all that the plan is made of; those of its nodes begin with ``plan:``, too."""
+        found = []
+        for name in _CLASS.findall(self.json):
+            package, _, simple = name.rpartition(".")
+            found.append(simple)
+            if package.endswith("plans.logical") or simple == "LogicalRDD":
+                found.append(f"plan:{simple}")
+        return found
+
+
+def _resolved(made: _Analysed, columns: list[Column], at: str) -> list[Resolved]:
+    top = orjson.loads(made.json)[0]
+    if not top["class"].endswith(".Project") or len(top["projectList"]) != len(columns):
         raise ConfigurationError(f"{at} wants one value of a row for each expression")
-    listed = plan.projectList()
     found = []
-    for number, (column, (name, kind)) in enumerate(zip(columns, frame.dtypes, strict=True)):
-        made = listed.apply(number)
-        alias = made.nodeName() == "Alias"
-        value = made.child() if alias else made
-        text = str(value.sql())
-        named = not alias or name != value.sql() and f"AS {quoted(name)}" in made.sql()
-        plain = not alias or value.nodeName() in ("AttributeReference", "Literal")
-        expression = Expression(text, _variables(text, plan), column)
-        found.append(Resolved(expression, kind, name, _is_named(column, named), plain))
+    listed = made.plan.projectList()
+    for number, (column, (name, kind)) in enumerate(zip(columns, made.frame.dtypes, strict=True)):
+        nodes = [node["class"].rpartition(".")[2] for node in top["projectList"][number][:2]]
+        if nodes[0] == "AttributeReference":
+            text = name if _PLAIN.fullmatch(name) else quoted(name)
+        else:
+            text = str(listed.apply(number).child().sql())
+        plain = nodes[0] == "AttributeReference" or nodes[1] in ("AttributeReference", "Literal")
+        expression = Expression(text, _variables(text, made.json), column)
+        found.append(Resolved(expression, kind, name, plain))
     return found
 
 
-def _is_named(column: Column, possible: bool) -> bool:  # noqa: FBT001
-    """Whether a user named it: Spark names what has none by its text."""
-    if not possible:
-        return False
-    node: Any = _node(column)
-    if node is None:
-        return True
-    kind = node.getClass().getSimpleName()
-    if kind == "SqlExpression":
-        return bool(re.search(r"\bas\b\s+[`\w]+\s*$", str(node.expression()), re.IGNORECASE)) or (
-            str(node.expression()).strip("` ").isidentifier()
-        )
-    return kind in ("Alias", "UnresolvedAttribute")
+def _analysed(rows: DataFrame, columns: list[Column], at: str) -> _Analysed:
+    with _asked(at):
+        made = _Analysed.of(rows.select(*columns))
+    _judge(made, at)
+    return made
 
 
-def _analysed(rows: DataFrame, columns: list[Column], at: str) -> DataFrame:
+@contextmanager
+def _asked(at: str) -> Iterator[None]:
+    """Spark's answer as ours. It is told once: PySpark would log it as well, on a page."""
+    loggers = [logging.getLogger(name) for name in _LOGGERS]
+    before = [logger.disabled for logger in loggers]
+    for logger in loggers:
+        logger.disabled = True
     try:
-        frame = rows.select(*columns)
+        yield
     except (AnalysisException, ParseException) as error:
-        _refuse(at, error)
-    _judge(_plan(frame), _classes(frame), at)
-    return frame
+        raise ConfigurationError(f"{at} cannot be computed: {_said(error)}") from error
+    finally:
+        for logger, was in zip(loggers, before, strict=True):
+            logger.disabled = was
 
 
-def _refuse(at: str, error: AnalysisException | ParseException) -> NoReturn:
-    raise ConfigurationError(f"{at} cannot be computed: {_said(error)}") from error
-
-
-def _judge(plan: Any, classes: list[str], at: str) -> None:
+def _judge(made: _Analysed, at: str) -> None:
     """Refuse what reads more than its row."""
-    seen = set(classes)
+    seen = set(made.classes)
     if udfs := sorted(c for c in seen if "UDF" in c or c == "ScalaAggregator"):
         raise ConfigurationError(
             f"{at} calls a function of yours ({udfs[0]}), and a row on which one fails could not be "
@@ -290,7 +314,7 @@ def _judge(plan: Any, classes: list[str], at: str) -> None:
             f"{at} looks at several rows. Aggregate by groupBy(...).agg(Materialized('store'), ...)"
         )
     clocks = sorted(c for c in seen if c.startswith("Current") or c in _CLOCKS)
-    if clocks or not plan.deterministic():
+    if clocks or not made.plan.deterministic():
         what = f"reads {clocks[0]}" if clocks else "gives another value each time, like rand()"
         raise ConfigurationError(
             f"{at} {what}, and not only its row: {_REPEAT}. Put the value into the record where it "
@@ -301,19 +325,7 @@ def _judge(plan: Any, classes: list[str], at: str) -> None:
         raise ConfigurationError(f"{at} is no step of single rows: Spark makes {others} of it")
 
 
-def _classes(frame: DataFrame) -> list[str]:
-    """Names of all that a plan is made of; those of its nodes begin with ``plan:``."""
-    found = []
-    for name in _CLASS.findall(_plan(frame).toJSON()):
-        package, _, simple = name.rpartition(".")
-        logical = package.endswith("plans.logical") or simple == "LogicalRDD"
-        found.append(simple)
-        if logical and simple != "OneRowRelation":
-            found.append(f"plan:{simple}")
-    return found
-
-
-def _variables(text: str, plan: Any) -> str:
+def _variables(text: str, json: str) -> str:
     if "lambda" not in text:
         return ""
     numbers: dict[str, str] = {}
@@ -321,7 +333,7 @@ def _variables(text: str, plan: Any) -> str:
     def by_order(match: re.Match[str]) -> str:
         return f'"id":{numbers.setdefault(match[1], str(len(numbers)))}'
 
-    named = re.sub(r'"(name|jvmId)":"[^"]*"', "", _ID.sub(by_order, plan.toJSON()))
+    named = re.sub(r'"(name|jvmId)":"[^"]*"', "", _ID.sub(by_order, json))
     return hashlib.sha256(named.encode()).hexdigest()[:12]
 
 
@@ -362,9 +374,7 @@ def _node(column: Column) -> Any:
     return made.node()
 
 
-def _plan(frame: DataFrame) -> Any:
-    return frame._jdf.queryExecution().analyzed()  # noqa: SLF001 - as above
-
-
 def _said(error: Exception) -> str:
-    return "\n".join(str(error).splitlines()[:_LINES])
+    """What Spark says, without its plan."""
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return "\n".join(lines[:_LINES] if isinstance(error, ParseException) else lines[:1])

@@ -144,10 +144,7 @@ def _fold(plan: ExchangePlan, table: pa.Table) -> dict[int, Rows]:
 def _run(
     plan: ExchangePlan, open_exchange: Exchange, verbs: dict[int, Rows], table: pa.Table | None
 ) -> Marker:
-    stored = {
-        i: open_exchange.get(plan.kept[i].store.name, rows.keys)
-        for i, rows in verbs.items()
-    }
+    stored = {i: open_exchange.get(plan.kept[i].store.name, rows.keys) for i, rows in verbs.items()}
     counts: dict[str, int] = {}
     for i, rows in verbs.items():
         verb = plan.kept[i]
