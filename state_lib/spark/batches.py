@@ -17,12 +17,12 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import DataFrame
 
-from state_lib.declaration import Declaration
 from state_lib.changelog.limits import size_limits
 from state_lib.changelog.progress import ProgressLog, Recorded
 from state_lib.changelog.topics import changelog_topic
 from state_lib.client.flight import FlightHostClient
 from state_lib.config import Settings
+from state_lib.declaration import Declaration
 from state_lib.errors import HoldfastError, Superseded, Unavailable, from_wire
 from state_lib.failpoints import failpoint
 from state_lib.host.placement import owner_of

@@ -14,12 +14,12 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from state_lib.declaration import Declaration
 from state_lib.changelog.admin import ensure_topics, topic_configs
 from state_lib.changelog.claims import speaker
 from state_lib.changelog.progress import ProgressLog
 from state_lib.changelog.topics import plan_topics
 from state_lib.config import Settings
+from state_lib.declaration import Declaration
 from state_lib.drivers.last_words import BEGINS
 from state_lib.drivers.sight import How
 from state_lib.drivers.watched import Watched

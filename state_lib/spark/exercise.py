@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import orjson
-
 from pyspark.sql import functions as F  # noqa: N812
 
 from state_lib import Application, Materialized, TimeWindows, agg

@@ -21,8 +21,8 @@ from state_lib.spark import batches as module
 from state_lib.spark.batches import Batches, Standing
 from state_lib.spark.exchange import exchange
 from state_lib.spark.plan import BatchPlan, ExchangePlan
-from tests.support.declared import counting
 from tests.support.apps import NOON, App, batch
+from tests.support.declared import counting
 from tests.support.host_process import TOKEN, Hosts
 from tests.support.hosts import publish
 from tests.support.waiting import SLOWNESS

@@ -15,9 +15,9 @@ from state_lib.marker import NO_CLOCK
 from state_lib.spark.exchange import exchange
 from state_lib.spark.plan import BatchPlan, ExchangePlan
 from state_lib.task import room
-from tests.support.declared import counting
 from tests.support.apps import App
 from tests.support.apps import at as position
+from tests.support.declared import counting
 from tests.support.hosts import address, claim, publish, served
 from tests.support.waiting import SLOWNESS
 

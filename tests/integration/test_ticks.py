@@ -19,8 +19,8 @@ from state_lib.kafka import Kafka
 from state_lib.marker import Marker, nested
 from state_lib.spark.batches import Batches, Standing
 from state_lib.spark.exchange import exchange
-from tests.support.declared import counting
 from tests.support.apps import NOON, App
+from tests.support.declared import counting
 from tests.support.hosts import address, claim, publish, served
 
 PARTITIONS = range(4)

@@ -21,9 +21,7 @@ from state_lib.specs import StoreSpec
 Of = tuple[Op, FieldType]
 
 
-def counting(
-    app: str, sources: Mapping[str, str], partitions: int = 4, **kept: Any
-) -> Declaration:
+def counting(app: str, sources: Mapping[str, str], partitions: int = 4, **kept: Any) -> Declaration:
     """Counts lines of text: topic → store. ``kept`` as `Kept` takes it."""
     return Declaration(app, partitions, tuple(count(t, s, **kept) for t, s in sources.items()))
 

@@ -20,8 +20,8 @@ from state_lib.spark.claims import check_no_collision, check_same_application, w
 from state_lib.spark.driver import Driver
 from state_lib.specs import StoreSpec, Topology
 from tests.integration.conftest import MakeApp
-from tests.support.declared import counting
 from tests.support.apps import KV, TS, app_of, batch, claimed, kv
+from tests.support.declared import counting
 from tests.support.hosts import publish
 from tests.support.lost import made_again
 from tests.support.waiting import until

@@ -176,7 +176,9 @@ def test_a_users_session_is_used_and_stays_as_it_is(spark: SparkSession) -> None
 def test_what_depends_on_the_record_alone_is_taken(spark: SparkSession) -> None:
     app = Application("app", spark, partitions=4)
     rows = app.stream("t", "k STRING, x DOUBLE").where("x > 1 AND k RLIKE 'a'")
-    rows.withColumn("y", F.expr("sha2(k, 256)")).withColumn("z", F.expr("explode(split(y, 'a'))")).groupBy("z").agg(
+    rows.withColumn("y", F.expr("sha2(k, 256)")).withColumn(
+        "z", F.expr("explode(split(y, 'a'))")
+    ).groupBy("z").agg(
         "all",
         n=agg.count(),
         total=agg.sum("x"),

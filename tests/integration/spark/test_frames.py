@@ -36,9 +36,7 @@ def combined(
 def flights(spark: SparkSession) -> Application:
     app = Application("app", spark, partitions=4)
     stream = app.stream("t", "k STRING, x BIGINT NOT NULL")
-    stream.groupBy("k").agg(
-        "totals", n=agg.count(), total=agg.sum("x"), seen=agg.last("x")
-    )
+    stream.groupBy("k").agg("totals", n=agg.count(), total=agg.sum("x"), seen=agg.last("x"))
     stream.groupBy("k").windowedBy(TimeWindows("1 hour", grace="1 hour")).count("hourly")
     return app
 
@@ -177,8 +175,12 @@ def test_event_times_of_1970_are_kept_when_not_late(
 
 def test_steps_keep_filtered_rows_as_seen(spark: SparkSession) -> None:
     app = Application("words", spark, partitions=4)
-    lines = app.stream("t", format="text").withColumn("word", F.expr("explode(split(lower(value), '[^a-z]+'))"))
-    lines.where("word <> ''").withColumn("initial", F.expr("left(word, 1)")).groupBy("initial").count("c")
+    lines = app.stream("t", format="text").withColumn(
+        "word", F.expr("explode(split(lower(value), '[^a-z]+'))")
+    )
+    lines.where("word <> ''").withColumn("initial", F.expr("left(word, 1)")).groupBy(
+        "initial"
+    ).count("c")
     rows = combined(
         spark,
         app,
@@ -190,7 +192,9 @@ def test_steps_keep_filtered_rows_as_seen(spark: SparkSession) -> None:
 
 def test_undecodable_text_is_a_letter(spark: SparkSession) -> None:
     app = Application("words", spark, partitions=4)
-    app.stream("t", format="text").withColumn("word", F.expr("explode(split(value, ' '))")).groupBy("word").count("c")
+    app.stream("t", format="text").withColumn("word", F.expr("explode(split(value, ' '))")).groupBy(
+        "word"
+    ).count("c")
     rows = combined(spark, app, [(b"k", b"caf\xe9 cr\xe8me", 0, 0, 5), (b"k", b"plain", 0, 1, 5)])
     assert [json.loads(bytes(r.key))["reason"] for r in rows if r.kind == DEAD] == ["undecodable"]
     assert {bytes(r.key) for r in rows if r.kind == 0} == {b"plain"}
@@ -305,7 +309,9 @@ def test_a_row_on_which_a_step_fails_is_a_letter(spark: SparkSession) -> None:
     app = Application("app", spark, partitions=4)
     stream = app.stream("t", "k STRING, x BIGINT, s STRING")
     stream = stream.withColumn("ratio", F.expr("10 / x")).where("cast(s AS INT) > 0")
-    stream = stream.withColumn("part", F.expr("explode(if(k = 'boom', raise_error('boom'), split(k, ' ')))"))
+    stream = stream.withColumn(
+        "part", F.expr("explode(if(k = 'boom', raise_error('boom'), split(k, ' ')))")
+    )
     stream.groupBy("part").count("c")
     records = [
         {"k": "a b", "x": 1, "s": "1"}, {"k": "a", "x": 0, "s": "1"}, {"k": "a", "x": 1, "s": "x"},

@@ -147,7 +147,7 @@ def test_a_typo_is_met_before_anything_is_claimed(name: str, kafka: Kafka, start
     until(lambda: not process.alive(), 90, "ended")
     assert newest_claim(kafka, name) is None, "a driver of before would have been ended"
     said = "\n".join(process.last_lines())
-    assert f"step 1, groupBy cannot be computed" in said
+    assert "step 1, groupBy cannot be computed" in said
     assert "`vlaue`" in said
     assert "Did you mean one of the following? [`value`" in said
 

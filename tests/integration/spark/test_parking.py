@@ -40,8 +40,8 @@ from state_lib.spark.session import kafka_options, read_range
 from state_lib.spark.versions import make_way
 from state_lib.task import state_task
 from state_lib.task.room import check_disk
-from tests.support.declared import counting
 from tests.support.apps import App, batch
+from tests.support.declared import counting
 from tests.support.hosts import address, publish, served
 from tests.support.waiting import until
 

@@ -19,8 +19,8 @@ from state_lib.spark.batches import Batches, Standing
 from state_lib.spark.frames import Combiner
 from state_lib.spark.properties import REQUIRED
 from state_lib.spark.session import open_session
-from tests.support.declared import counting
 from tests.support.apps import App
+from tests.support.declared import counting
 from tests.support.hosts import address, claim, publish, served
 from tests.support.rows import Row, source
 

@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka import Message
 from confluent_kafka.admin import NewTopic
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 
 from state_lib import Application, agg
 from state_lib.changelog.topics import dead_letters_topic
@@ -39,8 +40,8 @@ RECORDS = {
 
 
 @pytest.fixture
-def application(name: str) -> Application:
-    app = Application(name, partitions=1)
+def application(spark: SparkSession, name: str) -> Application:
+    app = Application(name, spark, partitions=1)
     stream = app.stream(f"{name}-in", "k STRING, x BIGINT, s STRING")
     stream.withColumn("ratio", F.expr("10 / x")).groupBy(
         "if(k = 'bad', cast(x'ff' AS STRING), k)"

@@ -25,8 +25,8 @@ from state_lib.kafka import Kafka
 from state_lib.spark.claims import write_claim
 from state_lib.stack.broker import LocalBroker
 from state_lib.stack.ports import free_port
-from tests.support.declared import counting
 from tests.support.apps import App
+from tests.support.declared import counting
 from tests.support.waiting import deadline_in
 
 JOB = """
