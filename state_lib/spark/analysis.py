@@ -41,6 +41,7 @@ _ID = re.compile(r'(?<!\\)"id":(\d+)')
 _PLAIN = re.compile(r"\w*[A-Za-z_]\w*", re.ASCII)
 _LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 _LINES = 4
+_SEVERAL = "looks at several rows. Aggregate by groupBy(...).agg(Materialized('store'), ...)"
 _REPEAT = "a batch that is repeated after a crash would not come out as before"
 
 
@@ -169,7 +170,8 @@ def selected(rows: DataFrame, given: list[Any], at: str) -> tuple[Select, DataFr
             columns.append(one)
         else:
             raise ConfigurationError(f"{at} takes columns and names of columns, not {one!r}")
-    split = [_generator(rows.sparkSession, column) for column in columns]
+    with _asked(at):
+        split = [_generator(rows.sparkSession, column) for column in columns]
     if sum(made is not None for made in split) > 1:
         raise ConfigurationError(
             f"{at} makes several rows of one twice: explode one array in a select, the other in the "
@@ -290,6 +292,8 @@ def _asked(at: str) -> Iterator[None]:
     try:
         yield
     except (AnalysisException, ParseException) as error:
+        if "[MISSING_GROUP_BY]" in str(error):
+            raise ConfigurationError(f"{at} {_SEVERAL}") from error
         raise ConfigurationError(f"{at} cannot be computed: {_said(error)}") from error
     finally:
         for logger, was in zip(loggers, before, strict=True):

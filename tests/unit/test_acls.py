@@ -16,9 +16,8 @@ from state_lib.acls import ROLES, Right, commands
 from state_lib.cli import app
 
 JOB = """
-from state_lib import Application, Text
-app = Application("words", partitions=2)
-app.stream("lines", Text()).group_by("value").count("counts").to("changes")
+from tests.support.declared import counting
+app = counting("words", {"lines": "counts"}, 2, outputs=("changes",))
 """
 run = CliRunner()
 

@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
-from jobs.word_count import app
 from state_lib.config import Settings
 from state_lib.drivers.watched import Watched
 from state_lib.errors import ConfigurationError, Unavailable
 from state_lib.spark import driver
 from state_lib.spark.driver import Driver
+from tests.support.declared import counting
+
+APP = counting("word_count", {"lines": "counts"}, outputs=("word-counts",))
 
 MOST = 7
 
@@ -45,8 +47,8 @@ def run(pauses: Pauses, token_file: Path | None = None) -> tuple[str, str, bool]
     settings = Settings.load(
         bootstrap_servers="127.0.0.1:1", max_restarts=MOST, token_file=token_file
     )
-    watched = Watched.of(app.id, settings)
-    return driver._run(app, settings, Watched(watched.presence, watched.control, pauses), None)
+    watched = Watched.of(APP.id, settings)
+    return driver._run(APP, settings, Watched(watched.presence, watched.control, pauses), None)
 
 
 def test_pauses_grow_up_to_a_bound(pauses: Pauses, monkeypatch: pytest.MonkeyPatch) -> None:
