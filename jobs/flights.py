@@ -10,7 +10,7 @@ keeps two stores:
 Every change goes to a topic as well, in the same transaction.
 """
 
-from pyspark.sql import functions as F
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from state_lib import Application, Materialized, TimeWindows, agg
 

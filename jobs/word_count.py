@@ -4,7 +4,7 @@ Reads lines of text from the topic ``lines``, keeps a count per word in the stor
 writes every changed count to the topic ``word-counts``.
 """
 
-from pyspark.sql import functions as F
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from state_lib import Application
 

@@ -9,4 +9,4 @@ EXIT_SUPERSEDED = 3
 EXIT_REFUSED = 4
 """It will be refused again until somebody corrects what it said: do not start it again."""
 EXIT_CONFIGURATION = 5
-"""What it declares, or a setting, is wrong: it ended before it could begin. Do not start it again."""
+"""What it declares, or a setting, is wrong: it has not begun. Do not start it again."""

@@ -293,8 +293,8 @@ class KGroupedStream:
         if kind is None:
             wanted_type = "text, a boolean or a number" if wanted.op == "last" else "a number"
             raise ConfigurationError(
-                f"{at}: {wanted.op} of {found.expression.text}, of type {found.type}, cannot be kept "
-                f"yet. Write one of {wanted_type} (bigint or double), by cast(...) or to_json(...)"
+                f"{at}: {wanted.op} of {found.expression.text}, of type {found.type}, cannot be "
+                f"kept yet. Write one of {wanted_type} (bigint or double), by cast(...) or to_json(...)"
             )
         return Field(wanted.op, kind), found.expression
 

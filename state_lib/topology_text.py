@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import count
 
-from state_lib.declaration import Declaration, Select
+from state_lib.declaration import Aggregation, Declaration, Select
 
 
 @dataclass
@@ -29,36 +31,45 @@ def described(app: Declaration) -> str:
 
     Steps and topics that several stores share are one node.
     """
-    lines = ["Topologies:"]
-    number = 0
+    lines, numbers = ["Topologies:"], count()
     for index, topic in enumerate(app.topology.sources):
-        nodes: dict[object, _Node] = {}
-
-        def node(key: object, head: str, kind: str, what: str, before: object = None) -> object:
-            nonlocal number
-            if key not in nodes:  # noqa: B023 - called within the loop's turn
-                made = nodes[key] = _Node(head, f"{kind}-{number:010}", what)  # noqa: B023
-                number += 1
-                if before is not None:
-                    made.before.append(nodes[before].name)  # noqa: B023
-                    nodes[before].after.append(made.name)  # noqa: B023
-            return key
-
+        nodes = _Nodes(numbers)
         for verb in app.aggregations:
-            if verb.source.topic != topic:
-                continue
-            at = node((), "Source", "KSTREAM-SOURCE", f"topics: [{topic}]")
-            for count, step in enumerate(verb.steps, 1):
-                kind = "KSTREAM-SELECT" if isinstance(step, Select) else "KSTREAM-FILTER"
-                at = node(verb.steps[:count], "Processor", kind, "stores: []", at)
-            name = verb.store.name
-            at = node(name, "Processor", "KSTREAM-AGGREGATE", f"stores: [{name}]", at)
-            if verb.kept.outputs:
-                at = node((name, ""), "Processor", "KTABLE-TOSTREAM", "stores: []", at)
-            for output in verb.kept.outputs:
-                node((name, output), "Sink", "KSTREAM-SINK", f"topic: {output}", at)
+            if verb.source.topic == topic:
+                nodes.add(verb)
         lines.append(f"   Sub-topology: {index}")
-        for one in nodes.values():
+        for one in nodes.known.values():
             lines += one.text()
         lines.append("")
     return "\n".join(lines) + "\n"
+
+
+class _Nodes:
+    """The nodes of one sub-topology, by what makes them one."""
+
+    def __init__(self, numbers: Iterator[int]) -> None:
+        self._numbers = numbers
+        self.known: dict[object, _Node] = {}
+
+    def add(self, verb: Aggregation) -> None:
+        """Add those of a verb that are not there yet."""
+        at = self._node((), "Source", "KSTREAM-SOURCE", f"topics: [{verb.source.topic}]")
+        for number, step in enumerate(verb.steps, 1):
+            kind = "KSTREAM-SELECT" if isinstance(step, Select) else "KSTREAM-FILTER"
+            at = self._node(verb.steps[:number], "Processor", kind, "stores: []", at)
+        name = verb.store.name
+        at = self._node(name, "Processor", "KSTREAM-AGGREGATE", f"stores: [{name}]", at)
+        if verb.kept.outputs:
+            at = self._node((name, ""), "Processor", "KTABLE-TOSTREAM", "stores: []", at)
+        for topic in verb.kept.outputs:
+            self._node((name, topic), "Sink", "KSTREAM-SINK", f"topic: {topic}", at)
+
+    def _node(
+        self, key: object, head: str, kind: str, what: str, before: _Node | None = None
+    ) -> _Node:
+        if key not in self.known:
+            made = self.known[key] = _Node(head, f"{kind}-{next(self._numbers):010}", what)
+            if before is not None:
+                made.before.append(before.name)
+                before.after.append(made.name)
+        return self.known[key]

@@ -18,6 +18,7 @@ import orjson
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.classic.column import Column as ClassicColumn
 from pyspark.sql.types import StructType
 
 from state_lib.declaration import Expression, Generator, Item, Select, Source
@@ -160,54 +161,62 @@ def selected(rows: DataFrame, given: list[Any], at: str) -> tuple[Select, DataFr
     Raises:
         ConfigurationError: the step, and what is wrong with it.
     """
-    columns: list[Column] = []
-    for one in given:
-        if isinstance(one, str) and one == "*":
-            columns += [plain_column(c) for c in rows.columns]
-        elif isinstance(one, str):
-            columns.append(plain_column(one) if one in rows.columns else F.col(one))
-        elif isinstance(one, Column):
-            columns.append(one)
-        else:
-            raise ConfigurationError(f"{at} takes columns and names of columns, not {one!r}")
+    columns = [column for one in given for column in _columns(rows, one, at)]
     with _asked(at):
         split = [_generator(rows.sparkSession, column) for column in columns]
     if sum(made is not None for made in split) > 1:
         raise ConfigurationError(
-            f"{at} makes several rows of one twice: explode one array in a select, the other in the "
-            "next"
+            f"{at} makes several rows of one twice: explode one array in a select, the other in "
+            "the next"
         )
     whole = _analysed(rows, columns, at)
     names = whole.frame.columns
-    if len(names) != len(columns) or (
-        whole.classes.count("Generate") != sum(made is not None for made in split)
-    ):
+    generators = sum(made is not None for made in split)
+    if len(names) != len(columns) or whole.classes.count("Generate") != generators:
         raise ConfigurationError(
             f"{at} makes {len(names)} columns of {len(columns)}. Name each of them, and of what "
             "makes several rows write explode(...) or explode_outer(...) of an array, with "
             ".alias('name'): of a map, explode(map_entries(...)); of an array of structs, "
             "explode(...) and then its fields"
         )
+    _check_names(names, at)
+    if generators:
+        columns = [c if made is None else made[1] for c, made in zip(columns, split, strict=True)]
+    found = _resolved(_analysed(rows, columns, at) if generators else whole, columns, at)
+    items = [
+        _item(name, one, "" if made is None else made[0], at)
+        for name, one, made in zip(names, found, split, strict=True)
+    ]
+    schema: Any = whole.frame._jdf.schema()  # noqa: SLF001 - as above
+    return Select(tuple(items)), _no_rows(rows.sparkSession, schema)
+
+
+def _columns(rows: DataFrame, given: object, at: str) -> list[Column]:
+    """What a select is given, as DataFrame takes it."""
+    if isinstance(given, Column):
+        return [given]
+    if not isinstance(given, str):
+        raise ConfigurationError(f"{at} takes columns and names of columns, not {given!r}")
+    if given == "*":
+        return [plain_column(c) for c in rows.columns]
+    return [plain_column(given) if given in rows.columns else F.col(given)]
+
+
+def _check_names(names: list[str], at: str) -> None:
     lower = [name.lower() for name in names]
     if twice := sorted({name for name in names if lower.count(name.lower()) > 1}):
         raise ConfigurationError(f"{at} leaves several columns {twice}: rename one of them")
     for name in names:
         check_column(name)
-    if any(split):
-        columns = [c if made is None else made[1] for c, made in zip(columns, split, strict=True)]
-    found = _resolved(_analysed(rows, columns, at) if any(split) else whole, columns, at)
-    for one, made in zip(found, split, strict=True):
-        if made is not None and not one.type.startswith("array<"):
-            raise ConfigurationError(
-                f"{at}: {made[0]} takes an array, and {one.expression.text} is {one.type}. Of a map "
-                "write explode(map_entries(...))"
-            )
-    items = [
-        Item(name, one.expression, "" if made is None else made[0], made is None and one.plain)
-        for name, one, made in zip(names, found, split, strict=True)
-    ]
-    schema: Any = whole.frame._jdf.schema()  # noqa: SLF001 - as above
-    return Select(tuple(items)), _no_rows(rows.sparkSession, schema)
+
+
+def _item(name: str, found: Resolved, rows: Generator, at: str) -> Item:
+    if rows and not found.type.startswith("array<"):
+        raise ConfigurationError(
+            f"{at}: {rows} takes an array, and {found.expression.text} is {found.type}. Of a map "
+            "write explode(map_entries(...))"
+        )
+    return Item(name, found.expression, rows, plain=not rows and found.plain)
 
 
 def condition_of(rows: DataFrame, given: Column | str, at: str) -> Expression:
@@ -343,39 +352,31 @@ def _variables(text: str, json: str) -> str:
 
 def _generator(spark: SparkSession, column: Column) -> tuple[Generator, Column] | None:
     """``explode`` or ``explode_outer`` and what they are called on, if a column is that."""
-    from pyspark.sql.classic.column import Column as ClassicColumn  # noqa: PLC0415
-
-    node: Any = _node(column)
-    if node is None:
-        return None
     jvm: Any = spark._jvm  # noqa: SLF001 - as above
-    utils = jvm.org.apache.spark.sql.classic.ExpressionUtils
-    if node.getClass().getSimpleName() == "Alias":
-        node = node.child()
-    if node.getClass().getSimpleName() == "SqlExpression":
+    made: Any = column._jc  # noqa: SLF001 - as above
+    node = _unnamed(made.node())
+    parsed = _kind(node) == "SqlExpression"
+    if parsed:
         session: Any = spark._jsparkSession  # noqa: SLF001 - as above
-        read = session.sessionState().sqlParser().parseExpression(node.expression())
-        if read.getClass().getSimpleName() == "Alias":
-            read = read.child()
-        if read.getClass().getSimpleName() != "UnresolvedFunction":
-            return None
-        kind = _GENERATORS.get(str(read.nameParts().last()).lower())
-        arguments = read.arguments()
-        if kind is None or arguments.size() != 1:
-            return None
-        return kind, ClassicColumn(utils.column(arguments.apply(0)))
-    if node.getClass().getSimpleName() != "UnresolvedFunction":
+        node = _unnamed(session.sessionState().sqlParser().parseExpression(node.expression()))
+        column_of = jvm.org.apache.spark.sql.classic.ExpressionUtils.column
+    else:
+        column_of = jvm.org.apache.spark.sql.Column
+    if _kind(node) != "UnresolvedFunction":
         return None
-    kind = _GENERATORS.get(str(node.functionName()).lower())
+    name = str(node.nameParts().last() if parsed else node.functionName())
+    kind = _GENERATORS.get(name.lower())
     if kind is None or node.arguments().size() != 1:
         return None
-    made = jvm.org.apache.spark.sql.Column(node.arguments().apply(0))
-    return kind, ClassicColumn(made)
+    return kind, ClassicColumn(column_of(node.arguments().apply(0)))
 
 
-def _node(column: Column) -> Any:
-    made: Any = column._jc  # noqa: SLF001 - as above
-    return made.node()
+def _unnamed(node: Any) -> Any:
+    return node.child() if _kind(node) == "Alias" else node
+
+
+def _kind(node: Any) -> str:
+    return str(node.getClass().getSimpleName())
 
 
 def _said(error: Exception) -> str:

@@ -6,7 +6,7 @@ keys, records that are not JSON, and keys that come from several source partitio
 
 import os
 
-from pyspark.sql import functions as F
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from state_lib import Application, Materialized, TimeWindows, agg
 

@@ -142,8 +142,7 @@ def test_lambdas_whose_texts_are_the_same_are_told_apart(spark: SparkSession) ->
         )
 
     one, other, again = (
-        step(join)._steps[0]
-        for join in (F.concat, lambda x, y: F.concat(y, x), lambda x, y: F.concat(x, y))
+        step(join)._steps[0] for join in (F.concat, lambda x, y: F.concat(y, x), F.concat)
     )
     assert one != other
     assert one == again

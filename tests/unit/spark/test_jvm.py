@@ -28,7 +28,7 @@ def test_what_stands_in_its_way_is_told_by_the_session(
     monkeypatch.setenv("HOLDFAST_SPARK_MASTER", "spark://127.0.0.1:7077")
     monkeypatch.setenv("HOLDFAST_EXECUTOR_ARCHIVE", str(tmp_path / "none.zip"))
     opened = Opened("app", settings=Settings.load())
-    with pytest.raises(HoldfastError, match="none.zip"):
+    with pytest.raises(HoldfastError, match=r"none\.zip"):
         opened.session()
 
 
