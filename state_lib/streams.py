@@ -291,10 +291,10 @@ class KGroupedStream:
             return Field("count", "int64"), found.expression
         kind = (_VALUES if wanted.op == "last" else _NUMBERS).get(found.type)
         if kind is None:
-            wanted_type = "text, a boolean or a number" if wanted.op == "last" else "a number"
+            fits = "text, a boolean or a number" if wanted.op == "last" else "a number"
             raise ConfigurationError(
                 f"{at}: {wanted.op} of {found.expression.text}, of type {found.type}, cannot be "
-                f"kept yet. Write one of {wanted_type} (bigint or double), by cast(...) or to_json(...)"
+                f"kept yet. Write {fits} (bigint or double), by cast(...) or to_json(...)"
             )
         return Field(wanted.op, kind), found.expression
 

@@ -27,6 +27,7 @@ PAGES = {
         "`state_lib`.",
         (
             "state_lib.application",
+            "state_lib.streams",
             "state_lib.aggregates",
             "state_lib.loading",
             "state_lib.config",

@@ -90,12 +90,19 @@ def ddl_of(schema: StructType | str) -> str:
     return str(parsed.toDDL())
 
 
+def schema_of(ddl: str) -> StructType:
+    """The schema that `ddl_of` was given."""
+    parsed: Any = StructType.fromDDL(ddl)
+    made: StructType = parsed
+    return made
+
+
 def source_rows(spark: SparkSession, source: Source) -> DataFrame:
     """No rows, with the columns of a source's."""
     columns = dict(_BASE)
     if source.format == "text":
         columns["value"] = "string"
-    fields = StructType.fromDDL(source.schema).fields if source.schema else []
+    fields = schema_of(source.schema).fields if source.schema else []
     hidden = {f.name.lower() for f in fields}
     ddl = [f"`{name}` {kind}" for name, kind in columns.items() if name not in hidden]
     ddl += [f"{quoted(f.name)} {f.dataType.simpleString()}" for f in fields]
@@ -314,7 +321,7 @@ def _judge(made: _Analysed, at: str) -> None:
     seen = set(made.classes)
     if udfs := sorted(c for c in seen if "UDF" in c or c == "ScalaAggregator"):
         raise ConfigurationError(
-            f"{at} calls a function of yours ({udfs[0]}), and a row on which one fails could not be "
+            f"{at} calls a function of yours ({udfs[0]}), and a row on which it fails cannot be "
             "told from the others yet. Write it with Spark's built-in functions, like F.when(...), "
             "F.regexp_extract(...) or F.transform(...)"
         )

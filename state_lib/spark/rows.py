@@ -13,9 +13,11 @@ from collections.abc import Iterable
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import StringType, StructType
 
 from state_lib.declaration import Expression, Select, Source, Step
 from state_lib.names import RESERVED
+from state_lib.spark.analysis import quoted, schema_of
 from state_lib.spark.attempts import attempt, value_of
 from state_lib.spark.plan import BatchPlan
 
@@ -152,7 +154,7 @@ def _select(rows: DataFrame, step: Select, exploded: int) -> DataFrame:
     if array is None:
         return rows
     at = f"{POSITION}{exploded}"
-    others = [_quoted(c) for c in rows.columns if c != _ARRAY]
+    others = [quoted(c) for c in rows.columns if c != _ARRAY]
     each = F.posexplode_outer(_ARRAY).alias(at, array.name)
     rows = rows.select(*others, each)
     if array.rows == "explode":
@@ -183,9 +185,7 @@ def letter(reason: Column, size: Column, limit: int) -> Column:
 
 
 def _json(rows: DataFrame, ddl: str) -> tuple[DataFrame, Column]:
-    from pyspark.sql.types import StringType, StructType  # noqa: PLC0415
-
-    schema = StructType.fromDDL(ddl)
+    schema = schema_of(ddl)
     nullable = StructType([type(f)(f.name, f.dataType, True) for f in schema.fields])  # noqa: FBT003
     parsed_as = StructType([*nullable.fields]).add(_CORRUPT, StringType())
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT} | _STRICT
@@ -207,10 +207,6 @@ def _json(rows: DataFrame, ddl: str) -> tuple[DataFrame, Column]:
     )
     rows = rows.withColumn("__hf_broken", broken)
     hidden = {"__hf_parsed", *(name.lower() for name in schema.fieldNames())}
-    kept = [_quoted(c) for c in rows.columns if c.lower() not in hidden]
+    kept = [quoted(c) for c in rows.columns if c.lower() not in hidden]
     fields = [parsed.getField(f.name).alias(f.name) for f in schema.fields]
     return rows.select(*kept, *fields), F.col("__hf_broken")
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

@@ -34,7 +34,7 @@ class Copies:
     epoch: int
 
     def run(self, n: int) -> Marker:
-        verbs = tuple(self.job.aggregations)
+        verbs = tuple(verb.kept for verb in self.job.aggregations)
         start = {} if n == 1 else position(n - 1)
         batch = BatchPlan(self.epoch, n, start, position(n), NO_CLOCK, 0, 0, {})
         plan = ExchangePlan(self.job.id, 1, verbs, batch, (self.at,), None, 20.0)

@@ -160,7 +160,7 @@ def test_what_executors_are_sent_is_plain_data(spark: SparkSession) -> None:
 
 def test_a_users_session_is_used_and_stays_as_it_is(spark: SparkSession) -> None:
     setting = "spark.sql.adaptive.enabled"
-    before = spark.conf.get(setting)
+    before = str(spark.conf.get(setting))
     spark.conf.set(setting, "true")
     try:
         opened = Opened("app", spark)
@@ -209,10 +209,11 @@ def test_a_field_that_begins_as_our_columns_is_refused(spark: SparkSession, name
     with pytest.raises(InvalidName, match=f"'{name}'.*begins those of Holdfast"):
         app.stream("t", f"k STRING, {name} STRING")
     rows = app.stream("t", "k STRING")
-    for add in (
+    adds: tuple[Callable[[], object], ...] = (
         lambda: rows.withColumn(name, F.lit(1)),
         lambda: rows.select(F.lit(1).alias(name)),
         lambda: rows.withColumnRenamed("k", name),
-    ):
+    )
+    for add in adds:
         with pytest.raises(InvalidName, match="Holdfast"):
             add()
