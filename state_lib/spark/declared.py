@@ -1,18 +1,16 @@
-"""Resolves what a job declares on an empty frame, before anything is claimed for it."""
+"""Builds the query of all batches on no rows, before anything is claimed."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from state_lib.declaration import Declaration
-from state_lib.errors import ConfigurationError
 from state_lib.kafka import TopicFacts
 from state_lib.marker import NO_CLOCK
-from state_lib.spark.frames import Combiner, combine
+from state_lib.spark.frames import Combiner
 from state_lib.spark.plan import BatchPlan
 
 _SOURCE = (
@@ -20,12 +18,6 @@ _SOURCE = (
     "timestamp timestamp_ltz, timestampType int"
 )
 """What Spark's Kafka source reads."""
-_LINES = 8
-_VARIES = (
-    "it is computed by an expression that gives another value each time, like rand(), uuid() or "
-    "current_timestamp(): a batch that is repeated after a crash would not be the same. Put the "
-    "value into the record where it is produced"
-)
 
 
 def first_plan(
@@ -36,48 +28,11 @@ def first_plan(
     return BatchPlan(0, 0, none, none, NO_CLOCK, 0, 0, {}, code=app.fingerprint, limits=limits)
 
 
-def check_declared(spark: SparkSession, app: Declaration, plan: BatchPlan) -> Combiner:
-    """Resolve every expression, as each batch will; returns what batches need not build again.
-
-    A typo would be met in the first batch otherwise: after the claim, which has ended the driver of
-    before, and again with every restart.
-
-    Raises:
-        ConfigurationError: the store that the expression leads to, and what Spark says of it, or
-            that it gives another value each time.
-    """
-    empty = _empty(spark)
+def prepared(spark: SparkSession, app: Declaration, plan: BatchPlan) -> Combiner:
+    """What batches need not build again, built before anything is claimed."""
     combiner = Combiner(spark, app.aggregations, app.partitions)
-    try:
-        if _is_repeatable(spark, combiner.combine(empty, plan)):
-            return combiner
-    except AnalysisException:
-        _name_the_store(spark, app, empty, plan)
-        raise
-    _name_the_store(spark, app, empty, plan)
-    raise ConfigurationError(f"application {app.id!r}: {_VARIES}", app=app.id)
-
-
-def _name_the_store(
-    spark: SparkSession, app: Declaration, empty: DataFrame, plan: BatchPlan
-) -> None:
-    """Raise what is wrong with the first store that cannot be computed by itself."""
-    for verb in app.aggregations:
-        try:
-            combined = combine(spark, empty, [verb], app.partitions, plan)
-        except AnalysisException as error:
-            said = "\n".join(str(error).splitlines()[:_LINES])
-            raise ConfigurationError(
-                f"store {verb.store.name!r} of application {app.id!r} cannot be computed: {said}",
-                app=app.id,
-                store=verb.store.name,
-            ) from error
-        if not _is_repeatable(spark, combined):
-            raise ConfigurationError(
-                f"store {verb.store.name!r} of application {app.id!r}: {_VARIES}",
-                app=app.id,
-                store=verb.store.name,
-            )
+    combiner.combine(_empty(spark), plan)
+    return combiner
 
 
 def _empty(spark: SparkSession) -> DataFrame:
@@ -88,10 +43,3 @@ def _empty(spark: SparkSession) -> DataFrame:
     session: Any = spark._jsparkSession  # noqa: SLF001 - as above
     made = session.internalCreateDataFrame(none, schema, False)  # noqa: FBT003 - no stream
     return DataFrame(made, spark)
-
-
-def _is_repeatable(spark: SparkSession, combined: DataFrame) -> bool:
-    jvm: Any = spark._jvm  # noqa: SLF001 - the way to the JVM that pyspark itself takes
-    plan = combined._jdf.queryExecution().analyzed()  # noqa: SLF001 - as above
-    now = jvm.org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE()
-    return plan.deterministic() and not plan.containsPattern(now)

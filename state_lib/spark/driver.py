@@ -42,7 +42,7 @@ from state_lib.spark.claims import (
     check_same_application,
     write_claim,
 )
-from state_lib.spark.declared import check_declared, first_plan
+from state_lib.spark.declared import first_plan, prepared
 from state_lib.spark.epochs import Epoch, claim_all, topology_id
 from state_lib.spark.frames import Combiner
 from state_lib.spark.left_out import LeftOut
@@ -120,7 +120,7 @@ class Driver:
         spark = self._opened.session(settings)
         try:
             log.info("spark is up", seconds=round(time.monotonic() - started, 2))
-            combiner = check_declared(spark, self._app, expected)
+            combiner = prepared(spark, self._app, expected)
             warm_up(spark)
             plans = plan_topics(topology, retention)
             ensure_topics(admin, plans, settings.replication_factor, settings.min_insync_replicas)

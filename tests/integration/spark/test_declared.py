@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from state_lib import Application, KStream, Materialized, TimeWindows, agg
 from state_lib.errors import ConfigurationError, InvalidName
 from state_lib.kafka import TopicFacts
-from state_lib.spark.declared import check_declared, first_plan
+from state_lib.spark.declared import first_plan, prepared
 from state_lib.spark.frames import combine
 from state_lib.spark.opened import Opened
 from state_lib.spark.plan import BatchPlan
@@ -185,14 +185,14 @@ def test_what_depends_on_the_record_alone_is_taken(spark: SparkSession) -> None:
         most=agg.max("x"),
     )
     rows.groupBy("k").windowedBy(TimeWindows("1 hour")).count("hourly")
-    check_declared(spark, app, plan_of(app))
+    prepared(spark, app, plan_of(app))
 
 
 def test_what_was_built_for_the_check_serves_the_batches(spark: SparkSession) -> None:
     app = Application("app", spark, partitions=4)
     app.stream("t", "k STRING, x BIGINT").groupBy("k").agg("all", n=agg.sum("x"))
     empty = plan_of(app)
-    combiner = check_declared(spark, app, empty)
+    combiner = prepared(spark, app, empty)
     known = dict(combiner._templates)
     rows: list[Row] = [(None, b'{"k": "a", "x": 1}', i % 2, i, NOW) for i in range(5)]
     plan = replace(empty, epoch=3, n=1, now=NOW, clock=NOW, max_future_ms=1)
