@@ -49,7 +49,7 @@ class Report:
     seconds: dict[str, float] = field(default_factory=dict)
     """Of each test, with its fixtures."""
 
-    def slowest(self, most: int = 4) -> list[str]:
+    def slowest(self, most: int = 8) -> list[str]:
         """The tests that took longest, a line each."""
         found = sorted(self.seconds.items(), key=lambda item: -item[1])[:most]
         return [f"{seconds:4.0f} s  {nodeid}" for nodeid, seconds in found]
