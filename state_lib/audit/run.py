@@ -173,13 +173,11 @@ def assess(
         )
     for output in topology.outputs:
         spec = topology.store(output.store)
-        entries = actual.outputs.get(output.topic)
-        if spec is None or entries is None:
+        sent = actual.outputs.get(output.topic)
+        if spec is None or sent is None:
             continue
         wanted_output = expected_output(all_rows.get(output.store, {}), spec)
-        out.append(
-            compare("output", output.topic, wanted_output, entries.rows, doubled=entries.doubled)
-        )
+        out.append(compare("output", output.topic, wanted_output, sent.rows, doubled=sent.doubled))
     drops = {reason: n for reason, n in expected["dropped"].items() if n}
     out.append(compare("dropped", "", drops, actual.dropped))
     if actual.letters is not None:
