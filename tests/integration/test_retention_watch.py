@@ -10,13 +10,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from state_lib.changelog import log as changelog_log
 from state_lib.changelog.admin import set_topic_config, topic_configs
 from state_lib.client.flight import FlightHostClient
 from state_lib.config import Settings
 from state_lib.host import server
 from state_lib.host.retention import RetentionWatch
 from state_lib.keys import window_key
-from state_lib.changelog import log as changelog_log
 from tests.integration.conftest import MakeApp
 from tests.support.apps import HOUR, NOON, WIN, batch
 from tests.support.hosts import address, claim, publish
