@@ -128,9 +128,7 @@ class MemoryLog:
         """Where each partition's next record would stand."""
         return self.ends(list(topics), partition)
 
-    def append(
-        self, writer_id: str, epoch: int, partition: int, cut: Sequence[Message]
-    ) -> None:
+    def append(self, writer_id: str, epoch: int, partition: int, cut: Sequence[Message]) -> None:
         """One transaction: all records, then its end, which takes an offset of each partition.
 
         Raises:

@@ -62,7 +62,7 @@ class TaskClient(Protocol):
     def marker(self, app: str, partition: int, timeout_s: float = ...) -> Marker:
         """Where a task stands."""
 
-    def exchange(  # noqa: PLR0913, PLR0917 - as `FlightHostClient.exchange`
+    def exchange(
         self,
         app: str,
         partition: int,
@@ -129,9 +129,7 @@ def check_placed(task: int, table: pa.Table | None) -> None:
     )
 
 
-def exchange(
-    plan: ExchangePlan, task: int, table: pa.Table | None, client: TaskClient
-) -> Marker:
+def exchange(plan: ExchangePlan, task: int, table: pa.Table | None, client: TaskClient) -> Marker:
     """Bring a task's rows into its stores; try again while its host is away or opening.
 
     Raises:

@@ -48,5 +48,7 @@ class TaskContext:
             InvalidRequest: there are none: the log is in memory.
         """
         if not isinstance(self.log, KafkaLog):
-            raise InvalidRequest("this task's log is no log of Kafka's: there are no brokers to ask")
+            raise InvalidRequest(
+                "this task's log is no log of Kafka's: there are no brokers to ask"
+            )
         return self.log.kafka

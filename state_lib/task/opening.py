@@ -226,9 +226,7 @@ def marker_of(last: Message | None) -> Marker:
     return Marker() if value is None else Marker.from_bytes(value)
 
 
-def write_marker(
-    writer: Writer, topology: Topology, partition: int, marker: Marker
-) -> None:
+def write_marker(writer: Writer, topology: Topology, partition: int, marker: Marker) -> None:
     """A transaction of nothing but a marker."""
     at = (commits_topic(topology.app), f"{topology.app}/{partition}".encode())
     writer.write([], at, lambda _cut: marker.to_bytes())

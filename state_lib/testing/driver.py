@@ -59,7 +59,7 @@ class TopologyTestDriver:
         ConfigurationError: what is declared cannot be computed; says why.
     """
 
-    def __init__(  # noqa: PLR0913 - all but two are for few
+    def __init__(
         self,
         build: Callable[[Application], object],
         spark: SparkSession,

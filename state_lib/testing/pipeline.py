@@ -19,15 +19,17 @@ from state_lib.spark.frames import Combiner
 from state_lib.spark.plan import BatchPlan, ExchangePlan
 from state_lib.testing.tasks import EPOCH, Tasks
 
-_SOURCE = pa.schema([
-    ("key", pa.binary()),
-    ("value", pa.binary()),
-    ("topic", pa.string()),
-    ("partition", pa.int32()),
-    ("offset", pa.int64()),
-    ("timestamp", pa.timestamp("us", tz="UTC")),
-    ("timestampType", pa.int32()),
-])
+_SOURCE = pa.schema(
+    [
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("us", tz="UTC")),
+        ("timestampType", pa.int32()),
+    ]
+)
 """What Spark's Kafka source reads."""
 _TIMEOUT_S = 60.0
 
@@ -120,7 +122,7 @@ class Pipeline:
     def _carry(
         self, plan: BatchPlan, task: int, table: pa.Table | None, **changed: dict[str, object]
     ) -> None:
-        rules, batch = self._rules, BatchPlan(**{**vars(plan), **changed})  # type: ignore[arg-type]
+        rules, batch = self._rules, BatchPlan(**{**vars(plan), **changed})
         whole = ExchangePlan(
             app=rules.app.id,
             partitions=rules.partitions,

@@ -81,7 +81,7 @@ class Tasks:
         return self._tasks[partition].marker
 
     @contextmanager
-    def exchange(  # noqa: PLR0913, PLR0917 - see `TaskClient`
+    def exchange(
         self,
         app: str,
         partition: int,

@@ -110,9 +110,7 @@ class TestOutputTopic:
 
     __test__ = False
 
-    def __init__(
-        self, name: str, queue: Callable[[], list[Message]], shape: OutputShape
-    ) -> None:
+    def __init__(self, name: str, queue: Callable[[], list[Message]], shape: OutputShape) -> None:
         self.name, self._queue, self._shape = name, queue, shape
 
     @property
@@ -191,15 +189,15 @@ class OutputShape:
 
 def dead_letter(message: Message) -> DeadLetter:
     """A record of the dead-letter topic, its headers as fields."""
-    said = {name.removeprefix("__streams.errors."): at for name, at in message.headers() or ()}
-    text = {name: (value or b"").decode() for name, value in said.items()}  # type: ignore[union-attr]
+    said: dict[str, bytes] = dict(message.headers() or ())  # type: ignore[arg-type]
+    text = {name.removeprefix("__streams.errors."): at.decode() for name, at in said.items()}
     return DeadLetter(
         topic=text["topic"],
         partition=int(text["partition"]),
         offset=int(text["offset"]),
         reason=text["message"],
-        key=message.key(),  # type: ignore[arg-type]
-        value=message.value(),  # type: ignore[arg-type]
+        key=message.key(),
+        value=message.value(),
         timestamp=int(text["timestamp"]),
     )
 

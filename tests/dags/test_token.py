@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from holdfast_airflow.hooks.hosts import check_token
-from state_lib.changelog.log import KafkaLog
 from state_lib.addresses import HostAddress
+from state_lib.changelog.log import KafkaLog
 from state_lib.config import Settings
 from state_lib.errors import ConfigurationError, Unauthorized
 from state_lib.host.http import HttpServer

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import TopicPartition
 
-from state_lib.changelog.log import KafkaLog
-from state_lib.changelog.log import LogRange
+from state_lib.changelog.log import KafkaLog, LogRange
 from state_lib.changelog.topics import commits_topic
 from state_lib.errors import LogLost, StateCorrupt, Unavailable
 from state_lib.kafka import describe, ends, starts

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from state_lib.changelog.log import KafkaLog
 from state_lib.changelog.admin import ensure_topics
+from state_lib.changelog.log import KafkaLog
 from state_lib.changelog.topics import changelog_topic, plan_topics
 from state_lib.changelog.writer import Records
 from state_lib.kafka import Kafka, TopicFacts

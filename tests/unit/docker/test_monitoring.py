@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from state_lib.changelog.log import KafkaLog
 from state_lib.addresses import parse_hosts
+from state_lib.changelog.log import KafkaLog
 from state_lib.host.metrics import HostMetrics
 from state_lib.host.tasks import TaskManager
 from state_lib.kafka import Kafka

@@ -14,8 +14,8 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from state_lib.changelog.log import KafkaLog
 from state_lib.addresses import HostAddress
+from state_lib.changelog.log import KafkaLog
 from state_lib.host.http import HttpServer, owners
 from state_lib.host.placement import owner_of
 from state_lib.host.tasks import TaskManager

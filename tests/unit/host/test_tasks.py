@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from state_lib.changelog.log import KafkaLog
 from state_lib.addresses import HostAddress
+from state_lib.changelog.log import KafkaLog
 from state_lib.errors import HoldfastError, LogLost, NotFound, Quarantined, Unavailable
 from state_lib.host.restores import find_loss
 from state_lib.host.tasks import TaskManager

@@ -8,8 +8,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from state_lib.changelog.log import KafkaLog
-from state_lib.changelog.log import LogRange
+from state_lib.changelog.log import KafkaLog, LogRange
 from state_lib.errors import InvalidRequest, LogLost
 from state_lib.kafka import Kafka
 from state_lib.marker import CommitHeader, Marker, advance
@@ -156,7 +155,9 @@ def test_chunks_are_bounded_and_hold_every_live_entry(
 ) -> None:
     monkeypatch.setattr(repair, "CHUNK_RECORDS", 3)
     topology = Topology("app", 1, (KV, TS, WIN))
-    opening = Opening(TaskContext(KafkaLog(NOWHERE), "host-1", tmp_path), topology, 0, tmp_path, Silent())
+    opening = Opening(
+        TaskContext(KafkaLog(NOWHERE), "host-1", tmp_path), topology, 0, tmp_path, Silent()
+    )
     work = repair.Repair(opening)
     stores = TaskStores(topology, tmp_path / "0", RocksDBOptions())
     pairs = [(f"k{i}", f"v{i}") for i in range(7)]
