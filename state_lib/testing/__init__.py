@@ -5,6 +5,7 @@ memory (`state_lib.changelog.memory`), and they are called instead of reached ov
 """
 
 from state_lib.testing.driver import TopologyTestDriver
+from state_lib.testing.session import local_session
 from state_lib.testing.topics import DeadLetter, TestInputTopic, TestOutputTopic, TestRecord
 from state_lib.testing.views import KeyValueStoreView, WindowStoreView
 
@@ -16,4 +17,5 @@ __all__ = [
     "TestRecord",
     "TopologyTestDriver",
     "WindowStoreView",
+    "local_session",
 ]

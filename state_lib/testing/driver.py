@@ -23,7 +23,7 @@ from state_lib.spark.declared import check_declared, first_plan
 from state_lib.specs import StoreSpec
 from state_lib.testing import repeats
 from state_lib.testing.pipeline import Given, Pipeline, Rules, limits_of
-from state_lib.testing.session import clone, give_back
+from state_lib.testing.session import check, clone, give_back
 from state_lib.testing.tasks import Tasks
 from state_lib.testing.topics import (
     DeadLetter,
@@ -69,6 +69,7 @@ class TopologyTestDriver:
         max_future: Duration = MAX_FUTURE,
         app_id: str = "test",
     ) -> None:
+        check(spark)
         self._spark, self._partitions = spark, partitions
         self._app = Application(app_id, partitions)
         build(self._app)

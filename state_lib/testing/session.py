@@ -2,41 +2,52 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
+from state_lib.config import Settings
+from state_lib.errors import ConfigurationError
+from state_lib.spark.partitioner import partitioner
 from state_lib.spark.properties import REQUIRED
-from state_lib.stack.java import java_home
+from state_lib.spark.session import open_session
 
 _SQL = "spark.sql."
-_SMALL = {
-    "spark.ui.enabled": "false",
-    "spark.sql.shuffle.partitions": "2",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-    # of batches of a few rows: what the JVM would do for speed takes longer than they do
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
-}
+_SMALL = {"spark_ui_enabled": "false", "spark_sql_shuffle_partitions": "2"}
+_QUICK = "-XX:TieredStopAtLevel=1"
+"""For batches of a few rows: what the JVM would do for speed takes longer than they do."""
 
 
 def local_session() -> SparkSession:
-    """Start Spark in this process, for small batches; or join the session that there is.
+    """Start Spark in this process for small batches, with the jars that Holdfast pins.
+
+    They are fetched into the user's cache at the first time of all.
 
     Raises:
         ConfigurationError: no Java fits; says what to install.
+        Unavailable: a jar could not be fetched.
     """
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    os.environ["JAVA_HOME"] = str(java_home())
-    builder = SparkSession.builder.master("local[2]").appName("holdfast-tests")
-    for key, value in (_SMALL | REQUIRED).items():
-        builder = builder.config(key, value)
-    spark: SparkSession = builder.getOrCreate()
+    settings = Settings.load(spark_master="local[2]", driver_java_options=_QUICK)
+    spark = open_session("tests", settings, **_SMALL)
     spark.sparkContext.setLogLevel("ERROR")
     return spark
+
+
+def check(spark: SparkSession) -> None:
+    """Refuse a session that cannot place keys.
+
+    Raises:
+        ConfigurationError: says where to get one that can.
+    """
+    try:
+        partitioner(spark)
+    except Py4JJavaError as error:
+        raise ConfigurationError(
+            "this Spark session lacks kafka-clients, whose partitioner says which task a key "
+            "belongs to: take pytest's fixture 'spark' that comes with Holdfast, or "
+            "state_lib.testing.local_session()"
+        ) from error
 
 
 def clone(spark: SparkSession) -> SparkSession:
