@@ -19,11 +19,11 @@ from state_lib.durations import to_ms as length_ms
 from state_lib.errors import InvalidRequest
 from state_lib.kafka import TopicFacts
 from state_lib.marker import now_ms
-from state_lib.spark.declared import check_declared, first_plan
 from state_lib.specs import StoreSpec
 from state_lib.testing import repeats
+from state_lib.testing.built import combined
 from state_lib.testing.pipeline import Given, Pipeline, Rules, limits_of
-from state_lib.testing.session import check, clone, give_back
+from state_lib.testing.session import check, give_back
 from state_lib.testing.tasks import Tasks
 from state_lib.testing.topics import (
     DeadLetter,
@@ -75,9 +75,7 @@ class TopologyTestDriver:
         build(self._app)
         topology = self._app.topology
         facts = {t: TopicFacts(t, f"memory:{t}", partitions, 1) for t in topology.sources}
-        session = clone(spark)
-        plan = first_plan(self._app, facts, limits_of(self._app, USUAL))
-        combiner = check_declared(session, self._app, plan)
+        session, combiner = combined(spark, self._app, facts, limits_of(self._app, USUAL))
         self._rules = Rules(self._app, session, combiner, partitions, length_ms(max_future))
         self._now = to_ms(now) or now_ms()
         self._folder = tempfile.TemporaryDirectory(prefix="holdfast-test-")

@@ -101,7 +101,8 @@ class Pipeline:
         clock = next_clock(standing.clock, standing.maxima, unread)
         to = standing.positions | {(r.topic, r.partition): r.offset + 1 for r in records}
         plan = self._plan(to, clock, now)
-        combined = self._rules.combiner.combine(self._frame(records), plan).toArrow()
+        batch = frame(self._rules.spark, records)
+        combined = self._rules.combiner.combine(batch, plan).toArrow()
         for task in range(self._rules.partitions):
             own = combined.filter(pc.equal(combined.column("task"), task))
             self._carry(plan, task, own if own.num_rows else None)
@@ -151,18 +152,20 @@ class Pipeline:
             limits=limits_of(rules.app, self.tasks.log.limit),
         )
 
-    def _frame(self, records: Sequence[Given]) -> DataFrame:
-        columns = [
-            [r.key for r in records],
-            [r.value for r in records],
-            [r.topic for r in records],
-            [r.partition for r in records],
-            [r.offset for r in records],
-            [r.timestamp * 1000 for r in records],
-            [0] * len(records),
-        ]
-        arrays = [pa.array(c, f.type) for c, f in zip(columns, _SOURCE, strict=True)]
-        return self._rules.spark.createDataFrame(pa.Table.from_arrays(arrays, schema=_SOURCE))
+
+def frame(spark: SparkSession, records: Sequence[Given]) -> DataFrame:
+    """Records as Spark's Kafka source gives them."""
+    columns = [
+        [r.key for r in records],
+        [r.value for r in records],
+        [r.topic for r in records],
+        [r.partition for r in records],
+        [r.offset for r in records],
+        [r.timestamp * 1000 for r in records],
+        [0] * len(records),
+    ]
+    arrays = [pa.array(c, f.type) for c, f in zip(columns, _SOURCE, strict=True)]
+    return spark.createDataFrame(pa.Table.from_arrays(arrays, schema=_SOURCE))
 
 
 def limits_of(app: Application, limit: int) -> dict[str, int]:

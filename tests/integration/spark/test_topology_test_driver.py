@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from state_lib import Application, Json, Raw, Text, TimeWindows, TopologyTestDriver, agg
 from state_lib.errors import ConfigurationError, InvalidRequest
 from state_lib.testing import TestRecord
+from tests.support.documents import written
 
 HOUR = 3_600_000
 T0 = 1_700_000_000_000 // HOUR * HOUR
@@ -28,7 +29,9 @@ def flights(app: Application) -> None:
     rows = app.stream("flights", Json(FLIGHT))
     windows = TimeWindows("1 hour", grace="30 minutes", retention="1 day")
     hourly = rows.group_by("origin").windowed_by(windows)
-    hourly.aggregate("hourly", departures=agg.count(), delays=agg.sum("delay", "float64")).to("by-hour")
+    hourly.aggregate("hourly", departures=agg.count(), delays=agg.sum("delay", "float64")).to(
+        "by-hour"
+    )
     seen = rows.group_by("tail")
     last = agg.last("origin", "utf8")
     seen.aggregate("aircraft", flights=agg.count(), at=last, most=agg.max("seats", "int64")).to(
@@ -134,11 +137,13 @@ def test_windows_late_records_and_grace(spark: SparkSession) -> None:
 def test_the_last_and_the_greatest_of_a_key(spark: SparkSession) -> None:
     with TopologyTestDriver(flights, spark, now=T0 + HOUR) as driver:
         source = driver.createInputTopic("flights")
-        source.pipeRecordList([
-            TestRecord(flight("EWR"), timestamp=T0 + 2),
-            TestRecord(flight("JFK"), timestamp=T0 + 1),
-            TestRecord({**flight("LGA"), "seats": 300}, timestamp=T0),
-        ])
+        source.pipeRecordList(
+            [
+                TestRecord(flight("EWR"), timestamp=T0 + 2),
+                TestRecord(flight("JFK"), timestamp=T0 + 1),
+                TestRecord({**flight("LGA"), "seats": 300}, timestamp=T0),
+            ]
+        )
         kept = driver.getKeyValueStore("aircraft")
         assert kept.get("N1") == {"flights": 3, "at": "EWR", "most": 300}
         source.pipeInput(flight("LGA"), timestamp=T0 + 3)
@@ -254,7 +259,7 @@ def test_what_cannot_be_computed_is_refused_at_the_start(spark: SparkSession) ->
     def typo(app: Application) -> None:
         app.stream("lines", Text()).group_by("wrod").count("counts")
 
-    with pytest.raises(ConfigurationError, match="store 'counts' .* cannot be computed"):
+    with pytest.raises(ConfigurationError, match=r"store 'counts' .* cannot be computed"):
         TopologyTestDriver(typo, spark)
     with pytest.raises(ConfigurationError, match="declares no store"):
         TopologyTestDriver(lambda _app: None, spark)
@@ -276,3 +281,11 @@ def test_it_is_quick_once_warm(spark: SparkSession) -> None:
         print(f"start {started:.3f} s, batches {[round(s, 3) for s in spans]} s")  # noqa: T201
     assert started < 5, "0.3 s on a quiet machine"
     assert min(spans) < 2, "0.3 s on a quiet machine"
+
+
+def test_the_page_about_testing(spark: SparkSession) -> None:
+    (block,) = written()["docs/how-to/testing.md"].blocks
+    there: dict[str, Callable[..., None]] = {}
+    exec(compile(block.text, block.title, "exec"), there)  # noqa: S102 - it is ours
+    there["test_totals"](spark)
+    there["test_what_is_late_is_counted"](spark)

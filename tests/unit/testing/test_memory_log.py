@@ -72,7 +72,9 @@ def test_a_cut_that_fails_leaves_nothing() -> None:
         writer.write([Records("a", [b"1"], [b"x" * 100])], MARKS, lambda _: b"m")
     assert refused.value.details == {"topic": "a", "size": 101, "limit": 100}
     with pytest.raises(MissingTopic, match="'c' does not exist"):
-        writer.write([Records("a", [b"1"], [b""]), Records("c", [b""], [b""])], MARKS, lambda _: b"")
+        writer.write(
+            [Records("a", [b"1"], [b""]), Records("c", [b""], [b""])], MARKS, lambda _: b""
+        )
     assert log.ends(["a", "commits"], 0) == {"a": 0, "commits": 0}
     assert log.last("a", 0) is None
 
