@@ -20,11 +20,12 @@ __all__ = [
     "agg",
 ]
 
+if not TYPE_CHECKING:  # a type checker would take every name for known
 
-def __getattr__(name: str) -> object:
-    """What only tests of pipelines need: it imports PySpark, RocksDB and Kafka's client."""
-    if name != "TopologyTestDriver":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from state_lib.testing import TopologyTestDriver  # noqa: PLC0415 - see above
+    def __getattr__(name: str) -> object:
+        """What only tests of pipelines need: it imports PySpark, RocksDB and Kafka's client."""
+        if name != "TopologyTestDriver":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from state_lib.testing import TopologyTestDriver  # noqa: PLC0415 - see above
 
-    return TopologyTestDriver
+        return TopologyTestDriver

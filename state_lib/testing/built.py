@@ -43,7 +43,7 @@ def combined(
         return there[key]
     session, plan = clone(spark), first_plan(app, sources, limits)
     combiner = check_declared(session, app, plan)
-    if not _calls_functions(combiner.combine(frame(session, ()), plan)):
+    if not _calls_functions(combiner.combine(frame(spark, session, ()), plan)):
         while len(there) >= _MOST:
             there.pop(next(iter(there)))
         there[key] = session, combiner

@@ -23,7 +23,7 @@ from state_lib.specs import StoreSpec
 from state_lib.testing import repeats
 from state_lib.testing.built import combined
 from state_lib.testing.pipeline import Given, Pipeline, Rules, limits_of
-from state_lib.testing.session import check, give_back
+from state_lib.testing.session import check
 from state_lib.testing.tasks import Tasks
 from state_lib.testing.topics import (
     DeadLetter,
@@ -70,13 +70,13 @@ class TopologyTestDriver:
         app_id: str = "test",
     ) -> None:
         check(spark)
-        self._spark, self._partitions = spark, partitions
+        self._partitions = partitions
         self._app = Application(app_id, partitions)
         build(self._app)
         topology = self._app.topology
         facts = {t: TopicFacts(t, f"memory:{t}", partitions, 1) for t in topology.sources}
         session, combiner = combined(spark, self._app, facts, limits_of(self._app, USUAL))
-        self._rules = Rules(self._app, session, combiner, partitions, length_ms(max_future))
+        self._rules = Rules(self._app, spark, session, combiner, partitions, length_ms(max_future))
         self._now = to_ms(now) or now_ms()
         self._folder = tempfile.TemporaryDirectory(prefix="holdfast-test-")
         self._waiting: list[Given] = []
@@ -102,7 +102,6 @@ class TopologyTestDriver:
         """Close tasks and stores, and remove what they kept."""
         self._pipeline.close()
         self._folder.cleanup()
-        give_back(self._spark)
 
     # ------------------------------------------------------------------ topics
 

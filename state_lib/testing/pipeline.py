@@ -17,6 +17,7 @@ from state_lib.spark.clock import next_clock
 from state_lib.spark.exchange import exchange
 from state_lib.spark.frames import Combiner
 from state_lib.spark.plan import BatchPlan, ExchangePlan
+from state_lib.testing.session import give_back
 from state_lib.testing.tasks import EPOCH, Tasks
 
 _SOURCE = pa.schema(
@@ -52,13 +53,15 @@ class Rules:
 
     Attributes:
         app: declared.
-        spark: session of the application's own.
+        given: the user's session.
+        spark: a clone of it.
         combiner: of its verbs.
         partitions: of the application and of each source.
         max_future_ms: how far ahead of the wall clock an event time may be.
     """
 
     app: Application
+    given: SparkSession
     spark: SparkSession
     combiner: Combiner
     partitions: int
@@ -101,7 +104,7 @@ class Pipeline:
         clock = next_clock(standing.clock, standing.maxima, unread)
         to = standing.positions | {(r.topic, r.partition): r.offset + 1 for r in records}
         plan = self._plan(to, clock, now)
-        batch = frame(self._rules.spark, records)
+        batch = frame(self._rules.given, self._rules.spark, records)
         combined = self._rules.combiner.combine(batch, plan).toArrow()
         for task in range(self._rules.partitions):
             own = combined.filter(pc.equal(combined.column("task"), task))
@@ -153,8 +156,8 @@ class Pipeline:
         )
 
 
-def frame(spark: SparkSession, records: Sequence[Given]) -> DataFrame:
-    """Records as Spark's Kafka source gives them."""
+def frame(given: SparkSession, spark: SparkSession, records: Sequence[Given]) -> DataFrame:
+    """Records as Spark's Kafka source gives them, in a clone of the session that was given."""
     columns = [
         [r.key for r in records],
         [r.value for r in records],
@@ -165,7 +168,9 @@ def frame(spark: SparkSession, records: Sequence[Given]) -> DataFrame:
         [0] * len(records),
     ]
     arrays = [pa.array(c, f.type) for c, f in zip(columns, _SOURCE, strict=True)]
-    return spark.createDataFrame(pa.Table.from_arrays(arrays, schema=_SOURCE))
+    made = spark.createDataFrame(pa.Table.from_arrays(arrays, schema=_SOURCE))
+    give_back(given)
+    return made
 
 
 def limits_of(app: Application, limit: int) -> dict[str, int]:

@@ -113,7 +113,6 @@ class TestOutputTopic:
     def __init__(self, name: str, queue: Callable[[], list[Message]], shape: OutputShape) -> None:
         self.name, self._queue, self._shape = name, queue, shape
 
-    @property
     def isEmpty(self) -> bool:
         """Whether all was read."""
         return not self._queue()
@@ -203,10 +202,19 @@ def dead_letter(message: Message) -> DeadLetter:
 
 
 def key_bytes(key: Key) -> bytes | None:
-    """A record's key as Kafka's own serializers write it."""
-    if isinstance(key, str):
-        return key.encode()
-    return serde_from("int64").serialize(key) if isinstance(key, int) else key
+    """A record's key as Kafka's own serializers write it.
+
+    Raises:
+        InvalidRequest: it is of another type.
+    """
+    match key:
+        case None | bytes():
+            return key
+        case str():
+            return key.encode()
+        case int():
+            return serde_from("int64").serialize(key)
+    raise InvalidRequest(f"keys are str, bytes, int or None, not {type(key).__name__} {key!r}")
 
 
 def to_ms(time: Time | None) -> int | None:

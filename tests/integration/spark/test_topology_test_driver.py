@@ -54,7 +54,7 @@ def flight(origin: str, tail: str | None = "N1", delay: float = 1.0) -> dict[str
 def test_words_are_counted(spark: SparkSession) -> None:
     with TopologyTestDriver(word_count, spark) as driver:
         lines, out = driver.createInputTopic("lines"), driver.createOutputTopic("word-counts")
-        assert out.isEmpty
+        assert out.isEmpty()
         lines.pipeInput("to be or not to be", timestamp=1000)
         assert out.getQueueSize() == 4
         assert out.readKeyValuesToMap() == {
@@ -167,7 +167,7 @@ def test_what_cannot_be_used_is_told(spark: SparkSession) -> None:
         assert driver.droppedRecords() == {
             "null-key:aircraft": 1, "undecodable": 2, "wrong-schema": 1, "future": 1,
         }  # fmt: skip
-        assert driver.createOutputTopic("seen").isEmpty
+        assert driver.createOutputTopic("seen").isEmpty()
         driver.advanceWallClockTime("1 hour")
         source.pipeInput(flight("JFK"), timestamp=T0 + HOUR + 1)
         assert driver.getKeyValueStore("aircraft").get("N1")["flights"] == 1, "no future any more"
@@ -226,6 +226,7 @@ def test_a_view_and_a_function_of_the_session_are_there_and_it_stays_as_it_was(
     with TopologyTestDriver(louder, spark) as driver:
         driver.createInputTopic("lines").pipeInput("a")
         assert driver.getKeyValueStore("counts").all() == {"A": 1}
+        assert SparkSession.getActiveSession() is spark, "also in between"
     assert SparkSession.getActiveSession() is spark
     assert spark.conf.get("spark.sql.session.timeZone") == before
     assert spark.range(3).count() == 3
@@ -244,6 +245,7 @@ Use = Callable[[TopologyTestDriver], object]
         (lambda d: d.getWindowStore("aircraft"), "is a key-value store: .* getKeyValueStore"),
         (lambda d: d.createInputTopic("flights").pipeInput("x"), "read as Json: .* a dict .* str"),
         (lambda d: d.createInputTopic("flights").pipeInput({}, partition=1), "partitions 0 to 0"),
+        (lambda d: d.createInputTopic("flights").pipeInput({}, 1.5), "keys are .* float 1.5"),
         (
             lambda d: d.createInputTopic("flights").pipeInput({}, timestamp=datetime(2013, 1, 1)),  # noqa: DTZ001
             "has no time zone",
@@ -275,7 +277,7 @@ def test_it_is_quick_once_warm(spark: SparkSession) -> None:
         for _ in range(4):
             lines.pipeInput("to be")
             begun = time.perf_counter()
-            assert not out.isEmpty
+            assert not out.isEmpty()
             spans.append(time.perf_counter() - begun)
         driver.close()
         print(f"start {started:.3f} s, batches {[round(s, 3) for s in spans]} s")  # noqa: T201
