@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -85,9 +85,9 @@ class Pipeline:
         markers = [task.marker for task in self.tasks]
         self.standing = Standing(EPOCH, markers, ids)
         begin = {(t, p): 0 for t in sources for p in range(rules.partitions)}
-        plan = self._plan(begin, self.standing.clock, 0)
+        plan = replace(self._plan(begin, self.standing.clock, 0), from_={})
         for task in range(rules.partitions):
-            self._carry(plan, task, None, from_={})
+            self._carry(plan, task, None)
         self.standing.positions = begin
 
     def close(self) -> None:
@@ -123,10 +123,8 @@ class Pipeline:
         for task in range(self._rules.partitions):
             self._carry(plan, task, None)
 
-    def _carry(
-        self, plan: BatchPlan, task: int, table: pa.Table | None, **changed: dict[str, object]
-    ) -> None:
-        rules, batch = self._rules, BatchPlan(**{**vars(plan), **changed})
+    def _carry(self, batch: BatchPlan, task: int, table: pa.Table | None) -> None:
+        rules = self._rules
         whole = ExchangePlan(
             app=rules.app.id,
             partitions=rules.partitions,

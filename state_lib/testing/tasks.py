@@ -106,7 +106,10 @@ class Tasks:
         self._crashed.add(at)
         if sum(at) % 2:
             self.log.silent = True
-            return exchange.commit(header)
+            try:
+                return exchange.commit(header)
+            finally:
+                self.log.silent = False
         exchange.commit(header)
         self._lose(partition)
         raise Unavailable(f"the test lets task {partition} crash behind commit {header.n}")

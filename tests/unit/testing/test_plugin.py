@@ -26,6 +26,13 @@ def test_it_imports_nothing_that_is_heavy() -> None:
     assert done.stdout == "set()\n"
 
 
+def test_it_needs_neither_servers_nor_airflow() -> None:
+    """As ``pip install holdfast[spark]`` leaves them out."""
+    blocked = "airflow", "fastapi", "prometheus_client", "supervisor", "uvicorn"
+    code = f"import sys; sys.modules |= dict.fromkeys({blocked!r}); import state_lib.testing"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_the_driver_is_a_public_name() -> None:
     from state_lib.testing import TopologyTestDriver  # noqa: PLC0415 - it is what is compared
 
