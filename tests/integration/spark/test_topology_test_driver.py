@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import struct
 import time
+from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from state_lib import Application, Json, Raw, Text, TimeWindows, TopologyTestDriver, agg
@@ -269,6 +273,40 @@ def test_a_session_that_cannot_place_keys_is_refused(
     monkeypatch.setattr("state_lib.spark.partitioner._CLASS", "org.example.Nobody")
     with pytest.raises(ConfigurationError, match="lacks kafka-clients"):
         TopologyTestDriver(word_count, spark)
+
+
+Piped = tuple[int, int | None, float | None, int]
+pieces = st.tuples(
+    st.integers(0, 2),
+    st.none() | st.integers(0, 3),
+    st.none() | st.sampled_from([0.1, -7.5, 1e18, math.nan, math.inf]),
+    st.integers(0, 5),
+)
+
+
+@settings(
+    max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(piped=st.lists(pieces, min_size=1, max_size=25))
+def test_any_records_give_the_same_however_cut_and_through_crashes(
+    spark: SparkSession, piped: list[Piped]
+) -> None:
+    def every(app: Application) -> None:
+        rows = app.stream("in", Json("k BIGINT, x DOUBLE"))
+        low, high = agg.min("x", "float64"), agg.max("x", "float64")
+        last = agg.last("cast(x AS STRING)", "utf8")
+        rows.group_by("k", "int64").aggregate("kept", n=agg.count(), low=low, high=high, last=last)
+
+    with TopologyTestDriver(every, spark, partitions=3, now=T0) as driver:
+        source = driver.createInputTopic("in")
+        for partition, k, x, time in piped:
+            finite = x if x is None or math.isfinite(x) else str(x)
+            source.pipeInput({"k": k, "x": finite}, timestamp=T0 + time, partition=partition)
+        usable = [k for _, k, x, _ in piped if x is None or math.isfinite(x)]
+        kept = driver.getKeyValueStore("kept").all()
+        assert {k: v["n"] for k, v in kept.items()} == Counter(k for k in usable if k is not None)
+        driver.assertSameHoweverCut()
+        driver.assertSurvivesRepeats()
 
 
 Use = Callable[[TopologyTestDriver], object]
