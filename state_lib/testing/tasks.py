@@ -11,7 +11,7 @@ import pyarrow as pa
 from confluent_kafka import Message
 
 from state_lib.changelog.memory import MemoryLog
-from state_lib.changelog.topics import changelog_topic, commits_topic, dead_letters_topic
+from state_lib.changelog.topics import plan_topics
 from state_lib.changelog.writer import OutcomeUnknown
 from state_lib.errors import Unavailable
 from state_lib.host.exchange import TaskExchange, is_done
@@ -50,15 +50,11 @@ class Tasks:
     """
 
     def __init__(self, topology: Topology, folder: Path, *, crashing: bool = False) -> None:
-        app, n = topology.app, topology.partitions
-        names = [commits_topic(app), dead_letters_topic(app)]
-        names += [changelog_topic(app, s.name) for s in topology.stores]
-        names += [o.topic for o in topology.outputs]
-        self.log = CrashingLog(dict.fromkeys(names, n))
+        self.log = CrashingLog({plan.name: plan.partitions for plan in plan_topics(topology)})
         self.topology = topology
         self._context = TaskContext(self.log, "test", folder, _OPTIONS)
         self._crashing, self._crashed = crashing, set[tuple[int, int]]()
-        self._tasks = [self._opened(p) for p in range(n)]
+        self._tasks = [self._opened(p) for p in range(topology.partitions)]
         for task in self._tasks:
             task.claim(topology, EPOCH)
 
@@ -95,8 +91,7 @@ class Tasks:
         task = self._tasks[partition]
         if not task.is_open:
             task.open()
-        one = _Exchange(self, partition, is_done(task.marker, epoch, n))
-        yield one
+        yield _Exchange(self, partition, is_done(task.marker, epoch, n))
 
     def commit(self, partition: int, exchange: TaskExchange, header: CommitHeader) -> Marker:
         """Commit an exchange; see ``crashing``."""

@@ -284,9 +284,7 @@ pieces = st.tuples(
 )
 
 
-@settings(
-    max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=6, deadline=None)
 @given(piped=st.lists(pieces, min_size=1, max_size=25))
 def test_any_records_give_the_same_however_cut_and_through_crashes(
     spark: SparkSession, piped: list[Piped]
@@ -340,6 +338,12 @@ def test_what_cannot_be_computed_is_refused_at_the_start(spark: SparkSession) ->
 
     with pytest.raises(ConfigurationError, match=r"store 'counts' .* cannot be computed"):
         TopologyTestDriver(typo, spark)
+
+    def circle(app: Application) -> None:
+        app.stream("lines", Text()).group_by("value").count("counts").to("lines")
+
+    with pytest.raises(ConfigurationError, match=r"would use the topics \['lines'\] twice"):
+        TopologyTestDriver(circle, spark)
     with pytest.raises(ConfigurationError, match="declares no store"):
         TopologyTestDriver(lambda _app: None, spark)
 
