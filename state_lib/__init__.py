@@ -1,7 +1,31 @@
 """Holdfast: the state of Kafka Streams applications, for PySpark jobs."""
 
+from typing import TYPE_CHECKING
+
 from state_lib import aggregates as agg
 from state_lib.application import Application, Json, Raw, Text, TimeWindows
 from state_lib.errors import HoldfastError
 
-__all__ = ["Application", "HoldfastError", "Json", "Raw", "Text", "TimeWindows", "agg"]
+if TYPE_CHECKING:
+    from state_lib.testing import TopologyTestDriver
+
+__all__ = [
+    "Application",
+    "HoldfastError",
+    "Json",
+    "Raw",
+    "Text",
+    "TimeWindows",
+    "TopologyTestDriver",
+    "agg",
+]
+
+if not TYPE_CHECKING:  # a type checker would take every name for known
+
+    def __getattr__(name: str) -> object:
+        """What only tests of pipelines need: it imports PySpark, RocksDB and Kafka's client."""
+        if name != "TopologyTestDriver":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from state_lib.testing import TopologyTestDriver  # noqa: PLC0415 - see above
+
+        return TopologyTestDriver

@@ -28,6 +28,9 @@ PAGES = {
         (
             "state_lib.application",
             "state_lib.aggregates",
+            "state_lib.testing.driver",
+            "state_lib.testing.topics",
+            "state_lib.testing.views",
             "state_lib.loading",
             "state_lib.config",
             "state_lib.errors",

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import orjson
 
-from state_lib import Application, Json, Text, TimeWindows, agg
+from state_lib import aggregates as agg
+from state_lib.application import Application, Json, Text, TimeWindows
 
 PARTITIONS = 2
 
