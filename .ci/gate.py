@@ -71,6 +71,7 @@ class Result:
     seconds: float
     left: list[str]
     report: reports.Report
+    cpu_s: float
     flaky: list[str] = field(default_factory=list)
 
     @property
@@ -136,7 +137,7 @@ def run(stage: Stage, slow: float, reruns: int, *, beside: bool) -> Result:
         output = place / "output" if beside else None
         marker = MARKER.format("" if stage.full else "not ")
         outcome, report = pytest(stage, place, slow, ["-m", marker, *stage.tests], output)
-        result = Result(stage, outcome.code, 0, outcome.left, report)
+        result = Result(stage, outcome.code, 0, outcome.left, report, outcome.cpu_s)
         slow_ones = [f for f in report.failures if f.not_caught_up]
         if outcome.code == 1 and slow_ones == report.failures and len(slow_ones) <= reruns:
             for failure in slow_ones:
@@ -212,21 +213,28 @@ def say(results: list[Result]) -> None:
             print(failure.logs)
     print(f"\n{'=' * 100}")
     for result in results:
-        print(f"{result.stage.name:13} {_verdict(result):22} {result.seconds:5.0f} s")
-        for line in result.left:
-            print(f"    LEFT RUNNING {line}")
-        for nodeid in result.flaky:
-            print(f"    FLAKY {nodeid}: not caught up in time, passed in a process of its own")
-        for message in result.report.flaky:
-            print(f"    FLAKY {message}")
-        if result.red and result.report.running:
-            print(f"    RUNNING at its end: {result.report.running}")
-        for failure in result.report.failures if result.red else ():
-            print(f"    FAILED {failure.nodeid}: {failure.message.splitlines()[0][:200]}")
-            for line in failure.errors:
-                print(f"        {line[:250]}")
+        _say_one(result)
     passed = sum(r.report.passed for r in results)
     print(f"\n{passed} passed, {sum(len(r.report.failures) for r in results if r.red)} failed")
+
+
+def _say_one(result: Result) -> None:
+    took = f"{result.seconds:5.0f} s, {result.cpu_s:5.0f} s of the cores"
+    print(f"{result.stage.name:13} {_verdict(result):22} {took}")
+    for line in result.report.slowest():
+        print(f"    {line}")
+    for line in result.left:
+        print(f"    LEFT RUNNING {line}")
+    for nodeid in result.flaky:
+        print(f"    FLAKY {nodeid}: not caught up in time, passed in a process of its own")
+    for message in result.report.flaky:
+        print(f"    FLAKY {message}")
+    if result.red and result.report.running:
+        print(f"    RUNNING at its end: {result.report.running}")
+    for failure in result.report.failures if result.red else ():
+        print(f"    FAILED {failure.nodeid}: {failure.message.splitlines()[0][:200]}")
+        for line in failure.errors:
+            print(f"        {line[:250]}")
 
 
 def _verdict(result: Result) -> str:

@@ -2,8 +2,9 @@
 
     init.py LEFT COMMAND…
 
-Whatever still runs `GRACE_S` after the command has ended is written to the file LEFT, a line each,
-and ended. Inside a PID namespace (see isolate.py) that is every other process; outside of one it is
+What they took of the cores, in seconds, goes to the file LEFT with ``.cpu`` behind it. Whatever
+still runs `GRACE_S` after the command has ended is written to the file LEFT, a line each, and
+ended. Inside a PID namespace (see isolate.py) that is every other process; outside of one it is
 those that carry the stage's mark, which children inherit. The exit code is the command's.
 """
 
@@ -12,6 +13,7 @@ from __future__ import annotations
 import ctypes
 import fcntl
 import os
+import resource
 import signal
 import socket
 import struct
@@ -100,6 +102,9 @@ def main() -> int:
     left.write_text("".join(f"{said(p)}\n" for p in living))
     processes.end(living, signal.SIGTERM, 5)
     processes.end(others(), signal.SIGKILL, 5)
+    reap(child, wait=False)
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    left.with_suffix(".cpu").write_text(f"{used.ru_utime + used.ru_stime:.0f}")
     return code if code >= 0 else 128 - code
 
 

@@ -31,10 +31,14 @@ STOPPING_S = 90.0
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a command ended: its exit code (`TOO_LONG` over its limit), and what it left running."""
+    """How a command ended: its exit code (`TOO_LONG` over its limit), and what it left running.
+
+    ``cpu_s``: what it took of the cores.
+    """
 
     code: int
     left: list[str]
+    cpu_s: float = 0.0
 
 
 def namespaces(*, network: bool) -> list[str]:
@@ -72,6 +76,7 @@ def run(
         output: takes what it says; None: that goes where ours goes.
     """
     left = folder / "left"
+    left.with_suffix(".cpu").unlink(missing_ok=True)
     full = [*namespaces(network=network), sys.executable, str(INIT), str(left), *command]
     mark = uuid.uuid4().hex
     with contextlib.ExitStack() as open_:
@@ -94,7 +99,8 @@ def run(
             process.kill()
             processes.end(processes.marked(MARK, mark), signal.SIGKILL, 10)
     said = left.read_text() if left.exists() else "init.py was killed: nobody knows what ran on"
-    return Outcome(code, said.splitlines())
+    cpu = left.with_suffix(".cpu")
+    return Outcome(code, said.splitlines(), float(cpu.read_text()) if cpu.exists() else 0.0)
 
 
 def _interrupt(process: subprocess.Popen[bytes]) -> None:

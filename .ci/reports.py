@@ -46,6 +46,13 @@ class Report:
     running: str | None = None
     flaky: list[str] = field(default_factory=list)
     """What did not start at once."""
+    seconds: dict[str, float] = field(default_factory=dict)
+    """Of each test, with its fixtures."""
+
+    def slowest(self, most: int = 8) -> list[str]:
+        """The tests that took longest, a line each."""
+        found = sorted(self.seconds.items(), key=lambda item: -item[1])[:most]
+        return [f"{seconds:4.0f} s  {nodeid}" for nodeid, seconds in found]
 
 
 def read(path: Path) -> Report:
@@ -66,6 +73,8 @@ def read(path: Path) -> Report:
         elif kind == "TestReport" and entry["when"] == "call":
             report.passed += entry["outcome"] == "passed"
         if kind == "TestReport":
+            took = report.seconds.get(entry["nodeid"], 0.0) + entry["duration"]
+            report.seconds[entry["nodeid"]] = took
             report.running = None if entry["when"] == "teardown" else entry["nodeid"]
     return report
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, get_args
 
-from state_lib.errors import ConfigurationError
+from state_lib.errors import ConfigurationError, NotFound
 from state_lib.names import check_name
 
 StoreKind = Literal["key-value", "timestamped-key-value", "window"]
@@ -118,6 +118,19 @@ class Topology:
     def store(self, name: str) -> StoreSpec | None:
         """The store of that name, or None."""
         return next((s for s in self.stores if s.name == name), None)
+
+    def required(self, name: str) -> StoreSpec:
+        """The store of that name. Raises NotFound, listing the stores that there are."""
+        found = self.store(name)
+        if found is None:
+            known = [s.name for s in self.stores]
+            raise NotFound(
+                f"application {self.app!r} has no store {name!r}; its stores: {known}",
+                app=self.app,
+                store=name,
+                known=known,
+            )
+        return found
 
     def to_json(self) -> dict[str, Any]:
         """As plain data, for the topology topic."""

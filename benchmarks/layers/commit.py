@@ -12,6 +12,7 @@ from benchmarks.contenders.engine import Query
 from benchmarks.contenders.holdfast import Holdfast
 from benchmarks.layers.timing import Timing, timed
 from benchmarks.world import TASKS, World
+from state_lib.changelog.log import KafkaLog
 from state_lib.changelog.topics import changelog_topic
 from state_lib.changelog.writer import Records, TransactionalWriter
 from state_lib.marker import CommitHeader, now_ms
@@ -63,7 +64,7 @@ def _in_process(world: World, committer: Committer, keys: pa.BinaryArray) -> Ite
     puts = Puts(listed, [VALUE] * len(listed), [now_ms()] * len(listed))
     state = world.folder / world.name("task")
     state.mkdir()
-    task = StateTask(TaskContext(world.kafka, "layers", state), committer.topology, 0)
+    task = StateTask(TaskContext(KafkaLog(world.kafka), "layers", state), committer.topology, 0)
     task.open()
     marker = task.claim(committer.topology, committer.epoch + 1)
 

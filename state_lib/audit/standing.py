@@ -49,6 +49,14 @@ class Standing:
         """The greatest clock (ms)."""
         return max(m.clock for m in self.markers)
 
+    @property
+    def behind_outputs(self) -> int:
+        """Source records from here to where outputs were written: more than 0 after going back."""
+        return max(
+            sum(to - flat(m.positions).get(p, 0) for p, to in m.published_to.items())
+            for m in self.markers
+        )
+
 
 def take_hold(kafka: Kafka, settings: Settings, topology: Topology, wait_s: float) -> Standing:
     """Wait until all tasks stand at one place, and take hold of it.

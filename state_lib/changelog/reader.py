@@ -43,7 +43,7 @@ def read(
     consumer = kafka.reader()
     try:
         consumer.assign([TopicPartition(topic, partition, start)])
-        yield from drain(kafka, consumer, start, end, batch)
+        yield from drain(kafka, consumer, start, end, batch, STALL_S)
     finally:
         consumer.close()
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
+from state_lib.changelog.log import LogRange
 from state_lib.checks.facts import Facts
 from state_lib.checks.verdict import Verdict
-from state_lib.restore.source import LogRange, cut_logs, lost_logs
+from state_lib.restore.source import cut_logs, lost_logs
 from state_lib.restore.validity import is_drained
 from state_lib.words import some
 

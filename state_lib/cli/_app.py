@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import os
 import pkgutil
+import sys
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,6 +22,8 @@ from state_lib.extras import missing
 
 # The order of --help; commands that are not named follow by alphabet.
 ORDER = ("demo", "up", "down", "status", "logs")
+_PIPED = "160"
+"""How wide tables may be in files and pipes, which have no width: 80, the usual, folds words."""
 
 
 class _Group(TyperGroup):
@@ -86,6 +89,8 @@ def _register() -> None:
 
 def main() -> None:
     """The console script."""
+    if not sys.stdout.isatty():
+        os.environ.setdefault("COLUMNS", _PIPED)
     app()
 
 

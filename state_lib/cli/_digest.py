@@ -15,21 +15,7 @@ from rich.progress import SpinnerColumn, TaskID, TextColumn
 from state_lib.cli._tables import table
 from state_lib.digests.compare import Compared, Comparison
 from state_lib.digests.live import Digests, Progress
-from state_lib.errors import NotFound
-from state_lib.specs import Topology
 from state_lib.times import iso
-
-
-def require_store(topology: Topology, store: str) -> str:
-    """The name of a store that there is. Raises NotFound, listing the stores."""
-    if topology.store(store) is None:
-        known = [s.name for s in topology.stores]
-        raise NotFound(
-            f"application {topology.app!r} has no store {store!r}; its stores: {known}",
-            store=store,
-            known=known,
-        )
-    return store
 
 
 @contextmanager

@@ -18,7 +18,6 @@ from state_lib.apps.restoring import require_tasks
 from state_lib.changelog.admin import ensure_topics
 from state_lib.changelog.claims import topology_of
 from state_lib.changelog.topics import changelog_topic, commits_topic, plan_topics
-from state_lib.cli._digest import require_store
 from state_lib.cli._tables import table
 from state_lib.client.flight import FlightHostClient
 from state_lib.config import Settings
@@ -49,7 +48,7 @@ class Repairs:
         find(self._kafka, app)
         self._topology = topology_of(self._kafka, app)
         self._tasks = require_tasks(self._topology, tasks)
-        self._stores = [require_store(self._topology, s) for s in stores or ()] or None
+        self._stores = [self._topology.required(s).name for s in stores or ()] or None
         self._json = as_json
         self._token = self._settings.read_token()
         self._out = threading.Lock()

@@ -59,7 +59,7 @@ def digest(
     from state_lib.apps.catalogue import find
     from state_lib.changelog.claims import topology_of
     from state_lib.cli._apps import connect
-    from state_lib.cli._digest import following, require_store, show_comparison, show_digests
+    from state_lib.cli._digest import following, show_comparison, show_digests
     from state_lib.config import Settings
     from state_lib.digests.compare import compare
     from state_lib.digests.live import live_digests
@@ -67,7 +67,7 @@ def digest(
     kafka, hosts = connect()
     find(kafka, app)
     topology = topology_of(kafka, app)
-    stores = None if store is None else [require_store(topology, store)]
+    stores = None if store is None else [topology.required(store).name]
     if against is None:
         with following() as report:
             found = live_digests(topology, hosts.addresses, hosts.token, stores, report)

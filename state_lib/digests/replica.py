@@ -9,6 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from state_lib.changelog.log import KafkaLog
 from state_lib.changelog.topics import changelog_topic
 from state_lib.digests.live import Progress
 from state_lib.digests.room import require_room
@@ -74,7 +75,9 @@ class Replica:
         facts = require(admin, topics)
         partitions = [(t, self._partition) for t in topics]
         first, end = starts(admin, partitions), ends(admin, partitions)
-        replay = Replay(self._kafka, self._topology.app, self._partition, self._stores, self, clock)
+        replay = Replay(
+            KafkaLog(self._kafka), self._topology.app, self._partition, self._stores, self, clock
+        )
         for spec, topic in zip(self._topology.stores, topics, strict=True):
             until = end[topic, self._partition]
             if to is not None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
+from state_lib.changelog.log import KafkaLog
 from state_lib.digests.room import require_room
 from state_lib.errors import NotFound
 from state_lib.kafka import Kafka
@@ -66,7 +67,7 @@ def choose_snapshot(
         NotFound: there is none; its detail ``known`` has the ids of those that cannot be used.
         StorageUnavailable: naming the URL.
     """
-    logs = settled_ranges(kafka, topology, partition, newest)
+    logs = settled_ranges(KafkaLog(kafka), topology, partition, newest)
     reasons = dict[str, str]()
     app = topology.app
     for found in survey(task_storage(url, app, partition), app, partition):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from state_lib.changelog.log import LogRange
 from state_lib.changelog.topics import changelog_topic
 from state_lib.checks.facts import SnapshotSeen, SnapshotsSeen, TopicSeen
 from state_lib.errors import StorageUnavailable
 from state_lib.marker import Marker
-from state_lib.restore.source import LogRange
 from state_lib.restore.validity import is_current, judge
 from state_lib.snapshots.listing import (
     Found,

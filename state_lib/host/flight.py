@@ -12,12 +12,10 @@ import pyarrow as pa
 import structlog
 from pyarrow import flight
 
-from state_lib.changelog.topics import dead_letters_topic
-from state_lib.changelog.writer import Records
-from state_lib.errors import HoldfastError, InvalidRequest, Moved, Superseded, Unauthorized
+from state_lib.errors import HoldfastError, InvalidRequest, Superseded, Unauthorized
 from state_lib.host.digests import digests
+from state_lib.host.exchange import TaskExchange, is_done
 from state_lib.host.holdings import forget, holdings
-from state_lib.host.letters import dead_letters
 from state_lib.host.restores import (
     fetch_past,
     find_loss,
@@ -32,7 +30,7 @@ from state_lib.host.tasks import TaskManager
 from state_lib.marker import CommitHeader, Marker, overtaken
 from state_lib.restore.plan import AUTO, RestorePlan
 from state_lib.stores.columns import Columns
-from state_lib.task import Batch, Puts, StateTask
+from state_lib.task import StateTask
 from state_lib.task.past import Past
 from state_lib.task.scans import scan_columns
 from state_lib.wire import DOWN, MARKER_KEY, SCAN, TOKEN_HEADER, pack, to_flight, unpack
@@ -77,7 +75,7 @@ class FlightHost(flight.FlightServerBase):  # type: ignore[misc]
             task = self._manager.task(app, partition, learn=True)
             marker = _check_epoch(self._manager, task, request)
             writer.begin(DOWN)
-            if marker.epoch == request["epoch"] and request["n"] <= marker.n:
+            if is_done(marker, request["epoch"], request["n"]):
                 writer.write_metadata(pack({"op": "already", "marker": marker.to_json()}))
                 for _ in reader:  # an answer is lost if the call ends before its first message
                     pass
@@ -206,61 +204,33 @@ _STORIES: dict[str, Callable[[TaskManager, Body], Iterator[Body]]] = {
 
 
 class _Exchange:
-    """The state of one exchange while its messages arrive."""
+    """Handles the messages of one exchange while they arrive."""
 
     def __init__(self, task: StateTask, reader: Any, writer: Any) -> None:
-        self._task, self._reader, self._writer = task, reader, writer
-        self._read_at: tuple[int, int] | None = None
-        self._puts: dict[str, Puts] = {}
-        self._outputs: list[Records] = []
+        self._task, self._reader, self._writer = TaskExchange(task), reader, writer
 
     def run(self) -> None:
         """Handle messages until the commit; an exchange that ends before it changes nothing."""
-        letters = dead_letters_topic(self._task.topology.app)
+        task = self._task
         for chunk in self._reader:
-            message = unpack(chunk.app_metadata)
+            message, data = unpack(chunk.app_metadata), chunk.data
             match message["op"]:
                 case "get":
-                    self._get(message["store"], chunk.data)
+                    column = task.get(message["store"], data.column("key"))
+                    self._writer.write_batch(pa.record_batch([column], schema=DOWN))
                 case "put":
-                    self._put(message["store"], chunk.data)
+                    task.put(message["store"], *(data.column(i) for i in range(3)))
                 case "output":
-                    self._outputs.append(_records(message["topic"], chunk.data))
+                    task.output(message["topic"], *(data.column(i) for i in range(3)))
                 case "dead-letters":
-                    raw, most = chunk.data.column("value"), self._task.size_limit(letters)
-                    self._outputs.append(dead_letters(letters, raw, most))
+                    task.dead_letters(data.column("value"))
                 case "commit":
-                    self._commit(message["header"])
+                    marker = task.commit(CommitHeader.from_json(message["header"]))
+                    answer = pack({"op": "committed", "marker": marker.to_json()})
+                    self._writer.write_metadata(answer)
                     return
                 case other:
                     raise InvalidRequest(f"unknown operation {other!r} in an exchange")
-
-    def _get(self, store: str, data: pa.RecordBatch) -> None:
-        marker, values = self._task.get_many(store, data.column("key").to_pylist())
-        at = (marker.epoch, marker.n)
-        self._read_at = self._read_at or at
-        if at != self._read_at:
-            raise Moved(
-                f"the marker moved from {self._read_at} to {at} within this exchange: read again",
-                read_at=self._read_at,
-                marker=at,
-            )
-        column = pa.array(values, pa.binary())
-        self._writer.write_batch(pa.record_batch([column], schema=DOWN))
-
-    def _put(self, store: str, data: pa.RecordBatch) -> None:
-        keys, values, stamps = (data.column(i).to_pylist() for i in range(3))
-        before = self._puts.get(store)
-        if before is not None:
-            keys = [*before.keys, *keys]
-            values = [*before.values, *values]
-            stamps = [*before.timestamps, *stamps]
-        self._puts[store] = Puts(keys, values, stamps)
-
-    def _commit(self, raw: dict[str, Any]) -> None:
-        header = CommitHeader.from_json({**raw, "read_at": self._read_at})
-        marker = self._task.commit(Batch(header, self._puts, self._outputs))
-        self._writer.write_metadata(pack({"op": "committed", "marker": marker.to_json()}))
 
 
 def _check_epoch(manager: TaskManager, task: StateTask, request: dict[str, Any]) -> Marker:
@@ -279,11 +249,6 @@ def _check_epoch(manager: TaskManager, task: StateTask, request: dict[str, Any])
             f"epoch {epoch} was superseded by epoch {newest}", epoch=epoch, current=newest
         )
     return marker
-
-
-def _records(topic: str, data: pa.RecordBatch) -> Records:
-    keys, values, stamps = (data.column(i).to_pylist() for i in range(3))
-    return Records(topic, keys, values, stamps)
 
 
 def _batches(parts: Iterator[Columns], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import structlog
 
+from state_lib.changelog.log import KafkaLog
 from state_lib.config import Settings
 from state_lib.host.discovery import Discovery
 from state_lib.host.flight import FlightHost
@@ -44,7 +45,7 @@ class StateHost:
         metrics = HostMetrics()
         kafka = Kafka.of(settings)
         context = TaskContext(
-            kafka=kafka,
+            log=KafkaLog(kafka),
             host_id=host_id,
             state_dir=settings.home / "state" / host_id,
             options=RocksDBOptions(

@@ -6,9 +6,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal
 
+from state_lib.changelog.sample import Sample
 from state_lib.changelog.topics import changelog_topic
 from state_lib.restore.facts import Facts
-from state_lib.restore.sample import Sample
 from state_lib.restore.source import cut_logs
 from state_lib.restore.validity import Validity, judge
 from state_lib.snapshots.manifest import Manifest

@@ -10,13 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from state_lib.changelog.admin import topic_configs
+from state_lib.changelog.log import CommitLog, LogRange
+from state_lib.changelog.sample import Sample
 from state_lib.changelog.topics import changelog_topic
 from state_lib.errors import StorageUnavailable
-from state_lib.kafka import Kafka, ends, require, starts
 from state_lib.marker import Marker, now_ms
-from state_lib.restore.sample import Sample, sample
-from state_lib.restore.source import LogRange
 from state_lib.snapshots.listing import list_snapshots
 from state_lib.snapshots.manifest import Manifest
 from state_lib.specs import Topology
@@ -78,31 +76,18 @@ class Facts:
         return f"{self.topology.app}/{self.partition}"
 
 
-def log_ranges(kafka: Kafka, topology: Topology, partition: int) -> dict[str, LogRange]:
+def log_ranges(log: CommitLog, topology: Topology, partition: int) -> dict[str, LogRange]:
     """Facts of the task's changelog partitions, as they are now.
 
     Raises:
         MissingTopic: naming it.
         Unavailable: Kafka is away.
     """
-    admin = kafka.admin()
-    topics = [changelog_topic(topology.app, s.name) for s in topology.stores]
-    facts, configs = require(admin, topics), topic_configs(admin, topics)
-    partitions = [(t, partition) for t in topics]
-    first, end = starts(admin, partitions), ends(admin, partitions)
-    return {
-        t: LogRange(
-            facts[t].id,
-            first[t, partition],
-            end[t, partition],
-            int(configs[t]["delete.retention.ms"]),
-        )
-        for t in topics
-    }
+    return log.ranges([changelog_topic(topology.app, s.name) for s in topology.stores], partition)
 
 
 def settled_ranges(
-    kafka: Kafka, topology: Topology, partition: int, marker: Marker
+    log: CommitLog, topology: Topology, partition: int, marker: Marker
 ) -> dict[str, LogRange]:
     """The same once the task's newest commit is in all of them, or will not be. Raises as above.
 
@@ -110,19 +95,19 @@ def settled_ranges(
     while a changelog still ends before it. Who has fenced other writers need not wait.
     """
     until = time.monotonic() + SETTLE_S
-    logs = log_ranges(kafka, topology, partition)
-    known = [topic for topic, log in logs.items() if marker.logs.get(topic) == log.topic_id]
+    logs = log_ranges(log, topology, partition)
+    known = [topic for topic, at in logs.items() if marker.logs.get(topic) == at.topic_id]
     while short := [t for t in known if logs[t].end < marker.committed.get(t, 0)]:
         if time.monotonic() > until:
             break
         time.sleep(0.05)
-        for (topic, _), end in ends(kafka.admin(), [(t, partition) for t in short]).items():
+        for topic, end in log.ends(short, partition).items():
             logs[topic] = replace(logs[topic], end=end)
     return logs
 
 
 def gather(  # noqa: PLR0913 - what is known of one task
-    kafka: Kafka,
+    log: CommitLog,
     topology: Topology,
     partition: int,
     path: Path,
@@ -134,7 +119,7 @@ def gather(  # noqa: PLR0913 - what is known of one task
     """What tells whether the local directory is valid, for a quick start if it is.
 
     Args:
-        kafka: connection.
+        log: of the task.
         topology: of the application.
         partition: of the task.
         path: its directory.
@@ -143,9 +128,9 @@ def gather(  # noqa: PLR0913 - what is known of one task
         fenced: whether nobody else's transaction can be under way; see `settled_ranges`.
     """
     logs = (
-        log_ranges(kafka, topology, partition)
+        log_ranges(log, topology, partition)
         if fenced
-        else settled_ranges(kafka, topology, partition, marker)
+        else settled_ranges(log, topology, partition, marker)
     )
     return Facts(
         topology=topology,
@@ -159,7 +144,7 @@ def gather(  # noqa: PLR0913 - what is known of one task
 
 
 def thorough(
-    facts: Facts, kafka: Kafka, snapshots_url: str | None, refused: Mapping[str, str]
+    facts: Facts, log: CommitLog, snapshots_url: str | None, refused: Mapping[str, str]
 ) -> Facts:
     """The same, with snapshots, and with looks into long logs so that sizes are known."""
     snapshots: tuple[Manifest, ...] = ()
@@ -167,9 +152,9 @@ def thorough(
     if snapshots_url is not None:
         snapshots, storage = _snapshots(facts, snapshots_url)
     samples = {
-        topic: sample(kafka, topic, facts.partition, log.start, log.end)
-        for topic, log in facts.logs.items()
-        if log.end - log.start >= SAMPLE_FROM
+        topic: log.sample(topic, facts.partition, at.start, at.end)
+        for topic, at in facts.logs.items()
+        if at.end - at.start >= SAMPLE_FROM
     }
     return replace(facts, samples=samples, snapshots=snapshots, storage=storage, refused=refused)
 

@@ -10,10 +10,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Lock
 
-from state_lib.changelog.reader import read
+from state_lib.changelog.log import CommitLog
 from state_lib.changelog.topics import changelog_topic
 from state_lib.errors import Unavailable
-from state_lib.kafka import Kafka
 from state_lib.restore.listener import RestoreListener
 from state_lib.restore.options import RestoreOptions
 from state_lib.restore.pool import WorkerPool
@@ -27,7 +26,7 @@ class Replay:
     """Replays one task's changelogs into its stores.
 
     Attributes:
-        kafka: connection.
+        log: that holds the changelogs.
         app, partition: of the task.
         stores: opened stores to write to.
         listener: told of progress.
@@ -39,7 +38,7 @@ class Replay:
         check: called with every batch; what it raises ends the replay.
     """
 
-    kafka: Kafka
+    log: CommitLog
     app: str
     partition: int
     stores: TaskStores
@@ -59,7 +58,7 @@ class Replay:
         """Apply ``[start, end)`` by ordinary writes; right for short ranges and memory stores."""
         columns, told = Columns(spec, self.clock), _Told(self, spec, start, end)
         topic, size = changelog_topic(self.app, spec.name), self.options.batch_size
-        for messages in read(self.kafka, topic, self.partition, start, end, size):
+        for messages in self.log.read(topic, self.partition, start, end, size):
             keys, values = columns.of(messages)
             if keys:
                 self.stores.write({spec.name: (keys, values)}, None)
@@ -100,7 +99,7 @@ class Replay:
             self._beside(self.pool, jobs, told)
         else:
             job = replace(jobs[0], end=end)
-            messages = read(self.kafka, job.topic, self.partition, start, end, job.batch)
+            messages = self.log.read(job.topic, self.partition, start, end, job.batch)
             self._ingest(told.through(job, write_runs(job, messages)))
         return told.end()
 

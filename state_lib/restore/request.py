@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from state_lib.changelog.log import CommitLog
 from state_lib.errors import LogLost, Quarantined, Unavailable
-from state_lib.kafka import Kafka
 from state_lib.marker import Marker
 from state_lib.restore.facts import gather, thorough
 from state_lib.restore.listener import RestoreListener
@@ -25,7 +25,7 @@ class RestoreRequest:
     """Everything that a restore of one task needs to know.
 
     Attributes:
-        kafka, topology, partition, path, options, listener: of the task.
+        log, topology, partition, path, options, listener: of the task.
         marker: the newest, read after the writer fenced all others, so that the logs cannot move
             any more.
         wanted: `AUTO`, or the source that somebody chose.
@@ -38,7 +38,7 @@ class RestoreRequest:
             by its id may try.
     """
 
-    kafka: Kafka
+    log: CommitLog
     topology: Topology
     partition: int
     path: Path
@@ -80,7 +80,7 @@ class RestoreRequest:
             refused: more snapshots that turned out not to be usable, and why.
         """
         facts = gather(
-            self.kafka,
+            self.log,
             self.topology,
             self.partition,
             self.path,
@@ -95,7 +95,7 @@ class RestoreRequest:
                     return plan
         known = {name: why for name, why in self.refused.items() if name != self.wanted}
         known |= refused or {}
-        facts = thorough(facts, self.kafka, self.restore.snapshots_url, known)
+        facts = thorough(facts, self.log, self.restore.snapshots_url, known)
         return make_plan(facts, self.wanted)
 
     def check_cancelled(self) -> None:

@@ -194,7 +194,7 @@ def _verified(request: RestoreRequest, stores: TaskStores) -> TaskStores:
 
 def _replay(request: RestoreRequest, stores: TaskStores, steps: tuple[Step, ...]) -> None:
     replay = Replay(
-        kafka=request.kafka,
+        log=request.log,
         app=request.topology.app,
         partition=request.partition,
         stores=stores,

@@ -3,26 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
-from state_lib.changelog.topics import DELETE_RETENTION_MS, changelog_topic, commits_topic
+from state_lib.changelog.log import LogRange
+from state_lib.changelog.topics import changelog_topic, commits_topic
 from state_lib.errors import LogLost
 from state_lib.marker import IN_DOUBT, Marker
 from state_lib.specs import Topology
 from state_lib.stores.task_stores import Checkpoint
-
-
-@dataclass(frozen=True)
-class LogRange:
-    """Facts of one changelog partition: the topic's id, log start and last stable offset.
-
-    ``delete_retention_ms`` is the topic's own: one that Kafka Streams made keeps tombstones a day.
-    """
-
-    topic_id: str
-    start: int
-    end: int
-    delete_retention_ms: int = DELETE_RETENTION_MS
 
 
 def lost_logs(

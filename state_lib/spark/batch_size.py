@@ -8,9 +8,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 
+from state_lib.changelog.sample import sample
 from state_lib.config import Settings
 from state_lib.kafka import Kafka, Partition, ends, starts
-from state_lib.restore.sample import sample
 
 _GROWTH = 4
 _FULL = 0.9  # Spark rounds each partition's share down

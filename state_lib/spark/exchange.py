@@ -6,13 +6,15 @@ import contextlib
 import random
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
+from typing import Protocol
 
 import numpy as np
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from state_lib.client.flight import Exchange, FlightHostClient
+from state_lib.client.flight import FlightHostClient
 from state_lib.errors import HoldfastError, Misplaced, Moved, NotFound, Unavailable
 from state_lib.failpoints import failpoint
 from state_lib.host.placement import owner_of
@@ -26,6 +28,52 @@ RESULT_DDL = "task int, marker binary, error binary"
 _FIRST_WAIT_S, _MOST_WAIT_S = 0.1, 2.0
 _LEAST_S = 1.0
 """What the last try may take."""
+
+
+class OpenExchange(Protocol):
+    """An exchange with a task: any number of gets, then changes, then one commit."""
+
+    marker: Marker
+    already_done: bool
+
+    def get(self, store: str, keys: pa.BinaryArray) -> pa.BinaryArray:
+        """Stored values of sorted composite keys; null where absent or expired."""
+
+    def put(
+        self, store: str, keys: pa.BinaryArray, values: pa.BinaryArray, timestamps: pa.Int64Array
+    ) -> None:
+        """Changes of a store; a null value deletes."""
+
+    def output(
+        self, topic: str, keys: pa.BinaryArray, values: pa.BinaryArray, timestamps: pa.Int64Array
+    ) -> None:
+        """Records for an output topic, in the same transaction."""
+
+    def dead_letters(self, letters: pa.BinaryArray) -> None:
+        """Records that could not be used, as `state_lib.host.letters` reads them."""
+
+    def commit(self, header: CommitHeader) -> Marker:
+        """Commit what was sent; returns the marker that stands afterwards."""
+
+
+class TaskClient(Protocol):
+    """Reaches tasks: over Flight, or in this process (`state_lib.testing`)."""
+
+    def marker(self, app: str, partition: int, timeout_s: float = ...) -> Marker:
+        """Where a task stands."""
+
+    def exchange(
+        self,
+        app: str,
+        partition: int,
+        epoch: int,
+        n: int,
+        timeout_s: float = ...,
+        silent_s: float | None = None,
+    ) -> AbstractContextManager[OpenExchange]:
+        """Open the exchange of one task and batch; see `FlightHostClient.exchange`."""
+
+
 _clients: dict[tuple[object, str | None], FlightHostClient] = {}
 
 
@@ -81,9 +129,7 @@ def check_placed(task: int, table: pa.Table | None) -> None:
     )
 
 
-def exchange(
-    plan: ExchangePlan, task: int, table: pa.Table | None, client: FlightHostClient
-) -> Marker:
+def exchange(plan: ExchangePlan, task: int, table: pa.Table | None, client: TaskClient) -> Marker:
     """Bring a task's rows into its stores; try again while its host is away or opening.
 
     Raises:
@@ -123,7 +169,7 @@ def exchange(
         wait = min(wait * 2, _MOST_WAIT_S)
 
 
-def _look(plan: ExchangePlan, task: int, client: FlightHostClient, within_s: float) -> None:
+def _look(plan: ExchangePlan, task: int, client: TaskClient, within_s: float) -> None:
     """Raise Unavailable if nobody answers: a host that hangs would hold an exchange to its end."""
     with contextlib.suppress(NotFound):  # the exchange lets the host learn of the application
         client.marker(plan.app, task, max(_LEAST_S, within_s))
@@ -142,7 +188,7 @@ def _fold(plan: ExchangePlan, table: pa.Table) -> dict[int, Rows]:
 
 
 def _run(
-    plan: ExchangePlan, open_exchange: Exchange, verbs: dict[int, Rows], table: pa.Table | None
+    plan: ExchangePlan, open_exchange: OpenExchange, verbs: dict[int, Rows], table: pa.Table | None
 ) -> Marker:
     stored = {i: open_exchange.get(plan.kept[i].store.name, rows.keys) for i, rows in verbs.items()}
     counts: dict[str, int] = {}

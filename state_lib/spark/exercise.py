@@ -7,7 +7,9 @@ from collections.abc import Iterator
 import orjson
 from pyspark.sql import functions as F  # noqa: N812
 
-from state_lib import Application, Materialized, TimeWindows, agg
+from state_lib import aggregates as agg
+from state_lib.application import Application
+from state_lib.streams import Materialized, TimeWindows
 
 PARTITIONS = 2
 

@@ -21,9 +21,8 @@ def partition_for_key(spark: SparkSession, key: Column, partitions: int) -> Colu
 
     jvm: Any = spark._jvm  # noqa: SLF001 - the way to the JVM that pyspark itself takes
     utils = jvm.org.apache.spark.sql.classic.ExpressionUtils
-    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     static_invoke = jvm.org.apache.spark.sql.catalyst.expressions.objects.StaticInvoke(
-        jvm.java.lang.Class.forName(_CLASS, True, loader),  # noqa: FBT003
+        partitioner(spark),
         _scala_object(jvm.org.apache.spark.sql.types, "IntegerType"),
         "partitionForKey",
         jvm.PythonUtils.toSeq([utils.expression(key._jc), utils.expression(F.lit(partitions)._jc)]),  # noqa: SLF001
@@ -36,6 +35,13 @@ def partition_for_key(spark: SparkSession, key: Column, partitions: int) -> Colu
     from pyspark.sql.classic.column import Column as ClassicColumn  # noqa: PLC0415
 
     return ClassicColumn(utils.column(static_invoke))
+
+
+def partitioner(spark: SparkSession) -> Any:
+    """Kafka's class in the JVM. Raises Py4JJavaError if kafka-clients is not on its class path."""
+    jvm: Any = spark._jvm  # noqa: SLF001 - as above
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    return jvm.java.lang.Class.forName(_CLASS, True, loader)  # noqa: FBT003
 
 
 def _scala_object(package: Any, name: str) -> Any:

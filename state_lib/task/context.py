@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from state_lib.changelog.log import CommitLog, KafkaLog
+from state_lib.errors import InvalidRequest
 from state_lib.kafka import Kafka
 from state_lib.restore.listener import RestoreListener, Silent
 from state_lib.restore.options import RestoreOptions
@@ -28,7 +30,7 @@ class TaskContext:
     ``stopping``, once set, ends restores that run. ``pool``: processes that long ones use.
     """
 
-    kafka: Kafka
+    log: CommitLog
     host_id: str
     state_dir: Path
     options: RocksDBOptions = field(default_factory=RocksDBOptions)
@@ -37,3 +39,16 @@ class TaskContext:
     restore: RestoreOptions = field(default_factory=RestoreOptions)
     pool: WorkerPool | None = None
     stopping: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def kafka(self) -> Kafka:
+        """The brokers that hold the log, for who asks more of them than a log can tell.
+
+        Raises:
+            InvalidRequest: there are none: the log is in memory.
+        """
+        if not isinstance(self.log, KafkaLog):
+            raise InvalidRequest(
+                "this task's log is no log of Kafka's: there are no brokers to ask"
+            )
+        return self.log.kafka

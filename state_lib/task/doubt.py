@@ -8,7 +8,8 @@ from pathlib import Path
 
 import structlog
 
-from state_lib.changelog.writer import OutcomeUnknown, TransactionalWriter, WriterOutdated
+from state_lib.changelog.log import Writer
+from state_lib.changelog.writer import OutcomeUnknown, WriterOutdated
 from state_lib.errors import (
     HoldfastError,
     KafkaRefused,
@@ -54,7 +55,7 @@ def check_cut(
 
 
 def remember_loss(
-    writer: TransactionalWriter, topology: Topology, partition: int, marker: Marker, error: LogLost
+    writer: Writer, topology: Topology, partition: int, marker: Marker, error: LogLost
 ) -> None:
     """In a marker: the records that were aborted have moved the log's end."""
     topic = str(error.details["topic"])

@@ -6,7 +6,7 @@ import contextlib
 import threading
 from collections.abc import Iterator
 
-from state_lib.changelog.writer import TransactionalWriter
+from state_lib.changelog.log import Writer
 from state_lib.errors import Unavailable
 from state_lib.failpoints import failpoint
 from state_lib.marker import Marker, Verdict, overtaken
@@ -32,7 +32,7 @@ class Held:
         self.name = name
         self.commit_lock = threading.RLock()
         self.state_lock = threading.RLock()
-        self.writer: TransactionalWriter | None = None
+        self.writer: Writer | None = None
         self.stores: TaskStores | None = None
         self.marker = Marker()
         self.offsets: dict[str, list] = {}  # type: ignore[type-arg]
@@ -65,7 +65,7 @@ class Held:
             )
         return self.stores
 
-    def opened_writer(self) -> TransactionalWriter:
+    def opened_writer(self) -> Writer:
         """The writer; Unavailable if it is closed."""
         if self.writer is None:
             raise Unavailable(f"task {self.name} has no writer; try again", task=self.name)

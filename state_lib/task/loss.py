@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from state_lib.changelog.log import KafkaLog, LogRange
 from state_lib.changelog.reader import read
 from state_lib.changelog.topics import changelog_topic, commits_topic
 from state_lib.kafka import Kafka, describe
 from state_lib.marker import Marker
 from state_lib.restore.facts import LocalFacts, log_ranges
-from state_lib.restore.source import LogRange, cut_logs, lost_commits, lost_logs
+from state_lib.restore.source import cut_logs, lost_commits, lost_logs
 from state_lib.restore.validity import is_current
 from state_lib.specs import StoreSpec, Topology
 from state_lib.stores.task_stores import Checkpoint, layout_of
@@ -76,7 +77,7 @@ def find(kafka: Kafka, topology: Topology, partition: int) -> Found:
     present = describe(admin, wanted)
     there = tuple(s for s in topology.stores if changelog_topic(app, s.name) in present)
     marker = newest_marker(kafka, topology, partition) if wanted[-1] in present else Marker()
-    logs = log_ranges(kafka, replace(topology, stores=there), partition) if there else {}
+    logs = log_ranges(KafkaLog(kafka), replace(topology, stores=there), partition) if there else {}
     return Found(marker, logs, tuple(t for t in wanted if t not in present))
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from confluent_kafka import Message
 
-from state_lib.changelog.limits import size_limits
+from state_lib.changelog.log import Writer
 from state_lib.changelog.reader import read_last
 from state_lib.changelog.topics import (
     changelog_topic,
@@ -17,9 +17,9 @@ from state_lib.changelog.topics import (
     dead_letters_topic,
     transactional_id,
 )
-from state_lib.changelog.writer import OutcomeUnknown, TransactionalWriter
+from state_lib.changelog.writer import OutcomeUnknown
 from state_lib.errors import Quarantined, Unavailable
-from state_lib.kafka import Kafka, require
+from state_lib.kafka import Kafka
 from state_lib.marker import RESTORING, Marker
 from state_lib.restore.facts import log_ranges
 from state_lib.restore.listener import RestoreListener
@@ -38,7 +38,7 @@ from state_lib.task.rewriting import Rewriting
 class OpenTask:
     """What an open task consists of."""
 
-    writer: TransactionalWriter
+    writer: Writer
     stores: TaskStores
     marker: Marker
     topology: Topology
@@ -88,13 +88,13 @@ class Opening:
         """
         context, app = self.context, self.topology.app
         changelogs = [changelog_topic(app, s.name) for s in self.topology.stores]
-        require(context.kafka.admin(), [*changelogs, commits_topic(app)])
+        context.log.require([*changelogs, commits_topic(app)])
         local = self._judged() or look(self.topology, self.path, context.options)
         writer = self.writer()
         try:
             writer.open()
             newest = self.newest_marker()
-            logs = log_ranges(context.kafka, self.topology, self.partition)
+            logs = log_ranges(context.log, self.topology, self.partition)
             check_logs(self.topology, self.partition, newest, local.facts.checkpoint, logs)
             ids, starts = {t: log.topic_id for t, log in logs.items()}, met(newest, logs)
             marker = replace(newest.owned_by(context.host_id, ids), starts=starts)
@@ -118,7 +118,7 @@ class Opening:
         """Of a restore to the past."""
         context = self.context
         return Rewriting(
-            kafka=context.kafka,
+            log=context.log,
             topology=self.topology,
             partition=self.partition,
             path=self.path,
@@ -127,7 +127,7 @@ class Opening:
             check=self.check_cancelled,
         )
 
-    def _gone_back(self, writer: TransactionalWriter, marker: Marker, stores: TaskStores) -> Marker:
+    def _gone_back(self, writer: Writer, marker: Marker, stores: TaskStores) -> Marker:
         self.on_past(marker.back["snapshot"])
         write = partial(write_marker, writer, self.topology, self.partition)
         try:
@@ -138,20 +138,15 @@ class Opening:
         self.on_past(None)
         return final
 
-    def writer(self) -> TransactionalWriter:
+    def writer(self) -> Writer:
         """Of this task, as large as its topics take records; it fences nobody before it opens.
 
         Raises:
             Unavailable: Kafka is away.
         """
-        kafka, app = self.context.kafka, self.topology.app
-        return TransactionalWriter(
-            kafka,
-            transactional_id(app, self.partition),
-            self.partition,
-            topic=commits_topic(app),
-            limits=size_limits(kafka.admin(), self._written()),
-        )
+        app = self.topology.app
+        writer_id, markers = transactional_id(app, self.partition), commits_topic(app)
+        return self.context.log.writer(writer_id, self.partition, markers, self._written())
 
     def _written(self) -> list[str]:
         """Topics that the task writes to."""
@@ -168,13 +163,13 @@ class Opening:
 
     def newest_marker(self) -> Marker:
         """The last one in Kafka, or that of a task that never was."""
-        return newest_marker(self.context.kafka, self.topology, self.partition)
+        return marker_of(self.context.log.last(commits_topic(self.topology.app), self.partition))
 
     def request(self, marker: Marker) -> RestoreRequest:
         """A restore to this marker."""
         context = self.context
         return RestoreRequest(
-            kafka=context.kafka,
+            log=context.log,
             topology=self.topology,
             partition=self.partition,
             path=self.path,
@@ -203,7 +198,7 @@ class Opening:
             try:
                 request.refuse_if_lost(plan, local)
             except Quarantined:
-                logs = log_ranges(self.context.kafka, self.topology, self.partition)
+                logs = log_ranges(self.context.log, self.topology, self.partition)
                 if not lost_logs(self.topology, request.marker, checkpoint, logs):
                     raise
                 # No restore helps where the logs themselves are lost. Whether they are is judged
@@ -231,9 +226,7 @@ def marker_of(last: Message | None) -> Marker:
     return Marker() if value is None else Marker.from_bytes(value)
 
 
-def write_marker(
-    writer: TransactionalWriter, topology: Topology, partition: int, marker: Marker
-) -> None:
+def write_marker(writer: Writer, topology: Topology, partition: int, marker: Marker) -> None:
     """A transaction of nothing but a marker."""
     at = (commits_topic(topology.app), f"{topology.app}/{partition}".encode())
     writer.write([], at, lambda _cut: marker.to_bytes())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from state_lib.errors import NotFound
 from state_lib.specs import Topology
 from state_lib.stores.interfaces import BytesStore
 from state_lib.stores.task_stores import TaskStores
@@ -16,15 +15,7 @@ def bytes_store_of(stores: TaskStores, topology: Topology, store: str) -> BytesS
     Raises:
         NotFound: listing the stores that exist.
     """
-    found = stores.stores.get(store)
-    if found is None:
-        known = [s.name for s in topology.stores]
-        raise NotFound(
-            f"application {topology.app!r} has no store {store!r}; its stores: {known}",
-            store=store,
-            known=known,
-        )
-    return found
+    return stores.stores[topology.required(store).name]
 
 
 def live_values(found: BytesStore, keys: Sequence[bytes], clock: int) -> list[bytes | None]:

@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from state_lib.changelog.reader import read
+from state_lib.changelog.log import LogRange, Writer
 from state_lib.changelog.topics import changelog_topic
-from state_lib.changelog.writer import OutcomeUnknown, Records, TransactionalWriter
+from state_lib.changelog.writer import OutcomeUnknown, Records
 from state_lib.errors import LogLost, NotRepairable, Unavailable
 from state_lib.failpoints import failpoint
 from state_lib.marker import IN_DOUBT, Marker
@@ -25,7 +25,7 @@ from state_lib.restore.facts import LocalFacts, free_bytes, log_ranges
 from state_lib.restore.listener import RestoreListener
 from state_lib.restore.local import Local, look
 from state_lib.restore.replay import Replay
-from state_lib.restore.source import LogRange, lost_commits
+from state_lib.restore.source import lost_commits
 from state_lib.specs import StoreSpec
 from state_lib.stores.digest import StoreDigest, store_digest
 from state_lib.stores.task_stores import Checkpoint, TaskStores
@@ -105,7 +105,7 @@ class Repair:
                 why=why,
             )
 
-    def _write(self, writer: TransactionalWriter, local: Local) -> Marker:
+    def _write(self, writer: Writer, local: Local) -> Marker:
         o = self.opening
         found = find(o.context.kafka, o.topology, o.partition)
         loss = self.look(local.facts, found)
@@ -152,7 +152,7 @@ class Repair:
 
     def _rewrite(
         self,
-        writer: TransactionalWriter,
+        writer: Writer,
         stores: TaskStores,
         spec: StoreSpec,
         there: LogRange,
@@ -161,7 +161,7 @@ class Repair:
         """Returns the offset behind what was written."""
         o, topic, done, end = self.opening, self._topic(spec), 0, there.end
         if spec.is_window:
-            lift_retention(o.context.kafka.admin(), topic)
+            lift_retention(o.context.log, topic)
         o.listener.on_restore_start(o.name, spec.name, 0, _entries(stores, spec))
         for keys, values, times in self._chunks(stores, spec, there, at.clock):
             o.check_cancelled()
@@ -187,7 +187,7 @@ class Repair:
         """Deletes of what only the log knows, then every live entry."""
         store, topic = stores.stores[spec.name], self._topic(spec)
         o = self.opening
-        for messages in read(o.context.kafka, topic, o.partition, there.start, there.end):
+        for messages in o.context.log.read(topic, o.partition, there.start, there.end):
             keys = sorted({m.key() or b"" for m in messages})
             stale = [
                 k
@@ -221,11 +221,11 @@ class Repair:
         path = o.path.with_name(f"{o.path.name}.repairing")
         shutil.rmtree(path, ignore_errors=True)
         aside = replace(o.topology, stores=(spec,))
-        there = log_ranges(o.context.kafka, aside, o.partition)[self._topic(spec)]
+        there = log_ranges(o.context.log, aside, o.partition)[self._topic(spec)]
         stores = TaskStores(aside, path, o.context.options)
         try:
             replay = Replay(
-                kafka=o.context.kafka,
+                log=o.context.log,
                 app=o.topology.app,
                 partition=o.partition,
                 stores=stores,
@@ -259,7 +259,7 @@ class Repair:
     ) -> None:
         """The directory stands at the new marker; durably, for nothing else says so."""
         o = self.opening
-        logs = log_ranges(o.context.kafka, replace(o.topology, stores=tuple(wanted)), o.partition)
+        logs = log_ranges(o.context.log, replace(o.topology, stores=tuple(wanted)), o.partition)
         offsets = {**checkpoint.offsets, **{t: [g.topic_id, g.end] for t, g in logs.items()}}
         stores.write({}, Checkpoint(marker, offsets, checkpoint.layouts))
         stores.rocks.flush()

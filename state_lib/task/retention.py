@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import structlog
-from confluent_kafka.admin import AdminClient
 
-from state_lib.changelog.admin import set_topic_config, topic_configs
+from state_lib.changelog.log import CommitLog
 from state_lib.changelog.topics import RETENTION_MARGIN_MS, changelog_topic
 from state_lib.marker import now_ms
 from state_lib.specs import Topology
 from state_lib.task.batch import Puts
 
-log = structlog.get_logger(__name__)
+logger = structlog.get_logger(__name__)
 
 
 class RetentionGuard:
@@ -24,8 +23,8 @@ class RetentionGuard:
     lowers it again. One guard per task; it remembers what it saw until it `look`s again.
     """
 
-    def __init__(self, admin: AdminClient, topology: Topology) -> None:
-        self._admin = admin
+    def __init__(self, log: CommitLog, topology: Topology) -> None:
+        self._log = log
         self._app = topology.app
         self._specs = {s.name: s for s in topology.stores if s.is_window}
         self._known: dict[str, int] = {}
@@ -57,23 +56,22 @@ class RetentionGuard:
             topic = changelog_topic(self._app, store)
             age = now_ms() - since
             if store not in known:
-                configs = topic_configs(self._admin, [topic])
-                known[store] = int(configs[topic]["retention.ms"])
+                known[store] = self._log.retention_ms(topic)
             retention = known[store]
             if retention == -1 or age < retention - RETENTION_MARGIN_MS // 2:
                 continue
-            set_topic_config(self._admin, topic, "retention.ms", "-1")
+            self._log.keep_forever(topic)
             known[store] = -1
-            log.info("lifted retention for old events", topic=topic, was=retention, age_ms=age)
+            logger.info("lifted retention for old events", topic=topic, was=retention, age_ms=age)
 
 
-def lift_retention(admin: AdminClient, topic: str) -> None:
+def lift_retention(log: CommitLog, topic: str) -> None:
     """Before old windows are written: brokers remove them by their own time.
 
     Raises:
         Unavailable: Kafka could not be asked.
     """
-    settings = topic_configs(admin, [topic])[topic]
-    if settings["retention.ms"] != "-1":
-        set_topic_config(admin, topic, "retention.ms", "-1")
-        log.info("lifted retention for old events", topic=topic, was=settings["retention.ms"])
+    was = log.retention_ms(topic)
+    if was != -1:
+        log.keep_forever(topic)
+        logger.info("lifted retention for old events", topic=topic, was=was)

@@ -15,19 +15,17 @@ from pathlib import Path
 
 import structlog
 
-from state_lib.changelog.reader import read
+from state_lib.changelog.log import CommitLog, LogRange, Writer
 from state_lib.changelog.topics import changelog_topic
-from state_lib.changelog.writer import Records, TransactionalWriter
+from state_lib.changelog.writer import Records
 from state_lib.errors import StateCorrupt
 from state_lib.failpoints import failpoint
-from state_lib.kafka import Kafka
 from state_lib.marker import RUNNING, Marker, now_ms
 from state_lib.restore.differences import Difference, differences, forgotten
 from state_lib.restore.facts import log_ranges
 from state_lib.restore.listener import RestoreListener
 from state_lib.restore.local import asides
 from state_lib.restore.past import check_stores
-from state_lib.restore.source import LogRange
 from state_lib.snapshots.fetch import fetch
 from state_lib.snapshots.listing import find
 from state_lib.snapshots.manifest import Manifest
@@ -51,12 +49,12 @@ class Rewriting:
     """Of one task that is being opened.
 
     Attributes:
-        kafka, topology, partition, path, listener: of the task.
+        log, topology, partition, path, listener: of the task.
         url: of all snapshots.
         check: called now and then; what it raises ends it, for the next opening to go on.
     """
 
-    kafka: Kafka
+    log: CommitLog
     topology: Topology
     partition: int
     path: Path
@@ -99,7 +97,7 @@ class Rewriting:
 
     def finish(
         self,
-        writer: TransactionalWriter,
+        writer: Writer,
         marker: Marker,
         stores: TaskStores,
         write_marker: Callable[[Marker], None],
@@ -128,7 +126,7 @@ class Rewriting:
             replace(self.topology, stores=specs), self.folder, _OPTIONS, read_only=True
         )
         try:
-            logs = log_ranges(self.kafka, self.topology, self.partition)
+            logs = log_ranges(self.log, self.topology, self.partition)
             ends = {}
             for spec in self.topology.stores:
                 end = self._rewrite(writer, stores, past.stores[spec.name], logs, marker, manifest)
@@ -153,7 +151,7 @@ class Rewriting:
 
     def _rewrite(
         self,
-        writer: TransactionalWriter,
+        writer: Writer,
         stores: TaskStores,
         past: BytesStore,
         logs: dict[str, LogRange],
@@ -166,7 +164,7 @@ class Rewriting:
         topic, told = self._topic(spec), f"{spec.name}, back in time"
         found = differences(live, past, now, then)
         if spec.is_window:
-            lift_retention(self.kafka.admin(), topic)
+            lift_retention(self.log, topic)
             if then < now:
                 found = chain(found, self._only_in_log(live, past, logs[topic], now, then))
         self.listener.on_restore_start(self.name, told, 0, _entries(stores, spec))
@@ -190,7 +188,7 @@ class Rewriting:
         """Deletes of windows that only the log knows, and that would be live again."""
         wanted = forgotten(live, now, then)
         topic = self._topic(live.spec)
-        for messages in read(self.kafka, topic, self.partition, there.start, there.end):
+        for messages in self.log.read(topic, self.partition, there.start, there.end):
             keys = sorted({key for m in messages if wanted(key := m.key() or b"")})
             for key, held in zip(keys, past.get_many(keys), strict=True):
                 if held is None:

@@ -32,7 +32,7 @@ from state_lib.task.declared import Declared, check_partition
 from state_lib.task.doubt import check_cut, closing_in_doubt, remember_loss
 from state_lib.task.exclusive import PATIENCE_S, Exclusive
 from state_lib.task.held import Held
-from state_lib.task.opening import Opening, OpenTask, newest_marker, write_marker
+from state_lib.task.opening import Opening, OpenTask, write_marker
 from state_lib.task.past import Past
 from state_lib.task.reads import bytes_store_of, live_values
 from state_lib.task.retention import RetentionGuard
@@ -374,7 +374,7 @@ class StateTask:
         with self._held.commit_lock, self._held.state_lock:
             self._held.install(opened)
             self._declared.topology = opened.topology  # another may have been declared meanwhile
-            self._guard = RetentionGuard(self._context.kafka.admin(), self.topology)
+            self._guard = RetentionGuard(self._context.log, self.topology)
 
     def _transact(self, batch: Batch) -> Marker:
         at = (commits_topic(self.topology.app), self.name.encode())
@@ -399,5 +399,4 @@ class StateTask:
 
     def _is_still_ours(self) -> bool:
         """Whether the last marker names this host: a transaction that timed out is fenced too."""
-        found = newest_marker(self._context.kafka, self.topology, self.partition)
-        return found.owner == self._context.host_id
+        return self.opening().newest_marker().owner == self._context.host_id

@@ -9,6 +9,7 @@ import pytest
 
 from holdfast_airflow.hooks.hosts import check_token
 from state_lib.addresses import HostAddress
+from state_lib.changelog.log import KafkaLog
 from state_lib.config import Settings
 from state_lib.errors import ConfigurationError, Unauthorized
 from state_lib.host.http import HttpServer
@@ -25,7 +26,7 @@ def host(tmp_path: Path) -> Iterator[str]:
     """A host that wants a token, behind one that is away; as HOLDFAST_HOSTS."""
     address = HostAddress("h2", "127.0.0.1", free_port(), free_port())
     nowhere = Kafka({"bootstrap.servers": "127.0.0.1:1"})
-    manager = TaskManager(TaskContext(nowhere, "h2", tmp_path), (address,), 60)
+    manager = TaskManager(TaskContext(KafkaLog(nowhere), "h2", tmp_path), (address,), 60)
     server = HttpServer(manager, address, RIGHT)
     server.start()
     away = f"h1=127.0.0.1:{free_port()}/{free_port()}"

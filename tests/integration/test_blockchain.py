@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaException
 
+from state_lib.changelog.log import KafkaLog
 from state_lib.errors import Unavailable
 from state_lib.kafka import Kafka
 from state_lib.task import StateTask, TaskContext
@@ -39,7 +40,9 @@ def test_a_directory_that_another_process_holds_is_left_alone(app: App) -> None:
     try:
         hosts.start(publish(app))
         hosts.commit(1, {b"a": b"1"})
-        context = TaskContext(app.kafka, "host-1", hosts.settings.home / "state" / "host-1")
+        context = TaskContext(
+            KafkaLog(app.kafka), "host-1", hosts.settings.home / "state" / "host-1"
+        )
         task = StateTask(context, app.topology, 0)
         with pytest.raises(Unavailable, match="another engine has it open") as refused:
             task.open()

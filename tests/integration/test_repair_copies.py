@@ -148,7 +148,7 @@ def test_a_loss_is_judged_after_other_writers_were_fenced(
         fenced.append(writer)
 
     older = replace(marker, n=marker.n - 1)
-    monkeypatch.setattr("state_lib.restore.facts.ends", lagging)
+    monkeypatch.setattr("state_lib.changelog.log.ends", lagging)
     monkeypatch.setattr(TransactionalWriter, "open", fencing)
     monkeypatch.setattr(Opening, "newest_marker", lambda o: newest(o) if fenced else older)
     task = app.task(restore=RestoreOptions("orchestrated"))

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import TopicPartition
 
+from state_lib.changelog.log import KafkaLog, LogRange
 from state_lib.changelog.topics import commits_topic
 from state_lib.errors import LogLost, StateCorrupt, Unavailable
 from state_lib.kafka import describe, ends, starts
@@ -18,7 +19,7 @@ from state_lib.restore import run
 from state_lib.restore.listener import Silent
 from state_lib.restore.options import RestoreOptions
 from state_lib.restore.replay import Replay
-from state_lib.restore.source import LogRange, check_logs
+from state_lib.restore.source import check_logs
 from state_lib.stores.digest import store_digest
 from state_lib.stores.rocksdb.options import RocksDBOptions
 from state_lib.stores.task_stores import TaskStores
@@ -356,7 +357,7 @@ def test_spilled_runs_equal_writes(make_app: MakeApp, tmp_path: Path) -> None:
         stores = TaskStores(app.topology, tmp_path / label, RocksDBOptions())
         options = RestoreOptions(run_bytes=run_bytes or 1)
         runs = tmp_path / label / "runs"
-        replay = Replay(app.kafka, app.name, 0, stores, Silent(), clock, runs, options)
+        replay = Replay(KafkaLog(app.kafka), app.name, 0, stores, Silent(), clock, runs, options)
         try:
             for spec in app.topology.stores:
                 where = (app.topic(spec.name), 0)
@@ -374,7 +375,7 @@ def test_a_log_that_shrank_is_no_state(make_app: MakeApp) -> None:
     filled(app)
     app.close()
     stores = TaskStores(app.topology, app.root / "x", RocksDBOptions())
-    replay = Replay(app.kafka, app.name, 0, stores, Silent(), NOON, app.root / "runs")
+    replay = Replay(KafkaLog(app.kafka), app.name, 0, stores, Silent(), NOON, app.root / "runs")
     with pytest.raises(StateCorrupt):
         replay.tail(KV, 10_000, 10_001)
     stores.close()

@@ -10,13 +10,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from state_lib.changelog import log as changelog_log
 from state_lib.changelog.admin import set_topic_config, topic_configs
 from state_lib.client.flight import FlightHostClient
 from state_lib.config import Settings
 from state_lib.host import server
 from state_lib.host.retention import RetentionWatch
 from state_lib.keys import window_key
-from state_lib.task import retention
 from tests.integration.conftest import MakeApp
 from tests.support.apps import HOUR, NOON, WIN, batch
 from tests.support.hosts import address, claim, publish
@@ -37,7 +37,7 @@ def test_it_looks_again_and_again(
         lifted.append(arguments[1:])
         set_topic_config(*arguments)
 
-    monkeypatch.setattr(retention, "set_topic_config", lift)
+    monkeypatch.setattr(changelog_log, "set_topic_config", lift)
     settings = Settings.load(
         home=tmp_path / "home",
         bootstrap_servers=str(app.kafka.properties["bootstrap.servers"]),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from state_lib.changelog.admin import ensure_topics
+from state_lib.changelog.log import KafkaLog
 from state_lib.changelog.topics import changelog_topic, plan_topics
 from state_lib.changelog.writer import Records
 from state_lib.kafka import Kafka, TopicFacts
@@ -71,7 +72,7 @@ class App:
     def context(self, host: str = "host-1", **more: object) -> TaskContext:
         folder = self.root / host
         folder.mkdir(parents=True, exist_ok=True)
-        return TaskContext(self.kafka, host, folder, **more)  # type: ignore[arg-type]
+        return TaskContext(KafkaLog(self.kafka), host, folder, **more)  # type: ignore[arg-type]
 
     def task(self, partition: int = 0, host: str = "host-1", **more: object) -> StateTask:
         """A task, not opened."""

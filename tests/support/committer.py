@@ -11,6 +11,7 @@ import os
 import sys
 from pathlib import Path
 
+from state_lib.changelog.log import KafkaLog
 from state_lib.errors import HoldfastError
 from state_lib.kafka import Kafka
 from state_lib.logs import configure_logging
@@ -32,7 +33,7 @@ def main(bootstrap: str, folder: str, topology: str, batches: str) -> int:
     configure_logging()  # standard output is ours
     armed = os.environ.pop("HOLDFAST_FAILPOINTS", "")
     kafka = Kafka({"bootstrap.servers": bootstrap, "log_level": 0})
-    context = TaskContext(kafka, "host-1", Path(folder))
+    context = TaskContext(KafkaLog(kafka), "host-1", Path(folder))
     task = StateTask(context, Topology.from_json(json.loads(topology)), 0)
     marker = task.open()
     marker = marker if marker.epoch >= 0 else claimed(task)

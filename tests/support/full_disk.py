@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from state_lib.changelog.log import KafkaLog
 from state_lib.errors import Unavailable
 from state_lib.kafka import Kafka
 from state_lib.logs import configure_logging
@@ -51,7 +52,7 @@ def main(bootstrap: str, folder: str, topology: str) -> None:
     state = Path(folder)
     kafka = Kafka({"bootstrap.servers": bootstrap, "log_level": 0})
     task = StateTask(
-        TaskContext(kafka, "host-1", state), Topology.from_json(json.loads(topology)), 0
+        TaskContext(KafkaLog(kafka), "host-1", state), Topology.from_json(json.loads(topology)), 0
     )
     seen: dict[str, Any] = {}
 

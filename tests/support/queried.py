@@ -14,6 +14,7 @@ import orjson
 
 from state_lib.addresses import HostAddress
 from state_lib.changelog.admin import ensure_topics
+from state_lib.changelog.log import KafkaLog
 from state_lib.changelog.topics import plan_topics
 from state_lib.errors import Unavailable
 from state_lib.host.http import HttpServer
@@ -72,7 +73,9 @@ class Cluster:
         for host in self.hosts:
             metrics = HostMetrics()
             (self.root / host.id).mkdir()
-            context = TaskContext(self.kafka, host.id, self.root / host.id, listener=metrics)
+            context = TaskContext(
+                KafkaLog(self.kafka), host.id, self.root / host.id, listener=metrics
+            )
             manager = self.managers[host.id] = TaskManager(context, self.hosts, 60.0)
             manager.start()
             self.servers.append(HttpServer(manager, host, TOKEN, metrics))

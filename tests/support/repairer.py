@@ -9,6 +9,7 @@ import json
 import sys
 from pathlib import Path
 
+from state_lib.changelog.log import KafkaLog
 from state_lib.kafka import Kafka
 from state_lib.logs import configure_logging
 from state_lib.specs import Topology
@@ -19,9 +20,8 @@ from state_lib.task.repairing import repair_task
 def main(bootstrap: str, folder: str, topology: str) -> int:
     configure_logging()  # standard output is ours
     repair.CHUNK_RECORDS = 5
-    context = TaskContext(
-        Kafka({"bootstrap.servers": bootstrap, "log_level": 0}), "host-1", Path(folder)
-    )
+    kafka = Kafka({"bootstrap.servers": bootstrap, "log_level": 0})
+    context = TaskContext(KafkaLog(kafka), "host-1", Path(folder))
     marker = repair_task(StateTask(context, Topology.from_json(json.loads(topology)), 0))
     print(marker.epoch, marker.n, flush=True)  # noqa: T201
     return 0

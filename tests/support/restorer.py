@@ -11,6 +11,7 @@ import json
 import sys
 from pathlib import Path
 
+from state_lib.changelog.log import KafkaLog
 from state_lib.kafka import Kafka
 from state_lib.logs import configure_logging
 from state_lib.restore.options import RestoreOptions
@@ -31,7 +32,7 @@ def main(
     kafka = Kafka({"bootstrap.servers": bootstrap, "log_level": 0})
     options = RestoreOptions("auto", snapshots or None, worker_records=20)
     pool = WorkerPool(kafka, int(workers))
-    context = TaskContext(kafka, "host-1", Path(folder), restore=options, pool=pool)
+    context = TaskContext(KafkaLog(kafka), "host-1", Path(folder), restore=options, pool=pool)
     task = StateTask(context, Topology.from_json(json.loads(topology)), 0)
     marker = task.restore(task.plan(source)) if source else task.open()
     print(marker.epoch, marker.n, flush=True)  # noqa: T201

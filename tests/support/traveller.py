@@ -10,6 +10,7 @@ import json
 import sys
 from pathlib import Path
 
+from state_lib.changelog.log import KafkaLog
 from state_lib.kafka import Kafka
 from state_lib.logs import configure_logging
 from state_lib.restore.options import RestoreOptions
@@ -22,7 +23,7 @@ def main(bootstrap: str, folder: str, topology: str, snapshots: str, past: str) 
     configure_logging()  # standard output is ours
     kafka = Kafka({"bootstrap.servers": bootstrap, "log_level": 0})
     options = RestoreOptions("auto", snapshots)
-    context = TaskContext(kafka, "host-1", Path(folder), restore=options)
+    context = TaskContext(KafkaLog(kafka), "host-1", Path(folder), restore=options)
     task = StateTask(context, Topology.from_json(json.loads(topology)), 0)
     marker = task.go_back(Past.from_json(json.loads(past))) if past else task.open()
     print(marker.epoch, marker.n, flush=True)  # noqa: T201

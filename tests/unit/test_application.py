@@ -150,6 +150,7 @@ def test_these_are_the_names_that_users_import() -> None:
         "KTable",
         "Materialized",
         "TimeWindows",
+        "TopologyTestDriver",
         "agg",
     ]
 

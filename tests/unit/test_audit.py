@@ -3,6 +3,7 @@
 import ast
 import json
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from state_lib.audit import AuditReport, Comparison
 from state_lib.audit.actual import Entries
 from state_lib.audit.compare import compare, rows_of
 from state_lib.audit.run import Actual, assess
+from state_lib.audit.standing import Standing
+from state_lib.marker import Marker
 from state_lib.specs import OutputSpec, StoreSpec, Topology
 
 Rows = dict[tuple[Any, int | None], dict[str, Any]]
@@ -75,6 +78,22 @@ def test_expired_windows_of_the_recompute_are_not_missing() -> None:
     expected = deepcopy(EXPECTED)
     expected["stores"]["hours"].append({"key": b"k", "start": 16 * HOUR, "timestamp": 0, "n": 1})
     assert differing(expected) == {}
+
+
+def test_what_is_written_again_later_is_not_compared() -> None:
+    """After going back in time outputs and letters are ahead of the stores."""
+    past = replace(actual(), outputs={}, letters=None)
+    assert differing(EXPECTED, past) == {}
+    past.stores["counts"].rows.popitem()
+    assert differing(EXPECTED, past).keys() == {"store counts"}
+
+
+def test_how_far_stores_are_behind_their_outputs() -> None:
+    """The task that is furthest behind says it."""
+    back = Marker(positions={"src": {"0": 3, "1": 5}}, published={"positions": {"src": {"0": 10}}})
+    level = Marker(positions=back.positions, published={"positions": back.positions})
+    assert Standing((level, back), {}, {}).behind_outputs == 7
+    assert Standing((level, level), {}, {}).behind_outputs == 0
 
 
 def test_an_entry_that_is_missing() -> None:

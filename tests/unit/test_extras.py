@@ -31,6 +31,7 @@ NEEDS = {  # by the beginning of a module's name
     "state_lib.host.metrics": "host",
     "state_lib.host.server": "host",
     "state_lib.stack.launch": "demo",
+    "state_lib.testing": "spark",
 }
 WITHOUT = """
 import importlib, sys

@@ -37,7 +37,7 @@ def test_a_new_project_passes_its_own_tests(tmp_path: Path) -> None:
         command, cwd=tmp_path / "views", capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "3 passed" in done.stdout
+    assert "4 passed" in done.stdout
 
 
 def test_a_new_project_is_in_the_style_of_ours(tmp_path: Path) -> None:

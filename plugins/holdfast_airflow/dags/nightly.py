@@ -5,12 +5,12 @@ from __future__ import annotations
 from zlib import crc32
 
 NIGHTLY = "nightly"
-"""Every day, between 01:00 and 05:00 UTC: each DAG at a minute of its own."""
+"""Every day, between 01:00 and 05:00 UTC: each DAG at a minute that its name decides."""
 _FROM, _MINUTES = 60, 240
 
 
 def cron_of(dag_id: str) -> str:
-    """When a DAG of `NIGHTLY` runs: always at the same time, and not at that of the others.
+    """When a DAG of `NIGHTLY` runs: always at the same time, and rarely at that of another.
 
     All at once they would have a driver and hosts answer late, which is an alarm.
     """

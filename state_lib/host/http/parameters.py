@@ -11,7 +11,7 @@ from typing import Annotated, NamedTuple
 
 from fastapi import Depends, Path, Query, Request
 
-from state_lib.errors import InvalidRequest, NotFound
+from state_lib.errors import InvalidRequest
 from state_lib.host.http.reads import Cursor
 from state_lib.host.json_forms import parse_key
 from state_lib.host.placement import assign
@@ -116,15 +116,7 @@ def _target(tasks: TaskManager, app: str, store: str, *, windows: bool | None = 
     """
     topology = topology_of(tasks, app)
     check_name("store", store)
-    spec = topology.store(store)
-    if spec is None:
-        known = [s.name for s in topology.stores]
-        raise NotFound(
-            f"application {app!r} has no store {store!r}; its stores: {known}",
-            app=app,
-            store=store,
-            known=known,
-        )
+    spec = topology.required(store)
     if windows is not None and windows != spec.is_window:
         routes = "windows and windows/{key}" if spec.is_window else "keys/{key} and range"
         raise InvalidRequest(

@@ -10,7 +10,7 @@ from pyspark.sql.datasource import InputPartition
 
 from state_lib.addresses import HostAddress
 from state_lib.config import Settings
-from state_lib.errors import InvalidRequest, NotFound
+from state_lib.errors import InvalidRequest
 from state_lib.host.json_forms import key_from_json, parse_key
 from state_lib.keys import partition_for
 from state_lib.serdes import serde_from
@@ -109,7 +109,7 @@ def find_target(given: Mapping[str, str]) -> Target:
     if options.snapshot is None:
         hosts = settings.host_addresses if options.hosts is None else options.hosts
         topology = topology_of(options.app, hosts, settings.read_token())
-        spec, of = _declared(topology, options.store), _Live(topology, hosts)
+        spec, of = topology.required(options.store), _Live(topology, hosts)
     else:
         url = settings.snapshots_url
         if options.snapshots_url is not None:  # as settings have it: with a protocol
@@ -118,19 +118,6 @@ def find_target(given: Mapping[str, str]) -> Target:
         spec = spec_of(chosen, options.store)
         of = _Stored(options.app, url, tuple(manifest.id for manifest in chosen))
     return Target(spec, options.columns, keys_of(spec, options), of)
-
-
-def _declared(topology: Topology, store: str) -> StoreSpec:
-    spec = topology.store(store)
-    if spec is None:
-        known = [one.name for one in topology.stores]
-        raise NotFound(
-            f"application {topology.app!r} has no store {store!r}; its stores: {known}",
-            app=topology.app,
-            store=store,
-            known=known,
-        )
-    return spec
 
 
 def keys_of(spec: StoreSpec, options: ReadOptions) -> Keys:

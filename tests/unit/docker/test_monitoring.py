@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from state_lib.addresses import parse_hosts
+from state_lib.changelog.log import KafkaLog
 from state_lib.host.metrics import HostMetrics
 from state_lib.host.tasks import TaskManager
 from state_lib.kafka import Kafka
@@ -26,7 +27,7 @@ CASES = yaml.safe_load((DOCKER / "prometheus/rules.test.yaml").read_text())
 def known(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
     """What a host's own registry has, one that has no task yet."""
     kafka = Kafka({"bootstrap.servers": "127.0.0.1:1"})
-    context = TaskContext(kafka, "host-1", tmp_path_factory.mktemp("state"))
+    context = TaskContext(KafkaLog(kafka), "host-1", tmp_path_factory.mktemp("state"))
     metrics = HostMetrics()
     metrics.watch(TaskManager(context, [], 60.0))
     return exported(metrics.registry) | {"up": set()}

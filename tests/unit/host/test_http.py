@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from state_lib.addresses import HostAddress
+from state_lib.changelog.log import KafkaLog
 from state_lib.errors import InvalidRequest, Unavailable
 from state_lib.host.http import HttpServer
 from state_lib.host.http.reads import Cursor
@@ -24,7 +25,9 @@ NOWHERE = Kafka({"bootstrap.servers": "127.0.0.1:1"})
 
 def server_at(path: Path, token: str | None, port: int | None = None) -> HttpServer:
     address = HostAddress("h1", "127.0.0.1", free_port(), port or free_port())
-    return HttpServer(TaskManager(TaskContext(NOWHERE, "h1", path), (address,), 60), address, token)
+    return HttpServer(
+        TaskManager(TaskContext(KafkaLog(NOWHERE), "h1", path), (address,), 60), address, token
+    )
 
 
 def url_of(server: HttpServer) -> str:

@@ -15,6 +15,7 @@ import httpx
 import pytest
 
 from state_lib.addresses import HostAddress
+from state_lib.changelog.log import KafkaLog
 from state_lib.host.http import HttpServer, owners
 from state_lib.host.placement import owner_of
 from state_lib.host.tasks import TaskManager
@@ -52,7 +53,7 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
     def running(
         at: HostAddress, hosts: tuple[HostAddress, ...], known: Topology | None, token: str
     ) -> Iterator[None]:
-        manager = TaskManager(TaskContext(NOWHERE, at.id, tmp_path / at.id), hosts, 60)
+        manager = TaskManager(TaskContext(KafkaLog(NOWHERE), at.id, tmp_path / at.id), hosts, 60)
         monkeypatch.setattr(manager.openers, "open_soon", lambda _task: None)
         if known is not None:
             manager.applications.adopt(known)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from state_lib.addresses import HostAddress
+from state_lib.changelog.log import KafkaLog
 from state_lib.errors import HoldfastError, LogLost, NotFound, Quarantined, Unavailable
 from state_lib.host.restores import find_loss
 from state_lib.host.tasks import TaskManager
@@ -20,7 +21,7 @@ from tests.support.waiting import until
 
 @pytest.fixture
 def manager(tmp_path: Path) -> TaskManager:
-    context = TaskContext(Kafka({"bootstrap.servers": "127.0.0.1:1"}), "host-1", tmp_path)
+    context = TaskContext(KafkaLog(Kafka({"bootstrap.servers": "127.0.0.1:1"})), "host-1", tmp_path)
     return TaskManager(context, [HostAddress("host-1", "127.0.0.1", 1, 2)], 60.0)
 
 

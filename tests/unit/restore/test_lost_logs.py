@@ -8,13 +8,14 @@ from pathlib import Path
 import orjson
 import pytest
 
+from state_lib.changelog.log import KafkaLog, LogRange
 from state_lib.errors import InvalidRequest, LogLost
 from state_lib.kafka import Kafka
 from state_lib.marker import CommitHeader, Marker, advance
 from state_lib.restore.facts import Facts, LocalFacts
 from state_lib.restore.listener import Silent
 from state_lib.restore.plan import CHANGELOG, LOCAL, make_plan
-from state_lib.restore.source import LogRange, cut_logs, lost_logs, met
+from state_lib.restore.source import cut_logs, lost_logs, met
 from state_lib.specs import OutputSpec, Topology
 from state_lib.stores.rocksdb.options import RocksDBOptions
 from state_lib.stores.task_stores import Checkpoint, TaskStores, layout_of
@@ -154,7 +155,9 @@ def test_chunks_are_bounded_and_hold_every_live_entry(
 ) -> None:
     monkeypatch.setattr(repair, "CHUNK_RECORDS", 3)
     topology = Topology("app", 1, (KV, TS, WIN))
-    opening = Opening(TaskContext(NOWHERE, "host-1", tmp_path), topology, 0, tmp_path, Silent())
+    opening = Opening(
+        TaskContext(KafkaLog(NOWHERE), "host-1", tmp_path), topology, 0, tmp_path, Silent()
+    )
     work = repair.Repair(opening)
     stores = TaskStores(topology, tmp_path / "0", RocksDBOptions())
     pairs = [(f"k{i}", f"v{i}") for i in range(7)]

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from state_lib.changelog.log import LogRange
 from state_lib.errors import InvalidRequest, PlanStale, from_wire
 from state_lib.restore.facts import LocalFacts
 from state_lib.restore.plan import CHANGELOG, RestorePlan, make_plan
-from state_lib.restore.source import LogRange
 from state_lib.task.asked import is_done, planned_now, refuse_if_stale
 from tests.unit.restore.test_plan import KV_LOG, NOW, checkpoint, facts
 

@@ -1,0 +1,74 @@
+"""One exchange of one task and batch, whatever carries it: Flight, or a call in the process."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pyarrow as pa
+
+from state_lib.changelog.topics import dead_letters_topic
+from state_lib.changelog.writer import Records
+from state_lib.errors import Moved
+from state_lib.host.letters import dead_letters
+from state_lib.marker import CommitHeader, Marker
+from state_lib.task import Batch, Puts, StateTask
+
+
+def is_done(marker: Marker, epoch: int, n: int) -> bool:
+    """Whether a task has committed batch ``n`` of an epoch already."""
+    return marker.epoch == epoch and n <= marker.n
+
+
+class TaskExchange:
+    """What was read and sent so far; one that ends before its commit changes nothing."""
+
+    def __init__(self, task: StateTask) -> None:
+        self._task = task
+        self._read_at: tuple[int, int] | None = None
+        self._puts: dict[str, Puts] = {}
+        self._outputs: list[Records] = []
+
+    def get(self, store: str, keys: pa.BinaryArray) -> pa.BinaryArray:
+        """Stored values of composite keys; null where absent or expired.
+
+        Raises:
+            Moved: the task has committed since the first values of this exchange were read.
+        """
+        marker, values = self._task.get_many(store, keys.to_pylist())
+        at = (marker.epoch, marker.n)
+        self._read_at = self._read_at or at
+        if at != self._read_at:
+            raise Moved(
+                f"the marker moved from {self._read_at} to {at} within this exchange: read again",
+                read_at=self._read_at,
+                marker=at,
+            )
+        return pa.array(values, pa.binary())
+
+    def put(
+        self, store: str, keys: pa.BinaryArray, values: pa.BinaryArray, timestamps: pa.Int64Array
+    ) -> None:
+        """Changes of a store; a null value deletes."""
+        k, v, t = keys.to_pylist(), values.to_pylist(), timestamps.to_pylist()
+        before = self._puts.get(store)
+        if before is not None:
+            k, v = [*before.keys, *k], [*before.values, *v]
+            t = [*before.timestamps, *t]
+        self._puts[store] = Puts(k, v, t)
+
+    def output(
+        self, topic: str, keys: pa.BinaryArray, values: pa.BinaryArray, timestamps: pa.Int64Array
+    ) -> None:
+        """Records for an output topic, in the same transaction."""
+        columns = keys.to_pylist(), values.to_pylist(), timestamps.to_pylist()
+        self._outputs.append(Records(topic, *columns))
+
+    def dead_letters(self, letters: pa.BinaryArray) -> None:
+        """Records that could not be used, as `state_lib.host.letters` reads them."""
+        topic = dead_letters_topic(self._task.topology.app)
+        self._outputs.append(dead_letters(topic, letters, self._task.size_limit(topic)))
+
+    def commit(self, header: CommitHeader) -> Marker:
+        """Commit what was sent; raises as `StateTask.commit`."""
+        header = replace(header, read_at=self._read_at)
+        return self._task.commit(Batch(header, self._puts, self._outputs))

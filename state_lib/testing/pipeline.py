@@ -1,0 +1,176 @@
+"""One run of an application over records that are given: batches and ticks, as a driver's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+
+from state_lib.declaration import Declaration
+from state_lib.marker import nested
+from state_lib.spark.batches import Standing
+from state_lib.spark.clock import next_clock
+from state_lib.spark.exchange import exchange
+from state_lib.spark.frames import Combiner
+from state_lib.spark.plan import BatchPlan, ExchangePlan
+from state_lib.testing.session import give_back
+from state_lib.testing.tasks import EPOCH, Tasks
+
+_SOURCE = pa.schema(
+    [
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("us", tz="UTC")),
+        ("timestampType", pa.int32()),
+    ]
+)
+"""What Spark's Kafka source reads."""
+_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True)
+class Given:
+    """A record of a source topic; ``timestamp`` in ms."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    timestamp: int
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What is the same in every run: the application, how its rows are combined, what is judged.
+
+    Attributes:
+        app: declared.
+        given: the user's session.
+        spark: a clone of it.
+        combiner: of its verbs.
+        partitions: of the application and of each source.
+        max_future_ms: how far ahead of the wall clock an event time may be.
+    """
+
+    app: Declaration
+    given: SparkSession
+    spark: SparkSession
+    combiner: Combiner
+    partitions: int
+    max_future_ms: int
+
+
+class Pipeline:
+    """One run.
+
+    Args:
+        rules: what is the same in every run.
+        folder: of its own, for what tasks keep.
+        crashing: see `Tasks`; every batch is brought to its tasks twice then.
+    """
+
+    def __init__(self, rules: Rules, folder: Path, *, crashing: bool = False) -> None:
+        self._rules, self._crashing = rules, crashing
+        self.tasks = Tasks(rules.app.topology, folder, crashing=crashing)
+        sources = rules.app.topology.sources
+        ids = {topic: f"memory:{topic}" for topic in sources}
+        markers = [task.marker for task in self.tasks]
+        self.standing = Standing(EPOCH, markers, ids)
+        begin = {(t, p): 0 for t in sources for p in range(rules.partitions)}
+        plan = replace(self._plan(begin, self.standing.clock, 0), from_={})
+        for task in range(rules.partitions):
+            self._carry(plan, task, None)
+        self.standing.positions = begin
+
+    def close(self) -> None:
+        """Close its tasks."""
+        self.tasks.close()
+
+    def run(self, records: Sequence[Given], now: int, later: Sequence[Given] = ()) -> None:
+        """One batch of some records, judged at wall time ``now``; ``later``: others wait already.
+
+        Rows are combined by Spark, as in every batch of a stream.
+        """
+        standing = self.standing
+        unread = {(r.topic, r.partition) for r in (*records, *later)}
+        clock = next_clock(standing.clock, standing.maxima, unread)
+        to = standing.positions | {(r.topic, r.partition): r.offset + 1 for r in records}
+        plan = self._plan(to, clock, now)
+        batch = frame(self._rules.given, self._rules.spark, records)
+        combined = self._rules.combiner.combine(batch, plan).toArrow()
+        for task in range(self._rules.partitions):
+            own = combined.filter(pc.equal(combined.column("task"), task))
+            self._carry(plan, task, own if own.num_rows else None)
+        standing.positions = to
+
+    def tick(self, clock: int | None, now: int) -> None:
+        """A commit of every task that moves the clock and covers no record.
+
+        ``clock``: where to; None: where a driver moves it that has nothing left to read.
+        """
+        standing = self.standing
+        if clock is None:
+            clock = next_clock(standing.clock, standing.maxima, [])
+        plan = self._plan(standing.positions, clock, now)
+        for task in range(self._rules.partitions):
+            self._carry(plan, task, None)
+
+    def _carry(self, batch: BatchPlan, task: int, table: pa.Table | None) -> None:
+        rules = self._rules
+        whole = ExchangePlan(
+            app=rules.app.id,
+            partitions=rules.partitions,
+            kept=tuple(verb.kept for verb in rules.app.aggregations),
+            batch=batch,
+            hosts=(),
+            token=None,
+            timeout_s=_TIMEOUT_S,
+        )
+        for _ in range(1 + self._crashing):
+            self.standing.markers[task] = exchange(whole, task, table, self.tasks)
+
+    def _plan(self, to: dict[tuple[str, int], int], clock: int, now: int) -> BatchPlan:
+        standing, rules = self.standing, self._rules
+        standing.n += 1
+        return BatchPlan(
+            epoch=EPOCH,
+            n=standing.n,
+            from_=nested(standing.positions),
+            to=nested(to),
+            clock=clock,
+            now=now,
+            max_future_ms=rules.max_future_ms,
+            topic_ids=standing.topic_ids,
+            code=rules.app.fingerprint,
+            limits=limits_of(rules.app, self.tasks.log.limit),
+        )
+
+
+def frame(given: SparkSession, spark: SparkSession, records: Sequence[Given]) -> DataFrame:
+    """Records as Spark's Kafka source gives them, in a clone of the session that was given."""
+    columns = [
+        [r.key for r in records],
+        [r.value for r in records],
+        [r.topic for r in records],
+        [r.partition for r in records],
+        [r.offset for r in records],
+        [r.timestamp * 1000 for r in records],
+        [0] * len(records),
+    ]
+    arrays = [pa.array(c, f.type) for c, f in zip(columns, _SOURCE, strict=True)]
+    made = spark.createDataFrame(pa.Table.from_arrays(arrays, schema=_SOURCE))
+    give_back(given)
+    return made
+
+
+def limits_of(app: Declaration, limit: int) -> dict[str, int]:
+    """What topics take of a store's record (bytes), as `BatchPlan.limits`."""
+    return {verb.store.name: limit for verb in app.aggregations}
