@@ -1,4 +1,4 @@
-"""A chain of small batches that was recorded and that one task alone has done: the others repeat it."""
+"""Small batches that were recorded and that one task alone has done: the others repeat them."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ from tests.support.apps import NOON, App
 from tests.support.hosts import address, served
 
 PARTITIONS, MINUTE = 3, 60_000
+FOR_EVER = {"retention.ms": "-1"}
 STORES = ("totals", "sometimes", "words")
 
 
@@ -52,10 +53,12 @@ class Feed:
     def made(cls, kafka: Kafka, name: str, batches: int, seed: int = 7) -> Feed:
         """Records out of order, late, too early, broken, without a key; batches of none to nine."""
         feed = cls(f"{name}-numbers", f"{name}-lines", [])
-        new = [NewTopic(feed.numbers, 2, 1), NewTopic(feed.lines, 1, 1)]
+        parts = {feed.numbers: 2, feed.lines: 1}
+        new = [NewTopic(t, n, 1, config=FOR_EVER) for t, n in parts.items()]
         for done in kafka.admin().create_topics(new).values():
             done.result()
-        dice, producer = random.Random(seed), kafka.producer(feed.numbers)
+        dice = random.Random(seed)  # noqa: S311 - test data
+        producer = kafka.producer(feed.numbers)
         end: dict[Partition, int] = {(feed.numbers, 0): 0, (feed.numbers, 1): 0, (feed.lines, 0): 0}
         clock = NO_CLOCK
         for number in range(batches):
@@ -106,10 +109,12 @@ def _record(dice: random.Random, is_line: bool) -> tuple[bytes | None, bytes]:
 class Chained:
     """An application of which task 0 stands at the chain's end, and no other has begun it."""
 
-    def __init__(self, spark: SparkSession, kafka: Kafka, job: Application, feed: Feed, root: Path):
+    def __init__(
+        self, spark: SparkSession, kafka: Kafka, job: Application, feed: Feed, root: Path
+    ) -> None:
         self.spark, self.kafka, self.job, self.feed, self.name = spark, kafka, job, feed, job.id
         outputs = {o.topic for o in job.topology.outputs}
-        new = [NewTopic(topic, PARTITIONS, 1, config={"retention.ms": "-1"}) for topic in outputs]
+        new = [NewTopic(topic, PARTITIONS, 1, config=FOR_EVER) for topic in outputs]
         for done in kafka.admin().create_topics(new).values() if new else ():
             done.result()
         self.app = App(kafka, job.topology, root)
