@@ -20,7 +20,7 @@ from state_lib.task.room import check_disk
 from tests.support.chained import PARTITIONS, Chained, Feed
 
 Make = Callable[[str], Chained]
-BATCHES = 40
+BATCHES = 16
 
 
 @pytest.fixture
