@@ -25,11 +25,11 @@ def in_run(plan: BatchPlan) -> tuple[Column, Column]:
         begins.append(len(batches) - ends[0][source])
         for number in range(len(plan.run)):
             batches += [number] * (ends[number + 1][source] - ends[number][source])
-    at = _listed(begins)[_number(sources)] + F.col("offset")
-    batch = _listed(batches)[at]
+    at = F.get(_listed(begins), _number(sources)) + F.col("offset")
+    batch = F.get(_listed(batches), at)
 
     def each(values: Iterable[int]) -> Column:
-        value = _listed(values)[batch]
+        value = F.get(_listed(values), batch)
         return F.array_repeat(value, len(sources)).cast("array<bigint>")
 
     return each(p.now + p.max_future_ms for p in plan.run), each(p.clock for p in plan.run)
