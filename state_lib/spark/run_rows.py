@@ -16,6 +16,9 @@ def in_run(plan: BatchPlan) -> tuple[Column, Column]:
 
     Offset by offset, one source after another, a list says which batch of the run it was in: no
     row needs a search, and the code that Spark generates is the same whatever a run holds.
+
+    `get`, for an index may be out of range in a row that is left out: Spark puts the topic of a
+    branch into this expression, and may compute it before it looks at a row's topic.
     """
     sources = plan.sources()
     ends = [flat(plan.run[0].from_), *(flat(one.to) for one in plan.run)]

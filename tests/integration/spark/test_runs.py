@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -115,15 +114,3 @@ def test_a_host_that_dies_in_the_middle_of_a_run(
         together.align(9)
     assert len(passed) > 5
     assert together.found() == single.found()
-
-
-@pytest.mark.parametrize("most", [1, 1000])
-def test_how_long(spark: SparkSession, kafka: Kafka, name: str, tmp_path: Path, most: int) -> None:
-    feed = Feed.made(kafka, name, 500)
-    chained = Chained(spark, kafka, feed.job(f"{name}-a"), feed, tmp_path)
-    try:
-        began = time.monotonic()
-        count = chained.align(most)
-        print("TOOK", most, count, round(time.monotonic() - began, 1))
-    finally:
-        chained.close()
