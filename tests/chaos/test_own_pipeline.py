@@ -14,7 +14,6 @@ import pytest
 
 from state_lib.client.airflow import FINAL, Airflow
 from state_lib.stack.airflow import AirflowHome
-from state_lib.submit import _UNPACKED
 from tests.chaos.standalone import spark_cluster
 from tests.support.fresh import ROOT, Project, environment
 from tests.support.waiting import until
@@ -44,7 +43,7 @@ def test_from_a_wheel_to_a_cluster(
 ) -> None:
     said = project.run("python", "-c", "import state_lib; print(state_lib.__file__)")
     assert str(ROOT) not in said
-    assert "3 passed" in project.run("pytest", "-q", "tests")
+    assert "4 passed" in project.run("pytest", "-q", "tests")
     project.run("holdfast", "pack")
     toml = project.folder / "holdfast.toml"
     toml.write_text(toml.read_text() + 'executor_archive = "executors.tar.gz"\n')
@@ -70,8 +69,6 @@ def test_from_a_wheel_to_a_cluster(
         project.run("holdfast", "stop", NAME)
         until(lambda: airflow.run(dag, run.id).state in FINAL, WITHIN_S)
         assert airflow.run(dag, run.id).state == "success"
-    unpacked = (tmp_path / "cluster" / "work").glob(f"app-*/*/{_UNPACKED}/state_lib/__init__.py")
-    assert list(unpacked), "the cluster's executors ran the job, with what was packed for them"
 
 
 def airflow_of(project: Project) -> Airflow:
