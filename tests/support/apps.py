@@ -16,6 +16,7 @@ from state_lib.marker import ByPartition, CommitHeader, Marker, flat, nested
 from state_lib.specs import DAY_MS, OutputSpec, StoreSpec, Topology
 from state_lib.stores.digest import StoreDigest, store_digest
 from state_lib.task import Batch, Puts, StateTask, TaskContext
+from tests.support.waiting import until
 
 HOUR = 3600 * 1000
 NOON = 1_700_000_000_000 - 1_700_000_000_000 % HOUR
@@ -130,6 +131,23 @@ def batch(  # noqa: PLR0913 - a commit has that many parts
 
 def claimed(task: StateTask, epoch: int = 0) -> Marker:
     return task.claim(task.topology, epoch)
+
+
+def shown(task: StateTask) -> StateTask:
+    """The task, once readers see its last commit.
+
+    It is acknowledged before the brokers have marked it so, in one partition after the other.
+    """
+    marker, log = task.marker, task._context.log
+    topics = [changelog_topic(task.topology.app, s.name) for s in task.topology.stores]
+
+    def seen() -> bool:
+        ends = log.ends(topics, task.partition)
+        whole = all(ends.get(topic, 0) >= end for topic, end in marker.committed.items())
+        return whole and task.opening().newest_marker() == marker
+
+    until(seen, 10, "marked as committed")
+    return task
 
 
 def get(task: StateTask, store: str, *keys: bytes) -> list[bytes | None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from state_lib.task import StateTask
-from tests.support.apps import HOUR, NOON, App, batch, claimed, kv, win
+from tests.support.apps import HOUR, NOON, App, batch, claimed, kv, shown, win
 
 
 def filled(app: App, batches: int = 6) -> StateTask:
@@ -21,4 +21,4 @@ def filled(app: App, batches: int = 6) -> StateTask:
         puts = {"kv": kv(*pairs), "ts": kv(*pairs, time=NOON + i), "win": win(*rows)}
         chosen = {name: p for name, p in puts.items() if name in names}
         marker = task.commit(batch(marker, chosen, clock=NOON + i * HOUR))
-    return task
+    return shown(task)

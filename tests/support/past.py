@@ -29,7 +29,7 @@ from state_lib.task import Puts, StateTask
 from state_lib.task.checkpoint import checkpoint
 from state_lib.task.past import Past
 from tests.integration.conftest import MakeApp
-from tests.support.apps import HOUR, KV, NOON, TS, WIN, App, batch, digests, kv, win
+from tests.support.apps import HOUR, KV, NOON, TS, WIN, App, batch, digests, kv, shown, win
 from tests.support.waiting import until
 
 MEM = replace(KV, name="mem", backend="memory")
@@ -104,7 +104,7 @@ class Traveller:
         """Batches; the digests afterwards."""
         for number in numbers:
             self.commit(number)
-        return digests(self.task)
+        return digests(shown(self.task))
 
     def snapshot(self) -> Manifest:
         """As a host takes one."""
