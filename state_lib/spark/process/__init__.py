@@ -1,1 +1,1 @@
-"""Runs Spark's own stateful processors in a task's exchange. (docs/adr/0024)"""
+"""Spark's own stateful processors, run in a task's exchange: docs/adr/0024."""
