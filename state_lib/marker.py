@@ -62,6 +62,9 @@ class Marker:
         rewound: epoch of the last restore to the past; -1 without one. Directories and snapshots of
             before have let windows expire that are live again: see `state_lib.restore.validity`.
         back: what that restore is, or was: see `state_lib.restore.past`.
+        batch_time_ms: wall time (ms) by which the last batch was judged. Never less than before.
+        due: when the next timer of a stateful processor is due (ms), by time mode: ``eventtime``
+            or ``processingtime``.
     """
 
     epoch: int = -1
@@ -84,6 +87,8 @@ class Marker:
     claimed_in: str = ""
     rewound: int = -1
     back: Mapping[str, Any] = field(default_factory=dict)
+    batch_time_ms: int = NO_CLOCK
+    due: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def claim(self) -> int:
@@ -158,7 +163,8 @@ class CommitHeader:
 
     ``from_`` and ``to`` are positions before and after; ``maxima`` and ``dropped`` are those of
     this task's rows of this batch alone; ``read_at`` is the (epoch, n) that its exchange read;
-    ``recorded`` is the offset of the batch in the progress log.
+    ``recorded`` is the offset of the batch in the progress log; ``batch_time_ms`` and ``due`` as in
+    `Marker`, None: what is due has not changed.
     """
 
     epoch: int
@@ -171,6 +177,8 @@ class CommitHeader:
     dropped: Mapping[str, int] = field(default_factory=dict)
     read_at: tuple[int, int] | None = None
     recorded: int = -1
+    batch_time_ms: int = NO_CLOCK
+    due: Mapping[str, int] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """As plain data, for the wire."""
@@ -275,6 +283,8 @@ def advance(
         claimed_in=marker.claimed_in,
         rewound=marker.rewound,
         back=marker.back,
+        batch_time_ms=max(marker.batch_time_ms, header.batch_time_ms),
+        due=marker.due if header.due is None else header.due,
     )
 
 

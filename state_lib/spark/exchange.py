@@ -22,6 +22,7 @@ from state_lib.marker import CommitHeader, Marker, nested
 from state_lib.spark.merge import Rows, merge, rows_of
 from state_lib.spark.outputs import output_keys, output_values
 from state_lib.spark.plan import DEAD, DROPPED, ExchangePlan
+from state_lib.stores.pages import Page
 
 RESULT = pa.schema([("task", pa.int32()), ("marker", pa.binary()), ("error", pa.binary())])
 RESULT_DDL = "task int, marker binary, error binary"
@@ -38,6 +39,9 @@ class OpenExchange(Protocol):
 
     def get(self, store: str, keys: pa.BinaryArray) -> pa.BinaryArray:
         """Stored values of sorted composite keys; null where absent or expired."""
+
+    def page(self, store: str, lower: bytes | None, upper: bytes | None, rows: int) -> Page:
+        """The first entries of a range, as stored at the marker of the first read."""
 
     def put(
         self, store: str, keys: pa.BinaryArray, values: pa.BinaryArray, timestamps: pa.Int64Array

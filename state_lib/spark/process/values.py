@@ -1,6 +1,6 @@
 """Python's values of Spark's types as plain ones and back: for entries of stores, and as JSON.
 
-A value of another type is refused, as Spark refuses it: what is kept has the type that was declared.
+A value of another type is refused: what is kept has the type that was declared.
 
 ========== ============================ =====================================
 type       kept as                      in outputs
@@ -26,7 +26,7 @@ import datetime as dt
 import math
 import struct
 from collections.abc import Callable, Mapping
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any
 
 import orjson
@@ -38,6 +38,17 @@ _DAY = dt.date(1970, 1, 1)
 _MICROSECOND = dt.timedelta(microseconds=1)
 _BITS = {T.ByteType: 8, T.ShortType: 16, T.IntegerType: 32, T.LongType: 64}
 _TEXTS = (T.StringType, T.CharType, T.VarcharType)
+_BACK: dict[type[T.DataType], Convert] = {
+    T.BinaryType: base64.b64decode,
+    T.TimestampType: lambda micros: _EPOCH + micros * _MICROSECOND,
+    T.TimestampNTZType: lambda micros: (_EPOCH + micros * _MICROSECOND).replace(tzinfo=None),
+    T.DateType: lambda days: _DAY + dt.timedelta(days=days),
+    T.DecimalType: Decimal,
+    T.DoubleType: float,
+    T.FloatType: float,
+}
+_DIGITS = Context(prec=80)
+"""Spark's decimals have 38, and Python's 28 by default."""
 
 
 # ---------------------------------------------------------------------- one field of an entry
@@ -117,16 +128,9 @@ def _to_plain(type_: T.DataType) -> Convert:
 
 
 def _from_plain(type_: T.DataType) -> Convert:
-    if isinstance(type_, T.BinaryType):
-        return base64.b64decode
-    if isinstance(type_, T.TimestampType):
-        return lambda micros: _EPOCH + micros * _MICROSECOND
-    if isinstance(type_, T.TimestampNTZType):
-        return lambda micros: (_EPOCH + micros * _MICROSECOND).replace(tzinfo=None)
-    if isinstance(type_, T.DateType):
-        return lambda days: _DAY + dt.timedelta(days=days)
-    if isinstance(type_, T.DecimalType):
-        return Decimal
+    for kind, back in _BACK.items():
+        if isinstance(type_, kind):
+            return back
     if isinstance(type_, T.MapType):
         key, item = _from_plain(type_.keyType), _or_null(_from_plain(type_.valueType))
         return lambda pairs: {key(k): item(v) for k, v in pairs}
@@ -134,12 +138,9 @@ def _from_plain(type_: T.DataType) -> Convert:
         each = _or_null(_from_plain(type_.elementType))
         return lambda values: [each(v) for v in values]
     if isinstance(type_, T.StructType):
-        names = [f.name for f in type_.fields]
         fields = [_or_null(_from_plain(f.dataType)) for f in type_.fields]
-        row = T.Row(*names)
+        row = T.Row(*(f.name for f in type_.fields))
         return lambda values: row(*(f(v) for f, v in zip(fields, values, strict=True)))
-    if isinstance(type_, T.DoubleType | T.FloatType):
-        return lambda value: float(value)
     return lambda value: value
 
 
@@ -229,7 +230,7 @@ def _decimal(precision: int, scale: int) -> Convert:
         given = _instance(Decimal, Decimal(value) if type(value) is int else value)
         if not given.is_finite():
             raise TypeError(f"{value!r} is no decimal({precision},{scale})")
-        made = given.quantize(Decimal(1).scaleb(-scale))
+        made = given.quantize(Decimal(1).scaleb(-scale), context=_DIGITS)
         if made != given or abs(made) >= most:
             raise TypeError(f"{value!r} is no decimal({precision},{scale})")
         return str(made)
