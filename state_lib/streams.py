@@ -24,6 +24,7 @@ from state_lib.declaration import (
 from state_lib.durations import Duration, to_ms
 from state_lib.errors import ConfigurationError
 from state_lib.names import check_column, check_name
+from state_lib.processors import Processing
 from state_lib.specs import DAY_MS, BackendName, StoreSpec
 
 if TYPE_CHECKING:
@@ -215,7 +216,7 @@ class KStream:
         return f"application {self._app.id!r}, stream {name!r}, step {number}, {verb}"
 
 
-class KGroupedStream:
+class KGroupedStream(Processing):
     """Rows by key, and by window after `windowedBy`."""
 
     def __init__(

@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from state_lib.declaration import Declaration
 from state_lib.kafka import TopicFacts
 from state_lib.marker import NO_CLOCK
 from state_lib.spark.frames import Combiner
 from state_lib.spark.plan import BatchPlan
-
-_SOURCE = (
-    "key binary, value binary, topic string, partition int, offset bigint, "
-    "timestamp timestamp_ltz, timestampType int"
-)
-"""What Spark's Kafka source reads."""
 
 
 def first_plan(
@@ -30,16 +23,6 @@ def first_plan(
 
 def prepared(spark: SparkSession, app: Declaration, plan: BatchPlan) -> Combiner:
     """What batches need not build again, built before anything is claimed."""
-    combiner = Combiner(spark, app.aggregations, app.partitions)
-    combiner.combine(_empty(spark), plan)
+    combiner = Combiner(spark, app.aggregations, app.partitions, app.processes)
+    combiner.nothing(plan)
     return combiner
-
-
-def _empty(spark: SparkSession) -> DataFrame:
-    """No records. As a batch's, its leaf is an RDD of the JVM: Spark's code for it is the same."""
-    jvm: Any = spark._jvm  # noqa: SLF001 - the way to the JVM that pyspark itself takes
-    schema = jvm.org.apache.spark.sql.types.StructType.fromDDL(_SOURCE)
-    none = spark.sparkContext._jsc.emptyRDD().rdd()  # noqa: SLF001 - as above
-    session: Any = spark._jsparkSession  # noqa: SLF001 - as above
-    made = session.internalCreateDataFrame(none, schema, False)  # noqa: FBT003 - no stream
-    return DataFrame(made, spark)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from state_lib.declaration import Aggregation, Source, Step
+from state_lib.processing import Process
 from state_lib.spark.attempts import types_of
-from state_lib.spark.entries import entry, explodes, judge
+from state_lib.spark.entries import entry, explodes, fields_of, judge, places
 from state_lib.spark.plan import SEEN, BatchPlan
+from state_lib.spark.process import rows as processed
 from state_lib.spark.rows import apply_steps, decode, judged_by
 from state_lib.spark.sizes import UNBOUNDED
 from state_lib.spark.template import Template
@@ -19,15 +22,25 @@ LOW = 0xFFFF_FFFF
 _KEPT = 4
 """Queries: that of the stream, and some for the tasks that were behind when it began."""
 GROUP = ["task", "kind", "key", "start", "src"]
+_SOURCE = (
+    "key binary, value binary, topic string, partition int, offset bigint, "
+    "timestamp timestamp_ltz, timestampType int"
+)
+"""What Spark's Kafka source reads."""
 
 
 class Combiner:
     """`combine` for the batches of a stream: built once, and put over one after another."""
 
     def __init__(
-        self, spark: SparkSession, aggregations: Sequence[Aggregation], partitions: int
+        self,
+        spark: SparkSession,
+        aggregations: Sequence[Aggregation],
+        partitions: int,
+        processes: Sequence[Process] = (),
     ) -> None:
         self._spark, self._aggregations, self._partitions = spark, aggregations, partitions
+        self._processes = processes
         self._templates: dict[object, Template] = {}
 
     def combine(self, batch: DataFrame, plan: BatchPlan) -> DataFrame:
@@ -38,11 +51,27 @@ class Combiner:
         known = self._templates.get(shape)
         if known is not None and known.fits:
             return known.over(judged)
-        built = _combined(self._spark, judged, self._aggregations, self._partitions, plan)
+        built = _combined(
+            self._spark, judged, self._aggregations, self._partitions, plan, self._processes
+        )
         if known is None:
             kept = list(self._templates.items())[1 - _KEPT :]
             self._templates = {**dict(kept), shape: Template(judged, built)}
         return built
+
+    def nothing(self, plan: BatchPlan) -> DataFrame:
+        """What `combine` makes of a batch without records: for timers alone."""
+        return self.combine(no_records(self._spark), plan)
+
+
+def no_records(spark: SparkSession) -> DataFrame:
+    """A batch of none. Its leaf is an RDD of the JVM, as a batch's: Spark's code is the same."""
+    jvm: Any = spark._jvm  # noqa: SLF001 - the way to the JVM that pyspark itself takes
+    schema = jvm.org.apache.spark.sql.types.StructType.fromDDL(_SOURCE)
+    none = spark.sparkContext._jsc.emptyRDD().rdd()  # noqa: SLF001 - as above
+    session: Any = spark._jsparkSession  # noqa: SLF001 - as above
+    made = session.internalCreateDataFrame(none, schema, False)  # noqa: FBT003 - no stream
+    return DataFrame(made, spark)
 
 
 def combine(
@@ -60,6 +89,8 @@ def combine(
     ``a<verb>_<field>`` per field, and ``l<verb>`` (a struct) for the fields that keep the last.
     Sums of int64 come in two parts that cannot overflow: ``a<verb>_<field>`` is that of the low 32
     bits of each value, unsigned, and ``h<verb>_<field>`` that of the rest.
+
+    Rows that processors take are not combined, see `state_lib.spark.process.rows`.
     """
     return _combined(spark, judged_by(batch, plan), aggregations, partitions, plan)
 
@@ -70,10 +101,12 @@ def _combined(
     aggregations: Sequence[Aggregation],
     partitions: int,
     plan: BatchPlan,
+    processes: Sequence[Process] = (),
 ) -> DataFrame:
     branches: dict[tuple[Source, tuple[Step, ...]], list[int]] = {}
-    for index, verb in enumerate(aggregations):
+    for index, verb in enumerate((*aggregations, *processes)):
         branches.setdefault((verb.source, verb.steps), []).append(index)
+    count = len(aggregations)
     frames: list[DataFrame] = []
     lettered: set[str] = set()
     for (source, steps), verbs in branches.items():
@@ -83,9 +116,21 @@ def _combined(
         rows = apply_steps(rows.withColumn("__hf_told", told), steps)
         types = types_of(rows)
         for index in verbs:
-            verb = aggregations[index]
-            rows = judge(rows, index, verb, types, plan.limits.get(verb.store.name, UNBOUNDED))
-        entries = [entry(spark, i, aggregations, plan, partitions, i == verbs[0]) for i in verbs]
+            if index < count:
+                verb = aggregations[index]
+                rows = judge(rows, index, verb, types, plan.limits.get(verb.store.name, UNBOUNDED))
+            else:
+                rows = processed.judge(rows, index, processes[index - count], types)
+        entries = []
+        for i in verbs:
+            first = i == verbs[0]
+            if i < count:
+                columns = entry(spark, i, aggregations, plan, partitions, first)
+            else:
+                name = processes[i - count].name
+                columns, mine = places(spark, i, name, plan, partitions, first)
+                columns += fields_of(aggregations, i, mine)
+            entries.append([*columns, *processed.taken(processes, count, i)])
         if len(entries) == 1:
             frames.append(rows.select(*entries[0]))
         else:
@@ -97,7 +142,12 @@ def _combined(
     if plan.tasks is not None:
         union = _of_tasks(union, plan.tasks, told=not plan.repeated)
     shuffled = union.repartitionById(partitions, F.col("task"))
-    return shuffled.groupBy(*GROUP).agg(*_partials(aggregations))
+    if not processes:
+        return shuffled.groupBy(*GROUP).agg(*_partials(aggregations))
+    if not aggregations:
+        return shuffled.withColumn("n", F.lit(1).cast("bigint"))
+    apart, own = processed.apart(processes, count)
+    return shuffled.groupBy(*GROUP, *apart).agg(*_partials(aggregations), *own)
 
 
 def _of_tasks(entries: DataFrame, tasks: Sequence[int], *, told: bool) -> DataFrame:
@@ -140,7 +190,7 @@ def _partials(aggregations: Sequence[Aggregation]) -> list[Column]:
         if verb.kept.has_last:
             kept = [f"a{index}_{n}" for n, f in verb.fields.items() if f.op == "last"]
             newest = F.struct(F.col("ts"), F.col("src").cast("bigint"), F.col(f"o{index}"))
-            at = [F.col(f"p{index}_{number}") for number in range(explodes(verb))]
+            at = [F.col(f"p{index}_{number}") for number in range(explodes(verb.steps))]
             columns.append(
                 F.max_by(F.struct(newest.alias("order"), *kept), F.struct(newest, *at)).alias(
                     f"l{index}"
