@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -103,34 +104,21 @@ def _combined(
     plan: BatchPlan,
     processes: Sequence[Process] = (),
 ) -> DataFrame:
+    verbs = _Verbs(aggregations, processes)
     branches: dict[tuple[Source, tuple[Step, ...]], list[int]] = {}
     for index, verb in enumerate((*aggregations, *processes)):
         branches.setdefault((verb.source, verb.steps), []).append(index)
-    count = len(aggregations)
     frames: list[DataFrame] = []
     lettered: set[str] = set()
-    for (source, steps), verbs in branches.items():
+    for (source, steps), own in branches.items():
         rows = decode(batch, source, plan)
         told = F.col("__hf_bad").isNotNull() & F.lit(source.topic in lettered)
         lettered.add(source.topic)
         rows = apply_steps(rows.withColumn("__hf_told", told), steps)
         types = types_of(rows)
-        for index in verbs:
-            if index < count:
-                verb = aggregations[index]
-                rows = judge(rows, index, verb, types, plan.limits.get(verb.store.name, UNBOUNDED))
-            else:
-                rows = processed.judge(rows, index, processes[index - count], types)
-        entries = []
-        for i in verbs:
-            first = i == verbs[0]
-            if i < count:
-                columns = entry(spark, i, aggregations, plan, partitions, first)
-            else:
-                name = processes[i - count].name
-                columns, mine = places(spark, i, name, plan, partitions, first)
-                columns += fields_of(aggregations, i, mine)
-            entries.append([*columns, *processed.taken(processes, count, i)])
+        for index in own:
+            rows = verbs.judge(rows, index, types, plan)
+        entries = [verbs.entry(spark, i, plan, partitions, first=i == own[0]) for i in own]
         if len(entries) == 1:
             frames.append(rows.select(*entries[0]))
         else:
@@ -141,13 +129,46 @@ def _combined(
         union = union.unionByName(frame)
     if plan.tasks is not None:
         union = _of_tasks(union, plan.tasks, told=not plan.repeated)
-    shuffled = union.repartitionById(partitions, F.col("task"))
-    if not processes:
-        return shuffled.groupBy(*GROUP).agg(*_partials(aggregations))
-    if not aggregations:
-        return shuffled.withColumn("n", F.lit(1).cast("bigint"))
-    apart, own = processed.apart(processes, count)
-    return shuffled.groupBy(*GROUP, *apart).agg(*_partials(aggregations), *own)
+    return verbs.grouped(union.repartitionById(partitions, F.col("task")))
+
+
+@dataclass(frozen=True)
+class _Verbs:
+    """All verbs by their number: those that keep columns first."""
+
+    aggregations: Sequence[Aggregation]
+    processes: Sequence[Process]
+
+    def judge(
+        self, rows: DataFrame, index: int, types: Mapping[str, str], plan: BatchPlan
+    ) -> DataFrame:
+        """See `state_lib.spark.entries.judge`."""
+        first = len(self.aggregations)
+        if index >= first:
+            return processed.judge(rows, index, self.processes[index - first], types)
+        verb = self.aggregations[index]
+        return judge(rows, index, verb, types, plan.limits.get(verb.store.name, UNBOUNDED))
+
+    def entry(
+        self, spark: SparkSession, index: int, plan: BatchPlan, partitions: int, *, first: bool
+    ) -> list[Column]:
+        """The columns of `combine` before it groups."""
+        count = len(self.aggregations)
+        others = processed.taken(self.processes, count, index)
+        if index < count:
+            return [*entry(spark, index, self.aggregations, plan, partitions, first), *others]
+        name = self.processes[index - count].name
+        columns, mine = places(spark, index, name, plan, partitions, first)
+        return [*columns, *fields_of(self.aggregations, index, mine), *others]
+
+    def grouped(self, entries: DataFrame) -> DataFrame:
+        """Entries combined, but for those that processors take."""
+        if not self.processes:
+            return entries.groupBy(*GROUP).agg(*_partials(self.aggregations))
+        if not self.aggregations:
+            return entries.withColumn("n", F.lit(1).cast("bigint"))
+        apart, own = processed.apart(self.processes, len(self.aggregations))
+        return entries.groupBy(*GROUP, *apart).agg(*_partials(self.aggregations), *own)
 
 
 def _of_tasks(entries: DataFrame, tasks: Sequence[int], *, told: bool) -> DataFrame:
