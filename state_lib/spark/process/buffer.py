@@ -7,6 +7,7 @@ set aside first, then what earlier keys left, then what was fetched ahead, then 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Protocol
 
 import pyarrow as pa
@@ -59,6 +60,8 @@ class Buffer:
             name: SortedDict() for name in names
         }
         self._aside: dict[str, dict[bytes, bytes | None]] = {name: {} for name in names}
+        self.broken: BaseException | None = None
+        """Why a read has failed: a processor may have caught it, and went on without its state."""
 
     # ------------------------------------------------------------------ one key
 
@@ -120,7 +123,8 @@ class Buffer:
         fetched = self._fetched[store]
         wanted = sorted({key for key in keys if key not in fetched})
         if wanted:
-            values = self._stored.get(store, pa.array(wanted, pa.binary())).to_pylist()
+            with self._noting():
+                values = self._stored.get(store, pa.array(wanted, pa.binary())).to_pylist()
             fetched.update(zip(wanted, values, strict=True))
 
     def entries(self, store: str, lower: bytes, upper: bytes | None) -> Iterator[Entry]:
@@ -132,7 +136,8 @@ class Buffer:
         """Pages of what the store holds, whatever this batch changes."""
         rows = _FIRST_ROWS
         while True:
-            page = self._stored.page(store, lower, upper, rows)
+            with self._noting():
+                page = self._stored.page(store, lower, upper, rows)
             if page.entries:
                 yield page.entries
             if not page.more:
@@ -160,15 +165,22 @@ class Buffer:
 
     # ------------------------------------------------------------------ inside
 
+    @contextmanager
+    def _noting(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException as error:
+            self.broken = error
+            raise
+
     def _own_within(
         self, store: str, lower: bytes, upper: bytes | None
     ) -> list[tuple[bytes, bytes | None]]:
         changed = self._changed[store]
         keys = changed.irange(lower, upper, inclusive=(True, False))
         mine = {key: changed[key][0] for key in keys}
-        for key, value in self._aside[store].items():
-            if lower <= key and (upper is None or key < upper):
-                mine[key] = value
+        aside = self._aside[store].items()
+        mine |= {k: v for k, v in aside if lower <= k and (upper is None or k < upper)}
         return sorted(mine.items())
 
     def _joined(

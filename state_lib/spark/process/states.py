@@ -47,7 +47,7 @@ class Entries:
     """Entries of one state: packed, and with the time at which they expire."""
 
     def __init__(self, scene: Scene, processor: Processor, state: State) -> None:
-        self.scene, self.name = scene, state.name
+        self.scene, self.name, self.is_list = scene, state.name, state.kind == "list"
         self.store = processor.store(state.name)
         self._ttl_ms = state.ttl_ms
         self._codec = RowCodec(struct_of(state.schema), ttl=state.ttl_ms is not None)

@@ -1,0 +1,50 @@
+"""Removes entries whose time to live is over. Who reads judges by the entry itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from state_lib.spark.process import layout
+from state_lib.spark.process.states import Entries, Scene
+
+MOST = 100_000
+"""Removed with one commit; the others with the next."""
+
+
+class Expiry:
+    """Of one processor, task and batch.
+
+    Args:
+        scene: of its states.
+        states: entries by state.
+    """
+
+    def __init__(self, scene: Scene, states: Mapping[str, Entries]) -> None:
+        self._scene, self._states = scene, states
+        self.next_ms: int | None = None
+        """When the next entry expires, at the earliest; None: none will."""
+
+    def remove(self) -> None:
+        """Tombstones for what has expired, and for what told so."""
+        buffer, timers = self._scene.buffer, self._scene.timers
+        for number, (raw, _) in enumerate(buffer.entries(timers, *layout.within(layout.EXPIRIES))):
+            expires, state, entry = layout.split_expiring(raw)
+            if expires > self._scene.now_ms or number >= MOST:
+                self.next_ms = expires
+                break
+            if state in self._states and self._states[state].expired(entry):
+                self._states[state].delete(entry)
+                self._shorten(state, entry)
+            buffer.put(timers, raw, None)
+        buffer.keep(self._scene.now_ms)
+
+    def _shorten(self, state: str, entry: bytes) -> None:
+        """A list begins behind an element that is gone; elements go in their order."""
+        if not self._states[state].is_list:
+            return
+        buffer, timers = self._scene.buffer, self._scene.timers
+        at = layout.ends_key(state, layout.split(entry)[0])
+        first, following = layout.unpack_ends(buffer.get(timers, at))
+        if layout.number_of(entry) == first < following:
+            left = first + 1 < following
+            buffer.put(timers, at, layout.pack_ends(first + 1, following) if left else None)
