@@ -161,7 +161,7 @@ def exchange(plan: ExchangePlan, task: int, table: pa.Table | None, client: Task
             ) as open_exchange:
                 if open_exchange.already_done:
                     return open_exchange.marker
-                return _run(plan, open_exchange, verbs, table)
+                return _run(plan, task, open_exchange, verbs, table)
         except Moved:  # another copy commits: that is no refusal
             reached = False
             if time.monotonic() > deadline:
@@ -192,7 +192,11 @@ def _fold(plan: ExchangePlan, table: pa.Table) -> dict[int, Rows]:
 
 
 def _run(
-    plan: ExchangePlan, open_exchange: OpenExchange, verbs: dict[int, Rows], table: pa.Table | None
+    plan: ExchangePlan,
+    task: int,
+    open_exchange: OpenExchange,
+    verbs: dict[int, Rows],
+    table: pa.Table | None,
 ) -> Marker:
     stored = {i: open_exchange.get(plan.kept[i].store.name, rows.keys) for i, rows in verbs.items()}
     counts: dict[str, int] = {}
@@ -205,12 +209,16 @@ def _run(
             keys, values = output_keys(verb, rows), output_values(verb, rows, merged)
             for topic in verb.outputs:
                 open_exchange.output(topic, keys, values, merged.timestamps)
+    letters, due = _processed(plan, task, open_exchange, table)
     maxima: dict[tuple[str, int], int] = {}
     if table is not None:
-        letters = table.filter(pc.equal(table.column("kind"), DEAD)).column("key").combine_chunks()
-        open_exchange.dead_letters(letters)
-        counts |= _dropped(table, letters)
+        dead = table.filter(pc.equal(table.column("kind"), DEAD)).column("key").unique()
+        letters = [*dead.to_pylist(), *letters]
+        counts |= _dropped(table)
         maxima = _maxima(plan, table)
+    if letters:
+        open_exchange.dead_letters(pa.array(letters, pa.binary()))
+        _count(letters, counts)
     batch = plan.batch
     failpoint("exchange.before_commit")
     marker = open_exchange.commit(
@@ -224,21 +232,38 @@ def _run(
             maxima=nested(maxima),
             dropped=counts,
             recorded=batch.recorded,
+            batch_time_ms=batch.now,
+            due=due,
         )
     )
     failpoint("exchange.after_commit")
     return marker
 
 
-def _dropped(table: pa.Table, letters: pa.BinaryArray) -> dict[str, int]:
+def _processed(
+    plan: ExchangePlan, task: int, open_exchange: OpenExchange, table: pa.Table | None
+) -> tuple[list[bytes], dict[str, int] | None]:
+    """Run the application's processors; their dead letters, and when timers are due next."""
+    if not plan.processors:
+        return [], None
+    from state_lib.spark.process.run import run_all  # noqa: PLC0415 - imports much of PySpark
+
+    told = run_all(plan, task, open_exchange, table)
+    return told.letters, told.due
+
+
+def _dropped(table: pa.Table) -> dict[str, int]:
     counts: dict[str, int] = {}
     rows = table.filter(pc.equal(table.column("kind"), DROPPED))
     for reason, n in zip(rows.column("key").to_pylist(), rows.column("n").to_pylist(), strict=True):
         counts[reason.decode()] = counts.get(reason.decode(), 0) + n
-    for letter in letters.to_pylist():
+    return counts
+
+
+def _count(letters: list[bytes], counts: dict[str, int]) -> None:
+    for letter in letters:
         reason = orjson.loads(letter)["reason"]
         counts[reason] = counts.get(reason, 0) + 1
-    return counts
 
 
 def _maxima(plan: ExchangePlan, table: pa.Table) -> dict[tuple[str, int], int]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from state_lib.addresses import HostAddress
 from state_lib.declaration import Kept
 from state_lib.marker import ByPartition, flat, nested
+from state_lib.processing import Processor
 
 SEEN, DROPPED, DEAD = -1, -2, -3
 """Kinds of entries that change no store: they carry event times, drop counts and dead letters.
@@ -22,7 +23,8 @@ class BatchPlan:
         epoch, n: of the driver and the batch.
         from_, to: positions before and after.
         clock: by which lateness is judged (ms).
-        now: wall time (ms) by which "too far in the future" is judged.
+        now: wall time (ms) by which "too far in the future" is judged, and processing time of
+            processors. Never less than that of a batch before.
         max_future_ms: how far ahead of ``now`` an event time may be.
         topic_ids: of the sources.
         tasks: those that take part; None for all.
@@ -84,7 +86,8 @@ class ExchangePlan:
     """Everything an executor needs to carry one task's rows to its host.
 
     ``timeout_s``: how long an exchange may take. ``patience_s``: how long it is tried again while
-    its host is away, or the task is opening; None: as long.
+    its host is away, or the task is opening; None: as long. ``processors``: their numbers follow
+    those of ``kept``.
     """
 
     app: str
@@ -95,3 +98,4 @@ class ExchangePlan:
     token: str | None
     timeout_s: float
     patience_s: float | None = None
+    processors: tuple[Processor, ...] = ()

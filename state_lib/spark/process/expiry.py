@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import islice
 
 from state_lib.spark.process import layout
 from state_lib.spark.process.states import Entries, Scene
 
 MOST = 100_000
 """Removed with one commit; the others with the next."""
+_STEP = 4096
 
 
 class Expiry:
@@ -26,17 +28,26 @@ class Expiry:
 
     def remove(self) -> None:
         """Tombstones for what has expired, and for what told so."""
-        buffer, timers = self._scene.buffer, self._scene.timers
-        for number, (raw, _) in enumerate(buffer.entries(timers, *layout.within(layout.EXPIRIES))):
-            expires, state, entry = layout.split_expiring(raw)
+        due = self._due()
+        while some := list(islice(due, _STEP)):
+            said = [(raw, *layout.split_expiring(raw)[1:]) for raw in some]
+            for name, entries in self._states.items():
+                self._scene.buffer.fetch(entries.store, (e for _, s, e in said if s == name))
+            for raw, state, entry in said:
+                if state in self._states and self._states[state].expired(entry):
+                    self._states[state].delete(entry)
+                    self._shorten(state, entry)
+                self._scene.buffer.put(self._scene.timers, raw, None)
+        self._scene.buffer.keep(self._scene.now_ms)
+
+    def _due(self) -> Iterator[bytes]:
+        found = self._scene.buffer.entries(self._scene.timers, *layout.within(layout.EXPIRIES))
+        for number, (raw, _) in enumerate(found):
+            expires, _, _ = layout.split_expiring(raw)
             if expires > self._scene.now_ms or number >= MOST:
                 self.next_ms = expires
-                break
-            if state in self._states and self._states[state].expired(entry):
-                self._states[state].delete(entry)
-                self._shorten(state, entry)
-            buffer.put(timers, raw, None)
-        buffer.keep(self._scene.now_ms)
+                return
+            yield raw
 
     def _shorten(self, state: str, entry: bytes) -> None:
         """A list begins behind an element that is gone; elements go in their order."""

@@ -98,7 +98,7 @@ class Handle(StatefulProcessorHandle):
     def _state(self, name: str, kind: type[Any]) -> Any:
         found = self._states.get(name)
         if not isinstance(found, kind):
-            raise RuntimeError(
+            raise RuntimeError(  # noqa: TRY004 - the processor's, not the argument's
                 f"init asks for a state {name!r} that it did not ask for when it was declared: the "
                 "states of a processor are always the same"
             )

@@ -109,7 +109,7 @@ class _Run:
         user: StatefulProcessor = self._certainly("made anew", pickle.loads, self._processor.code)
         self._certainly("init", user.init, self._handle)
         if given is not None:
-            self._fetch(given.keys, ends=True)
+            self._fetch(given.keys)
             for group in given.groups():
                 self._on_rows(user, given, group)
         if self._processor.time_mode != "none":
@@ -214,12 +214,12 @@ class _Run:
     def _shown(self, key: bytes) -> tuple[Any]:
         return (self._serde.deserialize(key),)
 
-    def _fetch(self, keys: Sequence[bytes], *, ends: bool = False) -> None:
-        """Values of keys ahead; where rows come, ends of their lists, too."""
+    def _fetch(self, keys: Sequence[bytes]) -> None:
+        """Read ahead the values of keys, and the ends of their lists."""
         for state in self._processor.states:
             if state.kind == "value":
                 self._buffer.fetch(self._processor.store(state.name), keys)
-            elif state.kind == "list" and ends:
+            elif state.kind == "list":
                 at = (layout.ends_key(state.name, key) for key in keys)
                 self._buffer.fetch(self._scene.timers, at)
 
