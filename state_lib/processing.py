@@ -101,6 +101,11 @@ class Process:
         return self.processor.name
 
     @property
+    def topics(self) -> tuple[str, ...]:
+        """Outputs by name."""
+        return self.processor.outputs
+
+    @property
     def outputs(self) -> list[OutputSpec]:
         """Topics, with the store that they are told with."""
         return [OutputSpec(topic, self.stores[0].name) for topic in self.processor.outputs]

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import orjson
@@ -26,70 +26,34 @@ from state_lib.declaration import Declaration
 from state_lib.errors import HoldfastError, Superseded, Unavailable, from_wire
 from state_lib.failpoints import failpoint
 from state_lib.host.placement import owner_of
-from state_lib.kafka import Kafka, Partition, ends
-from state_lib.marker import NO_CLOCK, Marker, flat, nested, now_ms
+from state_lib.kafka import Kafka, ends
+from state_lib.marker import Marker, flat, nested, now_ms
 from state_lib.spark.clock import next_clock
 from state_lib.spark.exchange import RESULT_DDL, exchange, exchange_partition
 from state_lib.spark.frames import Combiner
 from state_lib.spark.plan import BatchPlan, ExchangePlan
+from state_lib.spark.standing import Positions, Standing
 from state_lib.spark.versions import check_code
 
 log = structlog.get_logger(__name__)
-Positions = dict[Partition, int]
 T = TypeVar("T")
 _TICK_S = 10.0
 """What a tick may take: no batch begins meanwhile. It is done again."""
 _LOOK_S = 1.0
 
 
-@dataclass
-class Standing:
-    """Where the application stands, as the driver knows it from the markers."""
-
-    epoch: int
-    markers: list[Marker]
-    topic_ids: Mapping[str, str]
-    n: int = 0
-    positions: Positions = field(default_factory=dict)
-    told: int = NO_CLOCK
-    """The greatest clock that was recorded: a task may stand at it though its answer was lost."""
-    parked: dict[int, str] = field(default_factory=dict)
-    """Tasks that are left out until they are back, and why; see `state_lib.spark.parking`."""
-
-    @property
-    def clock(self) -> int:
-        """The greatest clock of any task. Never less than before."""
-        return max(self.told, *(m.clock for m in self.markers))
-
-    @property
-    def present(self) -> list[int]:
-        """The tasks that are not parked."""
-        return [p for p in range(len(self.markers)) if p not in self.parked]
-
-    @property
-    def is_level(self) -> bool:
-        """Whether every task that is not parked is known to stand at `clock`, and at one commit.
-
-        Savepoints want one commit of all.
-        """
-        present = [self.markers[p] for p in self.present]
-        return all(m.clock == self.clock for m in present) and len({m.n for m in present}) == 1
-
-    @property
-    def maxima(self) -> Positions:
-        """Greatest event time per source partition, over all tasks."""
-        out: Positions = {}
-        for marker in self.markers:
-            for partition, ts in flat(marker.maxima).items():
-                out[partition] = max(out.get(partition, ts), ts)
-        return out
-
-
 def record_limits(admin: AdminClient, app: Declaration) -> dict[str, int]:
-    """Per store, what the strictest of its topics takes (bytes); a usual value for missing ones."""
+    """Per store, what the strictest of its topics takes (bytes); a usual value for missing ones.
+
+    Of a processor under its own name: the strictest of all its topics.
+    """
     into = {
         verb.store.name: [changelog_topic(app.id, verb.store.name), *verb.kept.outputs]
         for verb in app.aggregations
+    }
+    into |= {
+        verb.name: [*(changelog_topic(app.id, s.name) for s in verb.stores), *verb.topics]
+        for verb in app.processes
     }
     limits = size_limits(admin, [topic for topics in into.values() for topic in topics])
     return {store: min(limits[topic] for topic in topics) for store, topics in into.items()}
@@ -133,7 +97,8 @@ class Batches:
         plan = self._plan(self.standing.positions, to, clock)
         offset = self._patiently(lambda: self._progress.append(plan.record()), stopped)
         failpoint("driver.after_record")
-        self._run(batch, replace(plan, recorded=offset), stopped)
+        plan = replace(plan, recorded=offset)
+        self._run(lambda: self._combiner.combine(batch, plan), plan, stopped)
         self.standing.positions = to
         self._commit_group(to)
         failpoint("driver.after_batch")
@@ -165,7 +130,7 @@ class Batches:
             recorded=recorded.offset,
         )
         self._progress.append(plan.record())
-        self._run(batch, plan)
+        self._run(lambda: self._combiner.combine(batch, plan), plan)
 
     def check_code(self, recorded: Recorded, tasks: Sequence[int]) -> None:
         """See `state_lib.spark.versions.check_code`."""
@@ -196,8 +161,12 @@ class Batches:
         if any(end[p] > start for p, start in standing.positions.items()):
             return False
         clock = next_clock(standing.clock, standing.maxima, [])
-        if clock <= standing.clock and standing.is_level:
+        moves = clock > standing.clock or not standing.is_level
+        if not moves and not standing.is_due(clock, now_ms()):
             return False
+        if self._app.processes:
+            self._run_timers(clock)
+            return True
         here = [standing.positions] * self._app.partitions
         timeout, park_after = self._tick_s, self._settings.park_after_s
         away = self._without_rows(here, here, clock, timeout, min(park_after, timeout))
@@ -209,6 +178,18 @@ class Batches:
             if task not in standing.parked:
                 raise why
         return True
+
+    def _run_timers(self, clock: int) -> None:
+        """A batch without records: Spark's, as every other, for it runs processors.
+
+        Raises:
+            Unavailable: as of a batch; it is done again, with the time of then.
+        """
+        plan = self._plan(self.standing.positions, self.standing.positions, clock)
+        offset = self._patiently(lambda: self._progress.append(plan.record()))
+        self.standing.told = plan.clock
+        plan = replace(plan, recorded=offset)
+        self._run(lambda: self._combiner.nothing(plan), plan)
 
     @property
     def _tick_s(self) -> float:
@@ -239,7 +220,7 @@ class Batches:
                 to=nested(to[task]),
                 clock=stays if clock is None else clock,
             )
-            whole = self._exchange_plan(own)
+            whole = replace(self._exchange_plan(own), processors=())  # they run in Spark alone
             bounded = replace(whole, timeout_s=timeout_s, patience_s=patience_s)
             with closing(self._client(task)) as client:
                 try:
@@ -292,7 +273,7 @@ class Batches:
             from_=nested(from_),
             to=nested(to),
             clock=clock,
-            now=now_ms(),
+            now=max(now_ms(), self.standing.batch_time),
             max_future_ms=int(self._settings.max_future_s * 1000),
             topic_ids=self.standing.topic_ids,
             code=self._code,
@@ -311,18 +292,24 @@ class Batches:
             token=self._token,
             timeout_s=self._settings.exchange_timeout_s,
             patience_s=min(self._settings.park_after_s, self._settings.exchange_timeout_s),
+            processors=tuple(verb.processor for verb in self._app.processes),
         )
 
     def _run(
-        self, batch: DataFrame, plan: BatchPlan, stopped: Callable[[], bool] = lambda: False
+        self,
+        combined: Callable[[], DataFrame],
+        plan: BatchPlan,
+        stopped: Callable[[], bool] = lambda: False,
     ) -> None:
         """Bring a batch to its tasks; park those that are away, unless all of them are.
+
+        ``combined`` makes what the combiner makes of its rows.
 
         Raises:
             Unavailable: no task could be reached, for as long as an exchange may take.
         """
         deadline = time.monotonic() + self._settings.exchange_timeout_s
-        while away := self._attempt(batch, plan):
+        while away := self._attempt(combined(), plan):
             if set(self.standing.present) - set(away):
                 self._park(away)
                 return
@@ -352,9 +339,8 @@ class Batches:
         with contextlib.suppress(Unavailable):
             self._progress.append(said)
 
-    def _attempt(self, batch: DataFrame, plan: BatchPlan) -> dict[int, Unavailable]:
+    def _attempt(self, combined: DataFrame, plan: BatchPlan) -> dict[int, Unavailable]:
         """One time; returns the tasks that could not be reached."""
-        combined = self._combiner.combine(batch, plan)
         exchange_plan = self._exchange_plan(plan)
 
         def carry(batches: Any) -> Any:

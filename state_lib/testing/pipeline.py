@@ -133,6 +133,7 @@ class Pipeline:
             hosts=(),
             token=None,
             timeout_s=_TIMEOUT_S,
+            processors=tuple(verb.processor for verb in rules.app.processes),
         )
         for _ in range(1 + self._crashing):
             self.standing.markers[task] = exchange(whole, task, table, self.tasks)
@@ -173,4 +174,5 @@ def frame(given: SparkSession, spark: SparkSession, records: Sequence[Given]) ->
 
 def limits_of(app: Declaration, limit: int) -> dict[str, int]:
     """What topics take of a store's record (bytes), as `BatchPlan.limits`."""
-    return {verb.store.name: limit for verb in app.aggregations}
+    names = [verb.store.name for verb in app.aggregations]
+    return dict.fromkeys([*names, *(verb.name for verb in app.processes)], limit)
