@@ -13,7 +13,8 @@ from state_lib.changelog.progress import Recorded, effective
 from state_lib.errors import ConfigurationError, TopicRecreated
 from state_lib.kafka import Partition, TopicFacts, starts
 from state_lib.marker import Marker, flat, nested
-from state_lib.spark.batches import Batches, Positions
+from state_lib.spark.batches import Batches
+from state_lib.spark.standing import Positions
 from state_lib.spark.versions import Chain, behind
 
 log = structlog.get_logger(__name__)

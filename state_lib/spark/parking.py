@@ -25,7 +25,8 @@ from state_lib.errors import (
 )
 from state_lib.marker import Marker, flat, nested
 from state_lib.spark.align import Read, lost, repeat
-from state_lib.spark.batches import Batches, Positions
+from state_lib.spark.batches import Batches
+from state_lib.spark.standing import Positions
 from state_lib.spark.versions import Chain, behind
 
 log = structlog.get_logger(__name__)

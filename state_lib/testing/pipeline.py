@@ -12,11 +12,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from state_lib.declaration import Declaration
 from state_lib.marker import nested
-from state_lib.spark.batches import Standing
 from state_lib.spark.clock import next_clock
 from state_lib.spark.exchange import exchange
 from state_lib.spark.frames import Combiner
 from state_lib.spark.plan import BatchPlan, ExchangePlan
+from state_lib.spark.standing import Standing
 from state_lib.testing.session import give_back
 from state_lib.testing.tasks import EPOCH, Tasks
 
