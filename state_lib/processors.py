@@ -41,18 +41,18 @@ class Processing:
     _serde: KeySerde
     _windows: TimeWindows | None
 
-    def transformWithState(  # noqa: N802, PLR0913 - Spark's
+    def transformWithState(  # noqa: PLR0913 - Spark's
         self,
-        statefulProcessor: StatefulProcessor,  # noqa: N803 - as above
-        outputStructType: StructType | str,  # noqa: N803 - as above
-        outputMode: str,  # noqa: N803 - as above
-        timeMode: str,  # noqa: N803 - as above
-        initialState: object = None,  # noqa: N803 - as above
-        eventTimeColumnName: str = "",  # noqa: N803 - as above
+        statefulProcessor: StatefulProcessor,
+        outputStructType: StructType | str,
+        outputMode: str,
+        timeMode: str,
+        initialState: object = None,
+        eventTimeColumnName: str = "",
         *,
         name: str,
         grace: Duration = 0,
-        onError: OnError = "dead-letter",  # noqa: N803 - as those beside it
+        onError: OnError = "dead-letter",
     ) -> ProcessedStream:
         """Let a processor take the rows of each key, and keep state between batches.
 
@@ -85,18 +85,18 @@ class Processing:
             initialState,
         )  # fmt: skip
 
-    def transformWithStateInPandas(  # noqa: N802, PLR0913 - Spark's
+    def transformWithStateInPandas(  # noqa: PLR0913 - Spark's
         self,
-        statefulProcessor: StatefulProcessor,  # noqa: N803 - as above
-        outputStructType: StructType | str,  # noqa: N803 - as above
-        outputMode: str,  # noqa: N803 - as above
-        timeMode: str,  # noqa: N803 - as above
-        initialState: object = None,  # noqa: N803 - as above
-        eventTimeColumnName: str = "",  # noqa: N803 - as above
+        statefulProcessor: StatefulProcessor,
+        outputStructType: StructType | str,
+        outputMode: str,
+        timeMode: str,
+        initialState: object = None,
+        eventTimeColumnName: str = "",
         *,
         name: str,
         grace: Duration = 0,
-        onError: OnError = "dead-letter",  # noqa: N803 - as those beside it
+        onError: OnError = "dead-letter",
     ) -> ProcessedStream:
         """As `transformWithState`, with pandas' DataFrames: one of all rows of a key in a batch."""
         return self._processed(

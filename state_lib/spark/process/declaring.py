@@ -170,52 +170,52 @@ class _Listening(StatefulProcessorHandle):
         self._time_mode = time_mode
         self.states: dict[str, State] = {}
 
-    def getValueState(  # noqa: N802 - Spark's
+    def getValueState(
         self,
-        stateName: str,  # noqa: N803 - as above
+        stateName: str,
         schema: StructType | str,
-        ttlDurationMs: int | None = None,  # noqa: N803 - as above
+        ttlDurationMs: int | None = None,
     ) -> ValueState:
         self._add(State(stateName, "value", _json(schema), ttl_ms=ttlDurationMs))
         nothing: Any = None
         return ValueState(nothing, stateName)
 
-    def getListState(  # noqa: N802 - as above
+    def getListState(
         self,
-        stateName: str,  # noqa: N803 - as above
+        stateName: str,
         schema: StructType | str,
-        ttlDurationMs: int | None = None,  # noqa: N803 - as above
+        ttlDurationMs: int | None = None,
     ) -> ListState:
         self._add(State(stateName, "list", _json(schema), ttl_ms=ttlDurationMs))
         nothing: Any = None
         return ListState(nothing, stateName)
 
-    def getMapState(  # noqa: N802 - as above
+    def getMapState(
         self,
-        stateName: str,  # noqa: N803 - as above
-        userKeySchema: StructType | str,  # noqa: N803 - as above
-        valueSchema: StructType | str,  # noqa: N803 - as above
-        ttlDurationMs: int | None = None,  # noqa: N803 - as above
+        stateName: str,
+        userKeySchema: StructType | str,
+        valueSchema: StructType | str,
+        ttlDurationMs: int | None = None,
     ) -> MapState:
         keys = _json(userKeySchema)
         self._add(State(stateName, "map", _json(valueSchema), keys, ttlDurationMs))
         nothing: Any = None
         return MapState(nothing, stateName)
 
-    def registerTimer(self, expiryTimestampMs: int) -> None:  # noqa: N802, N803 - as above
+    def registerTimer(self, expiryTimestampMs: int) -> None:
         raise ConfigurationError(
             f"init registers a timer for {expiryTimestampMs}, and timers belong to a key"
         )
 
-    def deleteTimer(self, expiryTimestampMs: int) -> None:  # noqa: N802, N803 - as above
+    def deleteTimer(self, expiryTimestampMs: int) -> None:
         raise ConfigurationError(
             f"init deletes a timer of {expiryTimestampMs}, and timers belong to a key"
         )
 
-    def listTimers(self) -> Any:  # noqa: N802 - as above
+    def listTimers(self) -> Any:
         raise ConfigurationError("init lists timers, and they belong to a key")
 
-    def deleteIfExists(self, stateName: str) -> None:  # noqa: N802, N803 - as above
+    def deleteIfExists(self, stateName: str) -> None:
         self.states.pop(stateName, None)
 
     def _add(self, state: State) -> None:

@@ -44,47 +44,47 @@ class Handle(StatefulProcessorHandle):
                 case "map":
                     self._states[state.name] = Map(entries, RowCodec(struct_of(state.key_schema)))
 
-    def getValueState(  # noqa: N802 - Spark's
+    def getValueState(
         self,
-        stateName: str,  # noqa: N803 - as above
+        stateName: str,
         schema: StructType | str,  # noqa: ARG002 - it was read at the declaration
-        ttlDurationMs: int | None = None,  # noqa: ARG002, N803 - as above
+        ttlDurationMs: int | None = None,  # noqa: ARG002 - as above
     ) -> ValueState:
         """The value state of that name."""
         return self._state(stateName, ValueState)
 
-    def getListState(  # noqa: N802 - as above
+    def getListState(
         self,
-        stateName: str,  # noqa: N803 - as above
+        stateName: str,
         schema: StructType | str,  # noqa: ARG002 - as above
-        ttlDurationMs: int | None = None,  # noqa: ARG002, N803 - as above
+        ttlDurationMs: int | None = None,  # noqa: ARG002 - as above
     ) -> ListState:
         """The list state of that name."""
         return self._state(stateName, ListState)
 
-    def getMapState(  # noqa: N802 - as above
+    def getMapState(
         self,
-        stateName: str,  # noqa: N803 - as above
-        userKeySchema: StructType | str,  # noqa: ARG002, N803 - as above
-        valueSchema: StructType | str,  # noqa: ARG002, N803 - as above
-        ttlDurationMs: int | None = None,  # noqa: ARG002, N803 - as above
+        stateName: str,
+        userKeySchema: StructType | str,  # noqa: ARG002 - as above
+        valueSchema: StructType | str,  # noqa: ARG002 - as above
+        ttlDurationMs: int | None = None,  # noqa: ARG002 - as above
     ) -> MapState:
         """The map state of that name."""
         return self._state(stateName, MapState)
 
-    def registerTimer(self, expiryTimestampMs: int) -> None:  # noqa: N802, N803 - as above
+    def registerTimer(self, expiryTimestampMs: int) -> None:
         """Add a timer of the key in hand. One of the past runs in this batch."""
         self._timers.register(self._key(), expiryTimestampMs)
 
-    def deleteTimer(self, expiryTimestampMs: int) -> None:  # noqa: N802, N803 - as above
+    def deleteTimer(self, expiryTimestampMs: int) -> None:
         """Remove a timer of the key in hand; nothing if there is none."""
         self._timers.delete(self._key(), expiryTimestampMs)
 
-    def listTimers(self) -> Iterator[int]:  # noqa: N802 - as above
+    def listTimers(self) -> Iterator[int]:
         """Expiries of the key's timers, ascending."""
         return self._timers.of(self._key())
 
-    def deleteIfExists(self, stateName: str) -> None:  # noqa: N802, N803 - as above
+    def deleteIfExists(self, stateName: str) -> None:
         """A state that ``init`` does not ask for is none of the topology's."""
 
     def _key(self) -> bytes:

@@ -8,69 +8,71 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import sysconfig
 from types import CodeType, FunctionType
 from typing import Any
 
 from pyspark.sql.streaming import StatefulProcessor
 
 _PLAIN = (str, bytes, int, float, bool, type(None))
+_LIBRARIES = tuple(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))
+_NOT_CODE = {"__dict__", "__weakref__", "__doc__", "__module__", "__firstlineno__"}
 
 
 def meaning_of(processor: StatefulProcessor) -> str:
-    """Sixteen digits of the class's functions, of those and the plain values that they name.
+    """Sixteen digits of the class's functions, and of the functions and plain values they name.
 
-    Modules, other objects and what comes from libraries are not looked into.
+    What comes from libraries is not looked into, and neither are other objects.
     """
-    seen: set[int] = set()
-    parts = [_values(vars(processor))]
+    found = _Digest(type(processor).__module__.partition(".")[0])
+    parts = [found.of(vars(processor))]
     for cls in type(processor).__mro__:
-        if cls in (StatefulProcessor, object) or cls.__module__.startswith("abc"):
+        if cls.__module__.startswith(("pyspark.", "abc")) or cls is object:
             continue
-        parts.append(cls.__qualname__)
-        for name, member in sorted(vars(cls).items()):
-            if name.startswith("_abc_") or name in ("__dict__", "__weakref__", "__doc__"):
-                continue
-            parts += [name, _member(member, cls.__module__, seen)]
+        members = {n: m for n, m in vars(cls).items() if n not in _NOT_CODE and n[:5] != "_abc_"}
+        parts += [cls.__qualname__, found.of(members)]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
-def _member(member: Any, module: str, seen: set[int]) -> str:
-    if isinstance(member, staticmethod | classmethod | property):
-        inner = member.fget if isinstance(member, property) else member.__func__
-        return _member(inner, module, seen)
-    if isinstance(member, FunctionType):
-        return _function(member, module, seen)
-    return _value(member)
+class _Digest:
+    """Text of values, the same in every process.
 
+    Args:
+        package: whose code is looked into wherever it is installed.
+    """
 
-def _function(function: FunctionType, module: str, seen: set[int]) -> str:
-    if id(function) in seen or function.__module__ != module:
-        return function.__qualname__
-    seen.add(id(function))
-    closed = inspect.getclosurevars(function)
-    named = {**closed.globals, **closed.nonlocals}
-    used = [f"{name}={_member(value, module, seen)}" for name, value in sorted(named.items())]
-    defaults = _value(function.__defaults__ or ()), _values(function.__kwdefaults__ or {})
-    return "|".join([_code(function.__code__), *defaults, *used])
+    def __init__(self, package: str) -> None:
+        self._package = package
+        self._seen: set[int] = set()
 
+    def of(self, value: Any) -> str:
+        """A value; of what is neither plain nor code only the type: its text may have addresses."""
+        match value:
+            case FunctionType():
+                return self._function(value)
+            case staticmethod() | classmethod():
+                return self.of(value.__func__)
+            case property():
+                return self.of(value.fget)
+            case tuple() | list():
+                return f"{type(value).__name__}{[self.of(item) for item in value]}"
+            case set() | frozenset():
+                return f"set{sorted(self.of(item) for item in value)}"
+            case dict():
+                return f"dict{sorted((self.of(k), self.of(v)) for k, v in value.items())}"
+        return repr(value) if isinstance(value, _PLAIN) else type(value).__qualname__
 
-def _code(code: CodeType) -> str:
-    consts = [_code(c) if isinstance(c, CodeType) else _value(c) for c in code.co_consts]
-    return f"{code.co_code.hex()} {code.co_names} {code.co_varnames} {consts}"
+    def _function(self, function: FunctionType) -> str:
+        mine = (function.__module__ or "").partition(".")[0] == self._package
+        library = function.__code__.co_filename.startswith(_LIBRARIES) and not mine
+        if id(function) in self._seen or library:
+            return function.__qualname__
+        self._seen.add(id(function))
+        closed = inspect.getclosurevars(function)
+        used = self.of({**closed.globals, **closed.nonlocals})
+        defaults = self.of([function.__defaults__, function.__kwdefaults__])
+        return "|".join([self._code(function.__code__), defaults, used])
 
-
-def _values(values: dict[str, Any]) -> str:
-    return str({name: _value(value) for name, value in sorted(values.items())})
-
-
-def _value(value: Any) -> str:
-    """Plain values by themselves; of others only their type: their text may have addresses."""
-    if isinstance(value, _PLAIN):
-        return repr(value)
-    if isinstance(value, tuple | list):
-        return f"{type(value).__name__}{[_value(item) for item in value]}"
-    if isinstance(value, frozenset | set):
-        return f"set{sorted(_value(item) for item in value)}"
-    if isinstance(value, dict):
-        return f"dict{sorted((_value(k), _value(v)) for k, v in value.items())}"
-    return type(value).__qualname__
+    def _code(self, code: CodeType) -> str:
+        consts = [self._code(c) if isinstance(c, CodeType) else self.of(c) for c in code.co_consts]
+        return f"{code.co_code.hex()} {code.co_names} {code.co_varnames} {consts}"

@@ -115,7 +115,7 @@ class Value(ValueState):
         """The value; None if there is none."""
         return self._entries.get(self._key)
 
-    def update(self, newValue: Row) -> None:  # noqa: N803 - Spark's
+    def update(self, newValue: Row) -> None:
         """Set it."""
         self._entries.put(self._key, newValue)
 
@@ -145,16 +145,16 @@ class List(ListState):
         """Elements as they are now, in order, a page at a time."""
         return (row for _, row in self._entries.within(layout.prefixed(self._key)))
 
-    def put(self, newState: list[Row]) -> None:  # noqa: N803 - as above
+    def put(self, newState: list[Row]) -> None:
         """Set all of it."""
         self.clear()
         self.appendList(newState)
 
-    def appendValue(self, newState: Row) -> None:  # noqa: N802, N803 - as above
+    def appendValue(self, newState: Row) -> None:
         """Add an element."""
         self.appendList([newState])
 
-    def appendList(self, newState: list[Row]) -> None:  # noqa: N802, N803 - as above
+    def appendList(self, newState: list[Row]) -> None:
         """Add elements."""
         first, following = self._ends()
         for row in newState:
@@ -193,15 +193,15 @@ class Map(MapState):
         """Whether it has entries."""
         return next(self._entries.within(self._prefix), None) is not None
 
-    def getValue(self, key: Row) -> Row | None:  # noqa: N802 - as above
+    def getValue(self, key: Row) -> Row | None:
         """The value of a key; None if there is none."""
         return self._entries.get(self._entry(key))
 
-    def containsKey(self, key: Row) -> bool:  # noqa: N802 - as above
+    def containsKey(self, key: Row) -> bool:
         """Whether there is a value."""
         return self.getValue(key) is not None
 
-    def updateValue(self, key: Row, value: Row) -> None:  # noqa: N802 - as above
+    def updateValue(self, key: Row, value: Row) -> None:
         """Set the value of a key; nothing is read."""
         self._entries.put(self._entry(key), value)
 
@@ -219,7 +219,7 @@ class Map(MapState):
         """Values as they are now."""
         return (row for _, row in self.iterator())
 
-    def removeKey(self, key: Row) -> None:  # noqa: N802 - as above
+    def removeKey(self, key: Row) -> None:
         """Remove a key; nothing is read."""
         self._entries.delete(self._entry(key))
 

@@ -441,6 +441,7 @@ class Locked(Silence):
 
 class Broken(Silence):
     def init(self, handle: Any) -> None:
+        del handle
         raise OSError("no disk")
 
 
@@ -503,6 +504,7 @@ def test_other_code_is_told_from_the_same(spark: SparkSession) -> None:
 
     one = fingerprint(Doing({}, lambda *_: iter(())))
     assert fingerprint(Doing({}, lambda *_: iter(()))) == one
+    assert fingerprint(Doing({}, lambda *_: iter([]))) != one
     assert fingerprint(Doing({"n": value("n BIGINT")}, lambda *_: iter(()))) != one
     assert fingerprint(Silence()) != one
 
