@@ -235,6 +235,7 @@ def _at(then: Marker, begun: Marker, ends: dict[str, int]) -> Marker:
         clock=then.clock,
         dropped=then.dropped,
         recorded=then.recorded,
+        due=then.due,
         cut={},
         ends={**begun.committed, **ends},
         written_at=now_ms(),

@@ -50,10 +50,8 @@ class _Digest:
         match value:
             case FunctionType():
                 return self._function(value)
-            case staticmethod() | classmethod():
-                return self.of(value.__func__)
-            case property():
-                return self.of(value.fget)
+            case staticmethod() | classmethod() | property():
+                return self.of(getattr(value, "__func__", None) or getattr(value, "fget", None))
             case tuple() | list():
                 return f"{type(value).__name__}{[self.of(item) for item in value]}"
             case set() | frozenset():
