@@ -15,6 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from state_lib import Application, TimeWindows, TopologyTestDriver, agg
 from state_lib.errors import ConfigurationError, ProcessorFailed
 from state_lib.evolution import contradictions
+from tests.support.documents import written
 from tests.support.processors import BEAT, HOUR, Doing, Silence, silence
 
 T0 = 1_700_000_000_000 // HOUR * HOUR
@@ -518,3 +519,10 @@ def test_the_topology_says_what_it_keeps(
     said = capsys.readouterr().out
     assert "stores: [silence-timers, silence-seen]" in said
     assert "topic: silent" in said
+
+
+def test_the_page_about_processors(spark: SparkSession) -> None:
+    (block,) = written()["docs/how-to/processors.md"].blocks
+    there: dict[str, Any] = {"__name__": "page"}
+    exec(compile(block.text, block.title, "exec"), there)  # noqa: S102 - it is ours
+    there["test_an_hour_without_a_beat_is_silence"](spark)
