@@ -41,8 +41,9 @@ class Marker:
             again is noticed.
         maxima: greatest event time (ms) that this task saw, per source topic and partition.
         clock: application-wide stream time (ms) by which the last batch was judged.
-        published: ``{"positions", "clock"}`` up to which outputs were written. After a restore to
-            the past that is beyond ``positions``; ``again`` is set if they are to be written again.
+        published: ``{"positions", "clock", "recorded"}`` up to which outputs were written. After a
+            restore to the past that is beyond ``positions``; ``again`` is set if they are to be
+            written again. ``recorded`` tells ticks apart, which cover no position.
         cut: changelog topic → ``[end offset, records]`` of the last commit.
         ends: changelog topic → end offset of the last commit that wrote to it; none of older
             versions, see `Marker.committed`.
@@ -296,6 +297,9 @@ def is_muted(marker: Marker, header: CommitHeader) -> bool:
     """
     there, here = flat(marker.published.get("positions", {})), flat(header.from_)
     moved = {p: to for p, to in flat(header.to).items() if to > here.get(p, 0)}
+    if not moved:
+        told = 0 <= header.recorded <= int(marker.published.get("recorded", -1))
+        return told and not marker.published.get("again")
     behind = any(here.get(p, 0) < there.get(p, 0) for p in moved)
     if behind and any(to > there.get(p, 0) for p, to in moved.items()):
         raise Realign(
@@ -313,7 +317,10 @@ def _published(marker: Marker, header: CommitHeader) -> Mapping[str, Any]:
     there, to = flat(marker.published.get("positions", {})), flat(header.to)
     if any(to.get(p, 0) < offset for p, offset in there.items()):
         return marker.published
-    return {"positions": header.to, "clock": header.clock}
+    before = -1 if marker.published.get("again") else int(marker.published.get("recorded", -1))
+    recorded = max(before, header.recorded)
+    told = {"recorded": recorded} if recorded >= 0 else {}
+    return {"positions": header.to, "clock": header.clock, **told}
 
 
 def same_positions(a: ByPartition, b: ByPartition) -> bool:

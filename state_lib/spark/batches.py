@@ -98,20 +98,32 @@ class Batches:
         offset = self._patiently(lambda: self._progress.append(plan.record()), stopped)
         failpoint("driver.after_record")
         plan = replace(plan, recorded=offset)
-        self._run(lambda: self._combiner.combine(batch, plan), plan, stopped)
+        self._run(lambda: self._combined(batch, plan), plan, stopped)
         self.standing.positions = to
         self._commit_group(to)
         failpoint("driver.after_batch")
 
+    @property
+    def has_timers(self) -> bool:
+        """Whether ticks change more than the clock, so that each is for every task."""
+        return bool(self._app.processes)
+
+    def begin(self) -> None:
+        """Put on record that this driver is there: what one of before writes later is nothing."""
+        first = self._plan(flat(self.standing.markers[0].positions), {}, self.standing.clock, 0)
+        self._progress.append(replace(first, to=first.from_).record())
+
     def align(
         self,
-        batch: DataFrame,
+        batch: DataFrame | None,
         recorded: Recorded,
         at: Positions,
         to: Positions,
         tasks: Sequence[int],
     ) -> None:
         """Repeat a recorded batch for the tasks that missed it, with its clock and its now.
+
+        A tick has no rows: ``batch`` is None.
 
         Its rows number the sources as they did then. One of this epoch keeps its own number, where
         these tasks can take it: commits of the others are numbered without a gap. Those that cannot
@@ -128,9 +140,10 @@ class Batches:
             tasks=tuple(tasks),
             repeated=True,
             recorded=recorded.offset,
+            tick=recorded.tick,
         )
         self._progress.append(plan.record())
-        self._run(lambda: self._combiner.combine(batch, plan), plan)
+        self._run(lambda: self._combined(batch, plan), plan)
 
     def check_code(self, recorded: Recorded, tasks: Sequence[int]) -> None:
         """See `state_lib.spark.versions.check_code`."""
@@ -185,11 +198,12 @@ class Batches:
         Raises:
             Unavailable: as of a batch; it is done again, with the time of then.
         """
-        plan = self._plan(self.standing.positions, self.standing.positions, clock)
+        here = self.standing.positions
+        plan = replace(self._plan(here, here, clock), tick=True)
         offset = self._patiently(lambda: self._progress.append(plan.record()))
         self.standing.told = plan.clock
         plan = replace(plan, recorded=offset)
-        self._run(lambda: self._combiner.nothing(plan), plan)
+        self._run(lambda: self._combined(None, plan), plan)
 
     @property
     def _tick_s(self) -> float:
@@ -338,6 +352,11 @@ class Batches:
         said = {"kind": "parked", "epoch": self.standing.epoch, "parked": parked, "at": now_ms()}
         with contextlib.suppress(Unavailable):
             self._progress.append(said)
+
+    def _combined(self, batch: DataFrame | None, plan: BatchPlan) -> DataFrame:
+        if batch is None:
+            return self._combiner.nothing(plan)
+        return self._combiner.combine(batch, plan)
 
     def _attempt(self, combined: DataFrame, plan: BatchPlan) -> dict[int, Unavailable]:
         """One time; returns the tasks that could not be reached."""

@@ -35,6 +35,7 @@ class BatchPlan:
         recorded: offset in the progress log where this batch was recorded first; -1 before that.
         numbered: source partitions of a repeated batch as it was first recorded: which task has a
             row without a key goes by their numbers. There are no rows of others, which are newer.
+        tick: whether it has no records, and runs timers.
     """
 
     epoch: int
@@ -52,6 +53,7 @@ class BatchPlan:
     repeated: bool = False
     parked: tuple[int, ...] = ()
     numbered: tuple[tuple[str, int], ...] = ()
+    tick: bool = False
 
     def sources(self) -> list[tuple[str, int]]:
         """Source partitions in the order in which rows number them."""
@@ -73,6 +75,7 @@ class BatchPlan:
             "tasks": self.tasks if self.repeated else None,
             "parked": self.parked,
             "recorded": self.recorded,
+            **({"tick": True} if self.tick else {}),
         }
 
     def _own(self, positions: ByPartition) -> ByPartition:

@@ -31,6 +31,11 @@ class Standing:
         return max(self.told, *(m.clock for m in self.markers))
 
     @property
+    def recorded(self) -> int:
+        """Offset in the progress log of the last record that tasks which are there have taken."""
+        return max(self.markers[p].recorded for p in self.present)
+
+    @property
     def batch_time(self) -> int:
         """The greatest wall time by which any task's batch was judged (ms)."""
         return max(m.batch_time_ms for m in self.markers)
