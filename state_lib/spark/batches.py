@@ -14,12 +14,9 @@ import orjson
 import stamina
 import structlog
 from confluent_kafka import Consumer, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient
 from pyspark.sql import DataFrame
 
-from state_lib.changelog.limits import size_limits
 from state_lib.changelog.progress import ProgressLog, Recorded
-from state_lib.changelog.topics import changelog_topic
 from state_lib.client.flight import FlightHostClient
 from state_lib.config import Settings
 from state_lib.declaration import Declaration
@@ -31,6 +28,7 @@ from state_lib.marker import Marker, flat, nested, now_ms
 from state_lib.spark.clock import next_clock
 from state_lib.spark.exchange import RESULT_DDL, exchange, exchange_partition
 from state_lib.spark.frames import Combiner
+from state_lib.spark.limits import record_limits
 from state_lib.spark.plan import BatchPlan, ExchangePlan
 from state_lib.spark.standing import Positions, Standing
 from state_lib.spark.versions import check_code
@@ -40,23 +38,6 @@ T = TypeVar("T")
 _TICK_S = 10.0
 """What a tick may take: no batch begins meanwhile. It is done again."""
 _LOOK_S = 1.0
-
-
-def record_limits(admin: AdminClient, app: Declaration) -> dict[str, int]:
-    """Per store, what the strictest of its topics takes (bytes); a usual value for missing ones.
-
-    Of a processor under its own name: the strictest of all its topics.
-    """
-    into = {
-        verb.store.name: [changelog_topic(app.id, verb.store.name), *verb.kept.outputs]
-        for verb in app.aggregations
-    }
-    into |= {
-        verb.name: [*(changelog_topic(app.id, s.name) for s in verb.stores), *verb.topics]
-        for verb in app.processes
-    }
-    limits = size_limits(admin, [topic for topics in into.values() for topic in topics])
-    return {store: min(limits[topic] for topic in topics) for store, topics in into.items()}
 
 
 class Batches:
@@ -80,6 +61,8 @@ class Batches:
         self._code = app.fingerprint
         self._limits = self._patiently(lambda: record_limits(self._admin, app))
         self.standing = standing
+        self._ticking: BatchPlan | None = None
+        """A tick that is on record, and that not all tasks are known to have taken."""
         self.rows = 0
         self._group: Consumer = kafka.reader(**{"group.id": app.id})
 
@@ -90,6 +73,7 @@ class Batches:
 
         ``stopped``: whether a batch that has not begun is not to be waited for any more.
         """
+        self._finish_tick()
         end = self._patiently(lambda: ends(self._admin, to), stopped)
         unread = [p for p, start in self.standing.positions.items() if max(end[p], to[p]) > start]
         clock = next_clock(self.standing.clock, self.standing.maxima, unread)
@@ -196,14 +180,25 @@ class Batches:
         """A batch without records: Spark's, as every other, for it runs processors.
 
         Raises:
-            Unavailable: as of a batch; it is done again, with the time of then.
+            Unavailable: as of a batch; it is done again.
         """
+        self._finish_tick()
         here = self.standing.positions
         plan = replace(self._plan(here, here, clock), tick=True)
         offset = self._patiently(lambda: self._progress.append(plan.record()))
         self.standing.told = plan.clock
-        plan = replace(plan, recorded=offset)
+        self._ticking = replace(plan, recorded=offset)
+        self._finish_tick()
+
+    def _finish_tick(self) -> None:
+        """One that was recorded is for every task, before whatever comes next."""
+        if self._ticking is None:
+            return
+        parked = tuple(sorted(self.standing.parked))
+        tasks = tuple(self.standing.present) if parked else None
+        plan = replace(self._ticking, tasks=tasks, parked=parked)
         self._run(lambda: self._combined(None, plan), plan)
+        self._ticking = None
 
     @property
     def _tick_s(self) -> float:

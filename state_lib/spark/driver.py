@@ -35,7 +35,7 @@ from state_lib.exits import EXIT_FAILED, EXIT_REFUSED, EXIT_STOPPED, EXIT_SUPERS
 from state_lib.kafka import Kafka, TopicFacts, require
 from state_lib.marker import Marker, flat
 from state_lib.spark.align import align, check_topics, initial_positions
-from state_lib.spark.batches import Batches, record_limits
+from state_lib.spark.batches import Batches
 from state_lib.spark.claims import (
     Claimant,
     check_no_collision,
@@ -46,6 +46,7 @@ from state_lib.spark.declared import first_plan, prepared
 from state_lib.spark.epochs import Epoch, claim_all, topology_id
 from state_lib.spark.frames import Combiner
 from state_lib.spark.left_out import LeftOut
+from state_lib.spark.limits import record_limits
 from state_lib.spark.opened import Opened
 from state_lib.spark.parking import Parking
 from state_lib.spark.session import kafka_options, read_range
