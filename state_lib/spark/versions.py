@@ -168,7 +168,7 @@ class Chain:
     def __init__(
         self,
         read: Callable[[], Sequence[Recorded]],
-        read_ticks: Callable[[], Sequence[Recorded]] = tuple,
+        read_ticks: Callable[[], Sequence[Recorded]] = lambda: (),
     ) -> None:
         self._read, self._read_ticks = read, read_ticks
         self._batches: Sequence[Recorded] | None = None

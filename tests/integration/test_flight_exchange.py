@@ -151,11 +151,14 @@ def test_a_range_is_read_page_by_page(host: Served) -> None:
             assert (last.entries, last.more) == ([(keys[3], keys[3])], False)
             assert exchange.page("kv", None, None, 9).entries == [(k, k) for k in keys]
             assert exchange.page("kv", b"l", None, 9).entries == []
-        with closing(host.client()) as other, pytest.raises(Moved):
-            with client.exchange(host.app.name, 0, host.epoch, 3) as exchange:
-                exchange.page("kv", None, None, 1)
-                commit_one(other, host, 2, b"meanwhile")
-                exchange.page("kv", None, None, 1)
+        with (
+            closing(host.client()) as other,
+            pytest.raises(Moved),
+            client.exchange(host.app.name, 0, host.epoch, 3) as exchange,
+        ):
+            exchange.page("kv", None, None, 1)
+            commit_one(other, host, 2, b"meanwhile")
+            exchange.page("kv", None, None, 1)
 
 
 def test_an_exchange_that_ends_early_changes_nothing(host: Served) -> None:

@@ -115,7 +115,7 @@ class Buffer:
         aside = self._aside[store]
         if key in aside:
             return aside[key]
-        changed = self._changed[store].get(key)
+        changed: tuple[bytes | None, int] | None = self._changed[store].get(key)
         return MISSING if changed is None else changed[0]
 
     def fetch(self, store: str, keys: Iterable[bytes]) -> None:

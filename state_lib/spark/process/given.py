@@ -52,7 +52,7 @@ class Given:
         src = _flat(table.column("src")).to_numpy(zero_copy_only=False)
         rank = np.empty(len(sources), np.int64)
         rank[sorted(range(len(sources)), key=sources.__getitem__)] = np.arange(len(sources))
-        order = {
+        order: dict[str, Any] = {
             "key": _flat(table.column("key")),
             "ts": _flat(table.column("ts")),
             "src": pa.array(rank[src]),
@@ -60,7 +60,8 @@ class Given:
         }
         for place in range(processor.explodes):
             order[f"p{place}"] = pc.struct_field(rows, f"p{place}")
-        by = pc.sort_indices(pa.table(order), sort_keys=[(name, "ascending") for name in order])
+        ascending: Any = [(name, "ascending") for name in order]
+        by = pc.sort_indices(pa.table(order), sort_keys=ascending)
         self._rows = rows.take(by)
         self._keys: list[bytes] = order["key"].take(by).to_pylist()
         self._times: list[int] = order["ts"].take(by).to_pylist()

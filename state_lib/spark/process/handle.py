@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 from pyspark.sql.streaming.stateful_processor import (
     ListState,
@@ -18,6 +18,8 @@ from state_lib.spark.process.codec import RowCodec
 from state_lib.spark.process.schemas import struct_of
 from state_lib.spark.process.states import Entries, List, Map, Scene, Value
 from state_lib.spark.process.timers import Timers
+
+T = TypeVar("T")
 
 
 class Handle(StatefulProcessorHandle):
@@ -95,7 +97,7 @@ class Handle(StatefulProcessorHandle):
             )
         return self._scene.of("timers")
 
-    def _state(self, name: str, kind: type[Any]) -> Any:
+    def _state(self, name: str, kind: type[T]) -> T:
         found = self._states.get(name)
         if not isinstance(found, kind):
             raise RuntimeError(  # noqa: TRY004 - the processor's, not the argument's
