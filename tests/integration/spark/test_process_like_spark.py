@@ -1,8 +1,9 @@
-"""The same processors as by Spark: its own tester, and its own operator where time plays no part."""
+"""Processors as by Spark: by its own tester, and by its operator where time plays no part."""
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyspark import cloudpickle
 from pyspark.sql import Row, SparkSession
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.streaming.tws_tester import TwsTester
@@ -63,6 +65,15 @@ class Top(StatefulProcessor):
 
     def close(self) -> None:
         pass
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _shipped() -> Iterator[None]:
+    """Spark's workers need not find this module: it is pickled whole."""
+    module = sys.modules[__name__]
+    cloudpickle.register_pickle_by_value(module)
+    yield
+    cloudpickle.unregister_pickle_by_value(module)
 
 
 OUT = "id STRING, count BIGINT, violations BIGINT"
