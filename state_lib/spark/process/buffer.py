@@ -6,7 +6,7 @@ set aside first, then what earlier keys left, then what was fetched ahead, then 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -50,15 +50,17 @@ class Buffer:
     Args:
         stored: the exchange.
         stores: names of the processor's stores.
+        plain: those of them of which no range is ever read.
     """
 
-    def __init__(self, stored: Stored, stores: Iterable[str]) -> None:
+    def __init__(self, stored: Stored, stores: Iterable[str], plain: Collection[str] = ()) -> None:
         self._stored = stored
         names = list(stores)
         self._fetched: dict[str, dict[bytes, bytes | None]] = {name: {} for name in names}
         self._changed: dict[str, SortedDict[bytes, tuple[bytes | None, int]]] = {
-            name: SortedDict() for name in names
+            name: {} if name in plain else SortedDict() for name in names
         }
+        self._largest = 0
         self._aside: dict[str, dict[bytes, bytes | None]] = {name: {} for name in names}
         self.broken: BaseException | None = None
         """Why a read has failed: a processor may have caught it, and went on without its state."""
@@ -74,29 +76,26 @@ class Buffer:
                 for key, value in changes.items():
                     changed[key] = value, at
                 changes.clear()
+        self._largest = 0
 
     def drop(self) -> None:
         """Forget what is set aside."""
         for changes in self._aside.values():
             changes.clear()
+        self._largest = 0
 
+    @property
     def largest(self) -> int:
-        """Bytes of the largest entry that is set aside."""
-        return max(
-            (
-                len(key) + len(value)
-                for changes in self._aside.values()
-                for key, value in changes.items()
-                if value is not None
-            ),
-            default=0,
-        )
+        """Bytes of the largest entry that was set aside for the key."""
+        return self._largest
 
     # ------------------------------------------------------------------ reads and changes
 
     def put(self, store: str, key: bytes, value: bytes | None) -> None:
         """Set a change aside; None deletes."""
         self._aside[store][key] = value
+        if value is not None and len(key) + len(value) > self._largest:
+            self._largest = len(key) + len(value)
 
     def get(self, store: str, key: bytes) -> bytes | None:
         """The value of an entry."""
@@ -155,10 +154,11 @@ class Buffer:
         """Hand all changes over."""
         for store, changed in self._changed.items():
             if changed:
-                values, times = zip(*changed.values(), strict=True)
+                keys, said = zip(*sorted(changed.items()), strict=True)
+                values, times = zip(*said, strict=True)
                 self._stored.put(
                     store,
-                    pa.array(list(changed), pa.binary()),
+                    pa.array(keys, pa.binary()),
                     pa.array(values, pa.binary()),
                     pa.array(times, pa.int64()),
                 )

@@ -91,7 +91,8 @@ class _Run:
         self._processor, self._exchange, self._task = processor, exchange, task
         self._limit = batch.limits.get(processor.name, UNBOUNDED)
         names = [processor.store(name) for name in (TIMERS, *(s.name for s in processor.states))]
-        self._buffer = Buffer(exchange, names)
+        plain = {processor.store(s.name) for s in processor.states if s.kind == "value"}
+        self._buffer = Buffer(exchange, names, plain)
         self._timers = Timers(self._buffer, names[0])
         self._scene = Scene(self._buffer, names[0], batch.now)
         self._handle = Handle(processor, self._scene, self._timers)
@@ -174,7 +175,7 @@ class _Run:
 
     def _check_sizes(self, key: bytes, made: Sequence[tuple[bytes, int]]) -> None:
         outputs = max((len(key) + len(value) for value, _ in made), default=0)
-        size = max(outputs if self._processor.outputs else 0, self._buffer.largest())
+        size = max(outputs if self._processor.outputs else 0, self._buffer.largest)
         if size > self._limit:
             raise _TooLarge(f"a record of {size} bytes, and its topic takes {self._limit}")
 

@@ -165,8 +165,8 @@ def fields_of(value: Any, names: list[str]) -> list[Any]:
     Raises:
         TypeError: it has other fields, or is no row.
     """
-    made = getattr(value, "__fields__", None)
-    if made is not None:
+    made = None if type(value) is tuple else getattr(value, "__fields__", None)
+    if made is not None and made != names:
         value = dict(zip(made, value, strict=True))
     if isinstance(value, Mapping):
         if value.keys() != set(names):
