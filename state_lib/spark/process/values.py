@@ -166,7 +166,7 @@ def fields_of(value: Any, names: list[str]) -> list[Any]:
         TypeError: it has other fields, or is no row.
     """
     made = None if type(value) is tuple else getattr(value, "__fields__", None)
-    if made is not None and made != names:
+    if made is not None and list(made) != names:
         value = dict(zip(made, value, strict=True))
     if isinstance(value, Mapping):
         if value.keys() != set(names):
