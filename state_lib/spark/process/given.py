@@ -126,7 +126,8 @@ def letter(
 
 def described(error: BaseException) -> str:
     """An exception in one line."""
-    return " ".join(f"{type(error).__name__}: {error}".split())[:_SAID]
+    said = " ".join(f"{type(error).__name__}: {error}".split())[:_SAID]
+    return said.encode(errors="replace").decode()  # a lone surrogate is no JSON
 
 
 def _flat(column: pa.ChunkedArray) -> Any:
