@@ -10,6 +10,7 @@ import sys
 import threading
 from typing import Any
 
+from counting import RESULTS, Counting
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.streaming.query import StreamingQuery
@@ -22,6 +23,7 @@ STATE: dict[str, tuple[dict[str, str], str]] = {
     # Of `groupBy`; of a `transformWithState`, whose variables are tables of their own.
     "groupBy": ({}, "value.count"),
     "transformWithState": ({"stateVarName": "count"}, "value.value"),
+    "transformWithState, Python": ({"stateVarName": "n"}, "value.n"),
 }
 
 
@@ -76,6 +78,9 @@ def counted(spark: SparkSession, rows: DataFrame, verb: str) -> DataFrame:
     """``key`` and ``value``, the new count in eight bytes: what the others write to changelogs."""
     if verb == "groupBy":
         return rows.groupBy("key").count().select("key", big_endian(F.col("count")).alias("value"))
+    if verb != "transformWithState":
+        made = rows.groupBy("key").transformWithState(Counting(), RESULTS, "Update", "None")
+        return made.select("key", big_endian(F.col("n")).alias("value"))
     jvm: Any = spark._jvm  # noqa: SLF001 - the only way to a class of one's own
     return DataFrame(jvm.SparkCount.count(rows._jdf), spark)  # noqa: SLF001 - as above
 
