@@ -2,8 +2,7 @@
 
 import os
 
-import counting
-from counting import RESULTS, Counting
+import counting  # type: ignore[import-not-found]  # beside this file
 from pyspark import cloudpickle
 
 from state_lib import Application
@@ -12,7 +11,9 @@ cloudpickle.register_pickle_by_value(counting)  # executors have not this folder
 
 app = Application(os.environ["BENCH_APP"], partitions=4)
 rows = app.stream(os.environ["BENCH_TOPIC"], format="raw").select("key")
-told = rows.groupBy("key").transformWithState(Counting(), RESULTS, "Update", "None", name="counts")
+told = rows.groupBy("key").transformWithState(
+    counting.Counting(), counting.RESULTS, "Update", "None", name="counts"
+)
 told.to(f"{app.id}-counted")
 
 if __name__ == "__main__":

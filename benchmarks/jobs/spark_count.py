@@ -10,7 +10,8 @@ import sys
 import threading
 from typing import Any
 
-from counting import RESULTS, Counting
+import counting  # type: ignore[import-not-found]  # beside this file
+from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.streaming.query import StreamingQuery
@@ -79,7 +80,9 @@ def counted(spark: SparkSession, rows: DataFrame, verb: str) -> DataFrame:
     if verb == "groupBy":
         return rows.groupBy("key").count().select("key", big_endian(F.col("count")).alias("value"))
     if verb != "transformWithState":
-        made = rows.groupBy("key").transformWithState(Counting(), RESULTS, "Update", "None")
+        cloudpickle.register_pickle_by_value(counting)  # executors have not this folder
+        by_key = rows.groupBy("key")
+        made = by_key.transformWithState(counting.Counting(), counting.RESULTS, "Update", "None")
         return made.select("key", big_endian(F.col("n")).alias("value"))
     jvm: Any = spark._jvm  # noqa: SLF001 - the only way to a class of one's own
     return DataFrame(jvm.SparkCount.count(rows._jdf), spark)  # noqa: SLF001 - as above
