@@ -66,6 +66,7 @@ class Marker:
         batch_time_ms: wall time (ms) by which the last batch was judged. Never less than before.
         due: when the next timer of a stateful processor is due (ms), by time mode: ``eventtime``
             or ``processingtime``.
+        initial: processors that have taken their initial state, with how many rows of it.
     """
 
     epoch: int = -1
@@ -90,6 +91,7 @@ class Marker:
     back: Mapping[str, Any] = field(default_factory=dict)
     batch_time_ms: int = NO_CLOCK
     due: Mapping[str, int] = field(default_factory=dict)
+    initial: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def claim(self) -> int:
@@ -164,8 +166,8 @@ class CommitHeader:
 
     ``from_`` and ``to`` are positions before and after; ``maxima`` and ``dropped`` are those of
     this task's rows of this batch alone; ``read_at`` is the (epoch, n) that its exchange read;
-    ``recorded`` is the offset of the batch in the progress log; ``batch_time_ms`` and ``due`` as in
-    `Marker`, None: what is due has not changed.
+    ``recorded`` is the offset of the batch in the progress log; ``batch_time_ms``, ``due``
+    and ``initial`` as in `Marker`; None: what is due has not changed.
     """
 
     epoch: int
@@ -180,6 +182,7 @@ class CommitHeader:
     recorded: int = -1
     batch_time_ms: int = NO_CLOCK
     due: Mapping[str, int] | None = None
+    initial: Mapping[str, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """As plain data, for the wire."""
@@ -286,6 +289,7 @@ def advance(
         back=marker.back,
         batch_time_ms=max(marker.batch_time_ms, header.batch_time_ms),
         due=marker.due if header.due is None else header.due,
+        initial={**marker.initial, **header.initial},
     )
 
 

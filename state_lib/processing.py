@@ -5,7 +5,7 @@ Nothing here touches Spark: `state_lib.spark.process` learns it of a processor, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from state_lib.specs import OutputSpec, StoreSpec
@@ -55,6 +55,7 @@ class Processor:
         event_time: the column of results that is their time; the greatest input's without one.
         explodes: how many places within its record a row has.
         outputs: topics.
+        initial: schema of the rows that it begins with; empty: it begins with nothing.
     """
 
     name: str
@@ -69,6 +70,7 @@ class Processor:
     event_time: str = ""
     explodes: int = 0
     outputs: tuple[str, ...] = ()
+    initial: str = ""
 
     def store(self, state: str) -> str:
         """The name of a state's store."""
@@ -85,6 +87,7 @@ class Process:
         stores: that of timers first, then one for each state.
         grace_ms: how much before the clock a row may be that is not late.
         code: digest of what the processor does.
+        initial: PySpark's rows by key that it begins with; stays in its process.
     """
 
     source: Source
@@ -94,6 +97,7 @@ class Process:
     stores: tuple[StoreSpec, ...]
     grace_ms: int
     code: str
+    initial: Any = field(default=None, compare=False, repr=False)
 
     @property
     def name(self) -> str:

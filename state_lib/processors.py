@@ -29,8 +29,9 @@ class Wanted:
     time_mode: str
     event_time: str
     on_error: str
-    pandas: bool
     grace_ms: int
+    initial: object
+    pandas: bool
 
 
 class Processing:
@@ -65,7 +66,8 @@ class Processing:
             outputMode: ``Append`` or ``Update``; both write each row once, as it is.
             timeMode: ``EventTime`` (timers by stream time, late rows are dropped and counted),
                 ``ProcessingTime`` (timers and times to live by the batch's time) or ``None``.
-            initialState: not there yet: refused.
+            initialState: a DataFrame by key, ``df.groupBy("key")``: its rows go to
+                ``handleInitialState``, once, before the first batch of each task.
             eventTimeColumnName: the timestamp column that is the time of outputs; without one that
                 is the greatest of the key's rows, or the timer's expiry.
             name: of the processor. Stores are ``<name>-<state>`` and ``<name>-timers``.
@@ -80,9 +82,8 @@ class Processing:
         return self._processed(
             Wanted(
                 name, statefulProcessor, outputStructType, outputMode, timeMode,
-                eventTimeColumnName, onError, pandas=False, grace_ms=to_ms(grace),
-            ),
-            initialState,
+                eventTimeColumnName, onError, to_ms(grace), initialState, pandas=False,
+            )
         )  # fmt: skip
 
     def transformWithStateInPandas(  # noqa: PLR0913 - Spark's
@@ -102,21 +103,15 @@ class Processing:
         return self._processed(
             Wanted(
                 name, statefulProcessor, outputStructType, outputMode, timeMode,
-                eventTimeColumnName, onError, pandas=True, grace_ms=to_ms(grace),
-            ),
-            initialState,
+                eventTimeColumnName, onError, to_ms(grace), initialState, pandas=True,
+            )
         )  # fmt: skip
 
-    def _processed(self, wanted: Wanted, initial: object) -> ProcessedStream:
+    def _processed(self, wanted: Wanted) -> ProcessedStream:
         from state_lib.spark.process.declaring import process_of  # noqa: PLC0415 - needs PySpark
 
         verb = "transformWithStateInPandas" if wanted.pandas else "transformWithState"
         at = f"{self._stream._at(verb)} of {wanted.name!r}"  # noqa: SLF001 - ours
-        if initial is not None:
-            raise ConfigurationError(
-                f"{at}: initialState is not taken yet. Write the state's rows to the source topic, "
-                "before its first records"
-            )
         if self._windows is not None:
             raise ConfigurationError(
                 f"{at} keeps its own state: windowedBy(...) means nothing to it. Group by the key "

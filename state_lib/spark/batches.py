@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 import orjson
-import stamina
 import structlog
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from pyspark.sql import DataFrame
@@ -29,6 +28,7 @@ from state_lib.spark.clock import next_clock
 from state_lib.spark.exchange import RESULT_DDL, exchange, exchange_partition
 from state_lib.spark.frames import Combiner
 from state_lib.spark.limits import record_limits
+from state_lib.spark.patience import patiently
 from state_lib.spark.plan import BatchPlan, ExchangePlan
 from state_lib.spark.standing import Positions, Standing
 from state_lib.spark.versions import check_code
@@ -143,6 +143,17 @@ class Batches:
         patience = self._settings.exchange_timeout_s
         for error in self._without_rows(at, positions, None, patience, None).values():
             raise error
+
+    def begin_with(self, rows: DataFrame, tasks: Sequence[int], processor: str) -> None:
+        """Let tasks take the initial state of a processor, before whatever else they do.
+
+        Raises:
+            Unavailable: one of them was away for as long as an exchange may take.
+            ProcessorFailed: the processor raised on it.
+        """
+        here = flat(self.standing.markers[tasks[0]].positions)
+        plan = replace(self._plan(here, here, self.standing.clock), tasks=tuple(tasks))
+        self._run(lambda: rows, plan, initial=processor)
 
     def tick(self) -> bool:
         """With nothing unread, move the clock to the greatest event time; False if it is there.
@@ -309,17 +320,19 @@ class Batches:
         combined: Callable[[], DataFrame],
         plan: BatchPlan,
         stopped: Callable[[], bool] = lambda: False,
+        initial: str = "",
     ) -> None:
         """Bring a batch to its tasks; park those that are away, unless all of them are.
 
-        ``combined`` makes what the combiner makes of its rows.
+        ``combined`` makes what the combiner makes of its rows; ``initial``: they are the initial
+        state of this processor, and no task may miss it.
 
         Raises:
             Unavailable: no task could be reached, for as long as an exchange may take.
         """
         deadline = time.monotonic() + self._settings.exchange_timeout_s
-        while away := self._attempt(combined(), plan):
-            if set(self.standing.present) - set(away):
+        while away := self._attempt(combined(), plan, initial):
+            if not initial and set(self.standing.present) - set(away):
                 self._park(away)
                 return
             if stopped() or time.monotonic() > deadline:
@@ -353,9 +366,11 @@ class Batches:
             return self._combiner.nothing(plan)
         return self._combiner.combine(batch, plan)
 
-    def _attempt(self, combined: DataFrame, plan: BatchPlan) -> dict[int, Unavailable]:
+    def _attempt(
+        self, combined: DataFrame, plan: BatchPlan, initial: str
+    ) -> dict[int, Unavailable]:
         """One time; returns the tasks that could not be reached."""
-        exchange_plan = self._exchange_plan(plan)
+        exchange_plan = replace(self._exchange_plan(plan), initial=initial)
 
         def carry(batches: Any) -> Any:
             return exchange_partition(exchange_plan, batches)
@@ -384,16 +399,7 @@ class Batches:
 
     def _patiently(self, ask: Callable[[], T], stopped: Callable[[], bool] = lambda: False) -> T:
         """Ask Kafka; while it is away, ask again for as long as an exchange would."""
-        patience = self._settings.exchange_timeout_s
-        for attempt in stamina.retry_context(
-            on=lambda error: isinstance(error, Unavailable) and not stopped(),
-            attempts=None,
-            timeout=patience,
-            wait_max=5.0,
-        ):
-            with attempt:
-                return ask()
-        raise AssertionError  # not reached: the last attempt raises its own error
+        return patiently(ask, self._settings.exchange_timeout_s, stopped)
 
     def _commit_group(self, positions: Positions) -> None:
         """The consumer group shows where we are; nothing depends on it."""

@@ -49,6 +49,7 @@ from state_lib.spark.left_out import LeftOut
 from state_lib.spark.limits import record_limits
 from state_lib.spark.opened import Opened
 from state_lib.spark.parking import Parking
+from state_lib.spark.process.initial import take_initial_states
 from state_lib.spark.session import kafka_options, read_range
 from state_lib.spark.standing import Standing
 from state_lib.spark.streaming import POLL_S, Streaming
@@ -176,6 +177,7 @@ class Driver:
             at = initial_positions(self._kafka.admin(), markers, sources)
             if any(x != flat(m.positions) for x, m in zip(at, markers, strict=True)):
                 batches.initial(at)
+            take_initial_states(self._app, batches, spark)
             if standing.parked:
                 batches.tell_parked()
             records, read = ProgressLog(self._kafka, topology.app).read, self._reader(spark)

@@ -198,6 +198,8 @@ def _run(
     verbs: dict[int, Rows],
     table: pa.Table | None,
 ) -> Marker:
+    if plan.initial:
+        return _begun(plan, task, open_exchange, table)
     stored = {i: open_exchange.get(plan.kept[i].store.name, rows.keys) for i, rows in verbs.items()}
     counts: dict[str, int] = {}
     for i, rows in verbs.items():
@@ -238,6 +240,29 @@ def _run(
     )
     failpoint("exchange.after_commit")
     return marker
+
+
+def _begun(
+    plan: ExchangePlan, task: int, open_exchange: OpenExchange, table: pa.Table | None
+) -> Marker:
+    """Commit the initial state of a processor: the task stays where it is."""
+    from state_lib.spark.process.run import run_initial  # noqa: PLC0415 - imports much of PySpark
+
+    here, batch = open_exchange.marker, plan.batch
+    rows, due = run_initial(plan, task, open_exchange, table)
+    earliest = {mode: min(at, due.get(mode, at)) for mode, at in here.due.items()}
+    return open_exchange.commit(
+        CommitHeader(
+            epoch=batch.epoch,
+            n=batch.n,
+            from_=here.positions,
+            to=here.positions,
+            clock=here.clock,
+            batch_time_ms=batch.now,
+            due={**due, **earliest},
+            initial={plan.initial: rows},
+        )
+    )
 
 
 def _processed(

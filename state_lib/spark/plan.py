@@ -90,7 +90,7 @@ class ExchangePlan:
 
     ``timeout_s``: how long an exchange may take. ``patience_s``: how long it is tried again while
     its host is away, or the task is opening; None: as long. ``processors``: their numbers follow
-    those of ``kept``.
+    those of ``kept``. ``initial``: the processor that takes its initial state, and no batch.
     """
 
     app: str
@@ -102,3 +102,4 @@ class ExchangePlan:
     timeout_s: float
     patience_s: float | None = None
     processors: tuple[Processor, ...] = ()
+    initial: str = ""

@@ -236,6 +236,7 @@ def _at(then: Marker, begun: Marker, ends: dict[str, int]) -> Marker:
         dropped=then.dropped,
         recorded=then.recorded,
         due=then.due,
+        initial=then.initial,
         cut={},
         ends={**begun.committed, **ends},
         written_at=now_ms(),

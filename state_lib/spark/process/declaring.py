@@ -21,6 +21,7 @@ from state_lib.processing import TIMERS, OnError, Process, Processor, State, Tim
 from state_lib.spark.analysis import ddl_of, schema_of
 from state_lib.spark.entries import explodes
 from state_lib.spark.process.codec import RowCodec
+from state_lib.spark.process.initial import schema_of_initial
 from state_lib.spark.process.meaning import meaning_of
 from state_lib.spark.process.schemas import struct_of
 from state_lib.spark.process.values import shown
@@ -56,6 +57,7 @@ def process_of(
         on_error=_on_error(wanted.on_error, at),
         event_time=wanted.event_time,
         explodes=explodes(stream._steps),  # noqa: SLF001 - ours
+        initial="" if wanted.initial is None else schema_of_initial(wanted.initial, serde, at),
     )
     timers = StoreSpec(
         processor.store(TIMERS), key_serde="bytes", value_serde="bytes", state=TIMERS
@@ -68,6 +70,7 @@ def process_of(
         stores=(timers, *(_store(processor, state, at) for state in states)),
         grace_ms=wanted.grace_ms,
         code=meaning_of(wanted.processor),
+        initial=wanted.initial,
     )
 
 

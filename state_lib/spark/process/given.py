@@ -109,6 +109,30 @@ class Given:
         return list(made.values())
 
 
+class InitialRows:
+    """One task's rows of `state_lib.spark.process.initial.initial_rows`, by key."""
+
+    def __init__(self, table: pa.Table, processor: Processor) -> None:
+        by = pc.sort_indices(table.column("key"))
+        self._keys: list[bytes] = table.column("key").take(by).to_pylist()
+        rows = table.column("row").take(by).combine_chunks()
+        names = struct_of(processor.initial).names
+        self._table = pa.Table.from_arrays(rows.flatten(), names=names)
+        self._pandas = processor.pandas
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def groups(self) -> Iterator[tuple[bytes, Iterator[Any]]]:
+        """Keys, ascending, each with its rows as ``handleInitialState`` takes them."""
+        keys, first = self._keys, 0
+        for at in range(1, len(keys) + 1):
+            if at == len(keys) or keys[at] != keys[first]:
+                part = self._table.slice(first, at - first)
+                yield keys[first], iter([_pandas(part)]) if self._pandas else _rows(part)
+                first = at
+
+
 def letter(
     place: dict[str, Any],
     reason: str,
@@ -141,3 +165,8 @@ def _pandas(table: pa.Table) -> Any:
         for name, column in zip(table.column_names, table.columns, strict=True)
     }
     return pa.table(columns).to_pandas(date_as_object=True)
+
+
+def _rows(table: pa.Table) -> Iterator[Row]:
+    row = Row(*table.column_names)
+    return map(row, *(column.to_pylist() for column in table.columns))

@@ -19,7 +19,7 @@ from state_lib.spark.plan import BatchPlan, ExchangePlan
 from state_lib.spark.process import layout
 from state_lib.spark.process.buffer import Buffer, Stored
 from state_lib.spark.process.expiry import Expiry
-from state_lib.spark.process.given import Given, Group, letter
+from state_lib.spark.process.given import Given, Group, InitialRows, letter
 from state_lib.spark.process.handle import Handle
 from state_lib.spark.process.results import Results
 from state_lib.spark.process.states import Scene
@@ -82,6 +82,22 @@ def run_all(plan: ExchangePlan, task: int, exchange: OpenExchange, table: pa.Tab
     return told
 
 
+def run_initial(
+    plan: ExchangePlan, task: int, exchange: OpenExchange, table: pa.Table | None
+) -> tuple[int, dict[str, int]]:
+    """Let one processor take its initial state; returns how many rows, and when timers are due.
+
+    Raises:
+        ProcessorFailed: it raised: nothing was begun.
+    """
+    (processor,) = (p for p in plan.processors if p.name == plan.initial)
+    given = None if table is None else InitialRows(table, processor)
+    run = _Run(processor, plan.batch, task, exchange)
+    run.begin(given)
+    due = {} if run.due is None else {processor.time_mode: run.due}
+    return 0 if given is None else len(given), dict(due)
+
+
 class _Run:
     """One processor, task and batch."""
 
@@ -105,10 +121,25 @@ class _Run:
         self.letters: list[bytes] = []
         self.due: int | None = None
 
+    def begin(self, given: InitialRows | None) -> None:
+        """Take the initial state; no row, no timer."""
+        user = self._made()
+        for key, rows in () if given is None else given.groups():
+            self._scene.key = key
+            for row in rows:
+                self._certainly(
+                    "handleInitialState",
+                    user.handleInitialState,
+                    self._shown(key),
+                    row,
+                    self._values,
+                )
+            self._buffer.keep(0)
+        self._ended(user)
+
     def all(self, given: Given | None) -> None:
         """Rows, timers, what has expired; then hand over what changed."""
-        user: StatefulProcessor = self._certainly("made anew", pickle.loads, self._processor.code)
-        self._certainly("init", user.init, self._handle)
+        user = self._made()
         if given is not None:
             self._fetch(given.keys)
             for group in given.groups():
@@ -116,6 +147,15 @@ class _Run:
         if self._processor.time_mode != "none":
             for expiry_ms, key in self._timers.due(self._time, self._fetch):
                 self._on_timer(user, expiry_ms, key)
+        self._ended(user)
+
+    def _made(self) -> StatefulProcessor:
+        user: StatefulProcessor = self._certainly("made anew", pickle.loads, self._processor.code)
+        self._certainly("init", user.init, self._handle)
+        return user
+
+    def _ended(self, user: StatefulProcessor) -> None:
+        """Close it, remove what has expired, hand over what changed, look what is due next."""
         self._scene.key = None
         self._certainly("close", user.close)
         ends = [least] if (least := self._timers.least()) is not None else []

@@ -432,6 +432,70 @@ def test_aggregates_beside_it_are_as_ever(spark: SparkSession) -> None:
         driver.assertSurvivesRepeats()
 
 
+class Opening(Doing):
+    """Begins with what it is given."""
+
+    def handleInitialState(self, key: Any, initialState: Any, timerValues: Any) -> None:
+        assert key == (initialState.who,)
+        self.n.update(((self.n.get() or (0,))[0] + initialState.balance,))
+        self.handle.registerTimer(initialState.balance)
+        del timerValues
+
+
+def add(self: Any, key: Any, rows: Any, _: Any) -> Any:
+    self.n.update(((self.n.get() or (0,))[0] + sum(r.x for r in rows),))
+    yield Row(k=key[0], x=self.n.get()[0])
+
+
+def test_it_begins_with_what_it_is_given(spark: SparkSession) -> None:
+    schema = "who STRING, balance INT"
+    balances = spark.createDataFrame([("a", 10), ("b", 20), (None, 5), ("a", 1)], schema)
+
+    def on_timer(_: Any, key: Any, __: Any, info: Any) -> Any:
+        yield Row(k=key[0], x=info.getExpiryTimeInMs())
+
+    processor = Opening({"n": value("n BIGINT")}, add, on_timer)
+    build = doing(processor, initialState=balances.groupBy("who"))
+    with TopologyTestDriver(build, spark, partitions=2) as driver:
+        totals = driver.getKeyValueStore("p-n")
+        assert totals.all() == {"a": {"n": 11}, "b": {"n": 20}}
+        markers = driver._pipeline.standing.markers
+        assert sum(m.initial["p"] for m in markers) == 3
+        assert min(m.due["eventtime"] for m in markers if m.due) == 1
+        lines, out = driver.createInputTopic("lines"), driver.createOutputTopic("out")
+        lines.pipeInput("a,5", timestamp=T0)
+        lines.pipeInput("c,1", timestamp=T0)
+        assert totals.all() == {"a": {"n": 16}, "b": {"n": 20}, "c": {"n": 1}}
+        driver.advanceStreamTime(T0)
+        timed = sorted(v["x"] for v in out.readValuesToList())
+        assert timed == [1, 1, 10, 16, 20], "two rows of the batch, and three timers"
+        driver.assertSurvivesRepeats()
+
+
+def test_what_it_begins_with_has_the_key_of_the_stream(spark: SparkSession) -> None:
+    app = Application("app", spark)
+    numbers = spark.createDataFrame([(1, 2)], "who INT, balance INT")
+    grouped = app.stream("beats", BEAT).groupBy("device")
+    for initial, words in (
+        (numbers.groupBy("who"), "grouped by int, the stream by string"),
+        (numbers.groupBy(), "grouped by no column"),
+    ):
+        with pytest.raises(ConfigurationError, match=words):
+            grouped.transformWithState(
+                Silence(), OUT, "Append", "EventTime", initialState=initial, name="p"
+            )
+
+
+def test_what_raises_as_it_begins_stops_it(spark: SparkSession) -> None:
+    rows = spark.createDataFrame([("b", 1)], "other STRING, balance INT")
+    processor = Opening({"n": value("n BIGINT")}, add)
+    with (
+        pytest.raises(ProcessorFailed, match="raised in handleInitialState"),
+        TopologyTestDriver(doing(processor, initialState=rows.groupBy("other")), spark),
+    ):
+        pass
+
+
 # ---------------------------------------------------------------------- declarations
 
 
@@ -451,7 +515,7 @@ class Broken(Silence):
     [
         (Silence(), {"outputMode": "Complete"}, "'Complete'"),
         (Silence(), {"timeMode": "Never"}, "'Never'"),
-        (Silence(), {"initialState": 1}, "initialState is not taken yet"),
+        (Silence(), {"initialState": 1}, "a DataFrame by key"),
         (Silence(), {"onError": "ignore"}, "'ignore'"),
         (Silence(), {"eventTimeColumnName": "k"}, "no TIMESTAMP"),
         (Silence(), {"outputStructType": "k INTERVAL DAY"}, "column 'k'"),
