@@ -79,14 +79,14 @@ def _modes(wanted: Wanted, at: str) -> TimeMode:
         raise ConfigurationError(
             f"{at} takes a StatefulProcessor of pyspark.sql.streaming, not {wanted.processor!r}"
         )
-    if wanted.output_mode.lower() not in _OUTPUT_MODES:
+    if str(wanted.output_mode).lower() not in _OUTPUT_MODES:
         raise ConfigurationError(
             f"{at}: outputMode {wanted.output_mode!r} is none that is kept. Write 'Append' or "
             "'Update': what was said once stands in the output topic, and 'Complete' would write "
             "all of it again with every batch"
         )
     for mode in get_args(TimeMode):
-        if wanted.time_mode.lower() == mode:
+        if str(wanted.time_mode).lower() == mode:
             known: TimeMode = mode
             return known
     raise ConfigurationError(
