@@ -63,7 +63,6 @@ class Batches:
         self.standing = standing
         self._ticking: BatchPlan | None = None
         """A tick that is on record, and that not all tasks are known to have taken."""
-        self.rows = 0
         self._group: Consumer = kafka.reader(**{"group.id": app.id})
 
     def stream(
@@ -202,13 +201,21 @@ class Batches:
         self._finish_tick()
 
     def _finish_tick(self) -> None:
-        """One that was recorded is for every task, before whatever comes next."""
-        if self._ticking is None:
+        """One that was recorded is for every task, before whatever comes next.
+
+        Its number stays, unless a task that came back has a higher one by what it repeated.
+        """
+        tick, standing = self._ticking, self.standing
+        if tick is None:
             return
-        parked = tuple(sorted(self.standing.parked))
-        tasks = tuple(self.standing.present) if parked else None
-        plan = replace(self._ticking, tasks=tasks, parked=parked)
-        self._run(lambda: self._combined(None, plan), plan)
+        there = [p for p in standing.present if standing.markers[p].recorded < tick.recorded]
+        if any(standing.markers[p].n >= tick.n for p in there):
+            standing.n += 1
+            tick = replace(tick, n=standing.n)
+        tasks = None if len(there) == self._app.partitions else tuple(there)
+        plan = replace(tick, tasks=tasks, parked=tuple(sorted(standing.parked)))
+        if there:
+            self._run(lambda: self._combined(None, plan), plan)
         self._ticking = None
 
     @property
