@@ -41,6 +41,14 @@ class Silence(StatefulProcessor):
         pass
 
 
+class Known(Silence):
+    """Knows of devices from the start."""
+
+    def handleInitialState(self, key: Any, initialState: Any, timerValues: Any) -> None:
+        for _ in self.handleInputRows(key, [initialState], timerValues):
+            pass
+
+
 def silence(app: Application) -> None:
     beats = app.stream("beats", BEAT).groupBy("device")
     told = beats.transformWithState(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,6 +24,7 @@ from state_lib.marker import nested
 from state_lib.spark.align import align
 from state_lib.spark.batches import Batches
 from state_lib.spark.frames import Combiner
+from state_lib.spark.process.initial import initial_rows, take_initial_states
 from state_lib.spark.session import kafka_options, read_range
 from state_lib.spark.standing import Standing
 from tests.support import processors
@@ -46,6 +47,9 @@ def _shipped() -> Iterator[None]:
     cloudpickle.register_pickle_by_value(processors)
     yield
     cloudpickle.unregister_pickle_by_value(processors)
+
+
+Pipeline = Callable[[Application, str], None]
 
 
 def pipeline(app: Application, source: str) -> None:
@@ -147,10 +151,12 @@ class World:
 
 
 @contextmanager
-def world(spark: SparkSession, kafka: Kafka, name: str, root: Path) -> Iterator[World]:
+def world(
+    spark: SparkSession, kafka: Kafka, name: str, root: Path, declare: Pipeline = pipeline
+) -> Iterator[World]:
     source = f"{name}-in"
     declared = Application(name, spark, partitions=PARTITIONS)
-    pipeline(declared, source)
+    declare(declared, source)
     topic = NewTopic(source, PARTITIONS, 1, config={"retention.ms": "-1"})
     kafka.admin().create_topics([topic])[source].result()
     app, at = App(kafka, declared.topology, root), address()
@@ -209,3 +215,39 @@ def test_a_tick_that_one_task_took_is_repeated_for_the_other_before_rows(
             one.batches = other
             one.stream([("d0", T0 + 3 * HOUR, 0)])
             assert one.told()["outputs"] == found["outputs"], "no timer runs twice"
+
+
+def test_each_task_takes_its_initial_state_once(
+    spark: SparkSession, kafka: Kafka, name: str, tmp_path: Path
+) -> None:
+    """A driver was killed when one task had it."""
+    given = {f"d{i}": T0 + i for i in range(20)}
+    known = spark.createDataFrame(list(given.items()), BEAT)
+
+    def declare(app: Application, source: str) -> None:
+        beats = app.stream(source, BEAT).groupBy("device")
+        told = beats.transformWithState(
+            processors.Known(), "device STRING, silent_at BIGINT", "Append", "EventTime",
+            known.groupBy("device"), name="silence",
+        )  # fmt: skip
+        told.to(f"{source}-silent")
+
+    with world(spark, kafka, name, tmp_path, declare) as one:
+        (verb,) = one.declared.processes
+        one.batches.begin_with(initial_rows(spark, verb, 0, PARTITIONS, [1]), [1], "silence")
+        with closing(one.driver(publish(one.app))) as other:
+            standing = other.standing
+            assert [m.initial.keys() for m in standing.markers] == [set(), {"silence"}]
+            take_initial_states(one.declared, other, spark)
+            assert sum(m.initial["silence"] for m in standing.markers) == len(given)
+            numbers = [m.n for m in standing.markers]
+            take_initial_states(one.declared, other, spark)
+            assert [m.n for m in standing.markers] == numbers, "all have it"
+            standing.positions = dict(one.batches.standing.positions)
+            assert {m.due["eventtime"] - HOUR for m in standing.markers} <= set(given.values())
+            one.batches = other
+            one.stream([("d0", T0 + 100, 0)])
+            tasks = [one.host.task(name, p) for p in range(PARTITIONS)]
+            seen = {k: v for task in tasks for k, v in task.scan("silence-seen")[1]}
+            times = {k.decode(): int.from_bytes(v[1:], "big") for k, v in seen.items()}
+            assert times == given | {"d0": T0 + 100}
