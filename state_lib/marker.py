@@ -64,8 +64,8 @@ class Marker:
             before have let windows expire that are live again: see `state_lib.restore.validity`.
         back: what that restore is, or was: see `state_lib.restore.past`.
         batch_time_ms: wall time (ms) by which the last batch was judged. Never less than before.
-        due: when the next timer of a stateful processor is due (ms), by time mode: ``eventtime``
-            or ``processingtime``.
+        due: at which stream time or wall time (ms) the next timer of a stateful processor is due,
+            by time mode: ``eventtime`` or ``processingtime``.
         initial: processors that have taken their initial state, with how many rows of it.
     """
 

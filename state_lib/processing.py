@@ -53,6 +53,7 @@ class Processor:
         pandas: whether it takes and makes pandas' DataFrames.
         on_error: what becomes of rows on which it raises.
         event_time: the column of results that is their time; the greatest input's without one.
+        grace_ms: how far its event time lies behind stream time: so much later rows may be.
         explodes: how many places within its record a row has.
         outputs: topics.
         initial: schema of the rows that it begins with; empty: it begins with nothing.
@@ -68,6 +69,7 @@ class Processor:
     pandas: bool = False
     on_error: OnError = "dead-letter"
     event_time: str = ""
+    grace_ms: int = 0
     explodes: int = 0
     outputs: tuple[str, ...] = ()
     initial: str = ""
@@ -85,7 +87,6 @@ class Process:
         source, steps, key: the rows that it takes, and what they are grouped by.
         processor: what takes them.
         stores: that of timers first, then one for each state.
-        grace_ms: how much before the clock a row may be that is not late.
         code: digest of what the processor does.
         initial: PySpark's rows by key that it begins with; stays in its process.
     """
@@ -95,7 +96,6 @@ class Process:
     key: Expression
     processor: Processor
     stores: tuple[StoreSpec, ...]
-    grace_ms: int
     code: str
     initial: Any = field(default=None, compare=False, repr=False)
 
@@ -124,5 +124,5 @@ class Process:
             [self.key.meaning, one.key_serde],
             [[s.name, s.kind, s.schema, s.key_schema, s.ttl_ms] for s in one.states],
             [one.name, one.rows, one.results, one.time_mode, one.pandas, one.on_error],
-            [one.event_time, one.outputs, self.grace_ms, self.code],
+            [one.event_time, one.outputs, one.grace_ms, self.code],
         ]

@@ -64,14 +64,15 @@ class Processing:
             statefulProcessor: whose methods are called. It must be picklable.
             outputStructType: of the rows that it yields.
             outputMode: ``Append`` or ``Update``; both write each row once, as it is.
-            timeMode: ``EventTime`` (timers by stream time, late rows are dropped and counted),
+            timeMode: ``EventTime`` (timers by event time; late rows are dropped and counted),
                 ``ProcessingTime`` (timers and times to live by the batch's time) or ``None``.
             initialState: a DataFrame by key, ``df.groupBy("key")``: its rows go to
                 ``handleInitialState``, once, before the first batch of each task.
             eventTimeColumnName: the timestamp column that is the time of outputs; without one that
                 is the greatest of the key's rows, or the timer's expiry.
             name: of the processor. Stores are ``<name>-<state>`` and ``<name>-timers``.
-            grace: a row is late, by event time, if its time + grace is before stream time.
+            grace: how far event time lies behind stream time, as the delay of Spark's watermark:
+                rows before it are late, timers up to it run.
             onError: what becomes of rows on which it raises: ``dead-letter`` (those of the key in
                 this batch; its state stays as it was) or ``stop``.
 

@@ -110,7 +110,7 @@ def expected(
 
 
 def due(periods: set[tuple[str, int]], clock: int) -> set[tuple[str, int]]:
-    return {one for one in periods if one[1] <= clock}
+    return {one for one in periods if one[1] <= clock - GRACE}
 
 
 def scan(cluster: Cluster, app: str, state: str) -> dict[bytes, bytes]:

@@ -56,6 +56,7 @@ def process_of(
         pandas=wanted.pandas,
         on_error=_on_error(wanted.on_error, at),
         event_time=wanted.event_time,
+        grace_ms=wanted.grace_ms,
         explodes=explodes(stream._steps),  # noqa: SLF001 - ours
         initial="" if wanted.initial is None else schema_of_initial(wanted.initial, serde, at),
     )
@@ -68,7 +69,6 @@ def process_of(
         key=key,
         processor=processor,
         stores=(timers, *(_store(processor, state, at) for state in states)),
-        grace_ms=wanted.grace_ms,
         code=meaning_of(wanted.processor),
         initial=wanted.initial,
     )

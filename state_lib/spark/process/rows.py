@@ -34,7 +34,8 @@ def judge(rows: DataFrame, index: int, verb: Process, types: Mapping[str, str]) 
     )
     late: Column = F.lit(False)  # noqa: FBT003
     if verb.processor.time_mode == "eventtime":
-        late = F.coalesce(F.col("__hf_ts") + verb.grace_ms < F.col("__hf_clock"), late)
+        grace = F.lit(verb.processor.grace_ms)
+        late = F.coalesce(F.col("__hf_ts") + grace < F.col("__hf_clock"), late)
     rows = rows.withColumns({f"__hf_why{own}": why, f"__hf_key{own}": key})
     key, why = F.col(f"__hf_key{own}"), F.col(f"__hf_why{own}")
     return rows.withColumns(

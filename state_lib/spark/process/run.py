@@ -114,9 +114,11 @@ class _Run:
         self._handle = Handle(processor, self._scene, self._timers)
         self._results = Results(processor)
         self._serde = serde_from(processor.key_serde)
-        self._time = batch.clock if processor.time_mode == "eventtime" else batch.now
+        self._behind_ms = processor.grace_ms if processor.time_mode == "eventtime" else 0
+        watermark = batch.clock - self._behind_ms
+        self._time = watermark if processor.time_mode == "eventtime" else batch.now
         timed = processor.time_mode != "none"
-        self._values = TimerValues(batch.now, max(batch.clock, 0)) if timed else TimerValues()
+        self._values = TimerValues(batch.now, max(watermark, 0)) if timed else TimerValues()
         self._records: list[tuple[bytes, bytes, int]] = []
         self.letters: list[bytes] = []
         self.due: int | None = None
@@ -158,7 +160,7 @@ class _Run:
         """Close it, remove what has expired, hand over what changed, look what is due next."""
         self._scene.key = None
         self._certainly("close", user.close)
-        ends = [least] if (least := self._timers.least()) is not None else []
+        ends = [] if (least := self._timers.least()) is None else [least + self._behind_ms]
         if any(s.ttl_ms is not None for s in self._processor.states):
             expiry = Expiry(self._scene, self._handle.entries)
             expiry.remove()

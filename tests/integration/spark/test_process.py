@@ -173,8 +173,27 @@ def test_late_rows_are_dropped_and_counted(spark: SparkSession) -> None:
         driver.advanceStreamTime(T0)
         for x, at in ((1, T0), (2, T0 - 1000), (4, T0 - 1001)):
             lines.pipeInput(f"a,{x}", timestamp=at)
-        assert out.readValuesToList()[1:] == [{"k": "a", "x": T0 + 3}]
+        assert out.readValuesToList()[1:] == [{"k": "a", "x": T0 - 1000 + 3}]
         assert driver.droppedRecords() == {"late:p": 1}
+
+
+def test_event_time_is_behind_stream_time_by_the_grace(spark: SparkSession) -> None:
+    def on_rows(self: Any, _: Any, __: Any, ___: Any) -> Any:
+        self.handle.registerTimer(T0)
+        return iter(())
+
+    def on_timer(_: Any, key: Any, times: Any, __: Any) -> Any:
+        yield Row(k=key[0], x=times.getCurrentWatermarkInMs() - T0)
+
+    build = doing(Doing({}, on_rows, on_timer), grace="1 second")
+    with TopologyTestDriver(build, spark) as driver:
+        driver.createInputTopic("lines").pipeInput("a,1", timestamp=T0)
+        out = driver.createOutputTopic("out")
+        driver.advanceStreamTime(T0 + 999)
+        assert out.isEmpty()
+        assert driver._pipeline.standing.markers[0].due == {"eventtime": T0 + 1000}
+        driver.advanceStreamTime(T0 + 1001)
+        assert out.readValuesToList() == [{"k": "a", "x": 1}]
 
 
 def test_a_key_on_which_it_raises_costs_its_rows_of_the_batch(spark: SparkSession) -> None:
