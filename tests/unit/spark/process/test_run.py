@@ -163,7 +163,7 @@ def test_a_timer_that_fails_is_gone(world: World) -> None:
 
 
 def test_what_its_topic_does_not_take_is_a_letter(world: World) -> None:
-    told = world.run(entries(("a", 1, 7, 0, 0)), 3, limit=20)
+    told = world.run(entries(("a", 1, 7, 0, 0)), 3, limit=17)
     assert [orjson.loads(raw)["reason"] for raw in told.letters] == ["too-large:p"]
     assert world.state() == {}
 
