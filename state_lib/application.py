@@ -75,7 +75,7 @@ class Application(Declaration):
             ConfigurationError: it is read in another format already. A record that one of them can
                 read and the other cannot would be a dead letter and counted at once.
         """
-        from state_lib.spark.analysis import ddl_of, source_rows  # noqa: PLC0415 - as above
+        from state_lib.spark.sources import ddl_of, source_rows  # noqa: PLC0415 - as above
 
         chosen: Format = format or ("raw" if schema is None else "json")
         if chosen not in ("json", "text", "raw") or (chosen == "json") != (schema is not None):

@@ -80,7 +80,9 @@ class KStream:
     @property
     def columns(self) -> list[str]:
         """Names of the columns."""
-        return self._rows.columns
+        from state_lib.spark.sources import columns_of  # noqa: PLC0415 - needs PySpark
+
+        return columns_of(self._rows)
 
     def __getitem__(self, name: str) -> Column:
         """A column by name."""
@@ -247,12 +249,8 @@ class KGroupedStream:
                 f"store {store!r} needs at least one field, and names without a leading '_': "
                 f"{sorted(fields)}"
             )
-        made: dict[str, Field] = {}
-        inputs: dict[str, Expression] = {}
-        for name, wanted in fields.items():
-            made[name], value = self._field(f"{store}.{name}", wanted)
-            if value is not None:
-                inputs[name] = value
+        inputs = self._inputs(store, fields)
+        made = {name: self._field(store, name, fields[name], inputs) for name in fields}
         layout = [[name, f.type] for name, f in made.items()]
         if any(f.op == "last" for f in made.values()):
             layout = [*map(list, ORDER_FIELDS), *layout]
@@ -275,28 +273,56 @@ class KGroupedStream:
             "state_lib.agg"
         )
 
-    def _field(self, where: str, wanted: Aggregate) -> tuple[Field, Expression | None]:
-        from state_lib.spark.analysis import resolved, true_or_null  # noqa: PLC0415 - needs PySpark
+    def _inputs(self, store: str, fields: Mapping[str, Aggregate]) -> dict[str, Expression]:
+        """What fields take of a row. Spark is asked once for all of them."""
+        from pyspark.sql import functions as F  # noqa: N812, PLC0415 - needs PySpark
 
-        if not isinstance(wanted, Aggregate):
-            raise ConfigurationError(
-                f"{where} is to be {wanted!r}: write one of state_lib.agg's, like agg.sum('x')"
-            )
-        if wanted.value is None:
-            return Field("count", "int64", of_rows=True), None
-        rows, at = self._stream._rows, self._stream._at(f"agg of {where}")  # noqa: SLF001 - ours
-        value = true_or_null(rows, wanted.value, at) if wanted.condition else wanted.value
-        found = resolved(rows, value, at)
+        from state_lib.spark.analysis import column_in, each_resolved  # noqa: PLC0415 - as above
+
+        rows = self._stream._rows  # noqa: SLF001 - ours
+        asked: list[tuple[str, Column | str]] = []
+        names: list[tuple[str, bool]] = []
+        for name, wanted in fields.items():
+            at = self._at(store, name)
+            if not isinstance(wanted, Aggregate):
+                raise ConfigurationError(
+                    f"{at} is to be {wanted!r}: write one of state_lib.agg's, like agg.sum('x')"
+                )
+            if wanted.value is None:
+                continue
+            names.append((name, wanted.condition))
+            asked.append((at, wanted.value))
+            if wanted.condition:  # counted to count the rows for which it is true
+                names.append((name, False))
+                condition = column_in(rows, wanted.value, at)
+                asked.append((at, F.nullif(condition, F.lit(False))))  # noqa: FBT003
+        inputs: dict[str, Expression] = {}
+        for (name, is_condition), found in zip(names, each_resolved(rows, asked), strict=True):
+            if is_condition and found.type != "boolean":
+                raise ConfigurationError(
+                    f"{self._at(store, name)}: {found.expression.text} is {found.type}, no "
+                    "condition"
+                )
+            inputs[name] = found.expression
+        return inputs
+
+    def _field(
+        self, store: str, name: str, wanted: Aggregate, inputs: Mapping[str, Expression]
+    ) -> Field:
         if wanted.op == "count":
-            return Field("count", "int64"), found.expression
+            return Field("count", "int64", of_rows=wanted.value is None)
+        found = inputs[name]
         kind = (_VALUES if wanted.op == "last" else _NUMBERS).get(found.type)
         if kind is None:
             fits = "text, a boolean or a number" if wanted.op == "last" else "a number"
             raise ConfigurationError(
-                f"{at}: {wanted.op} of {found.expression.text}, of type {found.type}, cannot be "
-                f"kept yet. Write {fits} (bigint or double), by cast(...) or to_json(...)"
+                f"{self._at(store, name)}: {wanted.op} of {found.text}, of type {found.type}, "
+                f"cannot be kept yet. Write {fits} (bigint or double), by cast(...) or to_json(...)"
             )
-        return Field(wanted.op, kind), found.expression
+        return Field(wanted.op, kind)
+
+    def _at(self, store: str, name: str) -> str:
+        return self._stream._at(f"agg of {store}.{name}")  # noqa: SLF001 - ours
 
     def _into(
         self,
@@ -361,7 +387,7 @@ class KTable:
 
 
 class Changes:
-    """Changed rows of a table."""
+    """Changed rows of a table: they can be written to a topic, and no more verbs follow yet."""
 
     def __init__(self, app: Declaration, index: int) -> None:
         self._app, self._index = app, index

@@ -8,7 +8,6 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from state_lib.declaration import Aggregation, Source, Step
-from state_lib.spark.attempts import types_of
 from state_lib.spark.entries import entry, explodes, judge
 from state_lib.spark.plan import SEEN, BatchPlan
 from state_lib.spark.rows import apply_steps, decode, judged_by
@@ -81,10 +80,9 @@ def _combined(
         told = F.col("__hf_bad").isNotNull() & F.lit(source.topic in lettered)
         lettered.add(source.topic)
         rows = apply_steps(rows.withColumn("__hf_told", told), steps)
-        types = types_of(rows)
         for index in verbs:
             verb = aggregations[index]
-            rows = judge(rows, index, verb, types, plan.limits.get(verb.store.name, UNBOUNDED))
+            rows = judge(rows, index, verb, plan.limits.get(verb.store.name, UNBOUNDED))
         entries = [entry(spark, i, aggregations, plan, partitions, i == verbs[0]) for i in verbs]
         if len(entries) == 1:
             frames.append(rows.select(*entries[0]))
