@@ -151,7 +151,7 @@ class KStream:
         """Keep rows for which the condition is true: `where` by its other name in PySpark."""
         return self._where(condition, "filter")
 
-    def groupBy(self, *cols: Column | str) -> KGroupedStream:  # noqa: N802 - PySpark's
+    def groupBy(self, *cols: Column | str | list[Column | str]) -> KGroupedStream:  # noqa: N802
         """Group by a column, or an expression; its bytes decide the task.
 
         Text is kept as UTF-8, whole numbers as int64 (eight bytes), bytes as they are. Rows without
@@ -160,12 +160,15 @@ class KStream:
         from state_lib.spark.analysis import resolved  # noqa: PLC0415 - needs PySpark
 
         at = self._at("groupBy")
-        if len(cols) != 1:
+        given: list[Any] = []
+        for col in cols:
+            given.extend(col if isinstance(col, list | tuple) else [col])
+        if len(given) != 1:
             raise ConfigurationError(
-                f"{at} takes one column, not {len(cols)}: keys of several are not kept yet. Write "
+                f"{at} takes one column, not {len(given)}: keys of several are not kept yet. Write "
                 "one of text, like F.concat_ws('|', 'a', 'b').alias('key')"
             )
-        key = resolved(self._rows, cols[0], at)
+        key = resolved(self._rows, given[0], at)
         serde = _KEYS.get(key.type)
         if serde is None:
             raise ConfigurationError(
@@ -277,34 +280,33 @@ class KGroupedStream:
         """What fields take of a row. Spark is asked once for all of them."""
         from pyspark.sql import functions as F  # noqa: N812, PLC0415 - needs PySpark
 
-        from state_lib.spark.analysis import column_in, each_resolved  # noqa: PLC0415 - as above
+        from state_lib.spark.analysis import each_resolved  # noqa: PLC0415 - as above
 
         rows = self._stream._rows  # noqa: SLF001 - ours
-        asked: list[tuple[str, Column | str]] = []
-        names: list[tuple[str, bool]] = []
+        asked: dict[str, Column | str] = {}
         for name, wanted in fields.items():
-            at = self._at(store, name)
             if not isinstance(wanted, Aggregate):
                 raise ConfigurationError(
-                    f"{at} is to be {wanted!r}: write one of state_lib.agg's, like agg.sum('x')"
+                    f"{self._at(store, name)} is to be {wanted!r}: write one of state_lib.agg's, "
+                    "like agg.sum('x')"
                 )
-            if wanted.value is None:
-                continue
-            names.append((name, wanted.condition))
-            asked.append((at, wanted.value))
-            if wanted.condition:  # counted to count the rows for which it is true
-                names.append((name, False))
-                condition = column_in(rows, wanted.value, at)
-                asked.append((at, F.nullif(condition, F.lit(False))))  # noqa: FBT003
+            if wanted.value is not None:
+                asked[name] = wanted.value
+        found = each_resolved(rows, [(self._at(store, n), value) for n, value in asked.items()])
         inputs: dict[str, Expression] = {}
-        for (name, is_condition), found in zip(names, each_resolved(rows, asked), strict=True):
-            if is_condition and found.type != "boolean":
+        conditions: dict[str, Column] = {}
+        for name, one in zip(asked, found, strict=True):
+            inputs[name] = one.expression
+            if not fields[name].condition:
+                continue
+            if one.type != "boolean":
                 raise ConfigurationError(
-                    f"{self._at(store, name)}: {found.expression.text} is {found.type}, no "
-                    "condition"
+                    f"{self._at(store, name)}: {one.expression.text} is {one.type}, no condition"
                 )
-            inputs[name] = found.expression
-        return inputs
+            # Counted, it counts the rows for which it is true.
+            conditions[name] = F.nullif(one.expression.column, F.lit(False))  # noqa: FBT003
+        found = each_resolved(rows, [(self._at(store, n), c) for n, c in conditions.items()])
+        return inputs | {n: one.expression for n, one in zip(conditions, found, strict=True)}
 
     def _field(
         self, store: str, name: str, wanted: Aggregate, inputs: Mapping[str, Expression]

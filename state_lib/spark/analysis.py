@@ -86,8 +86,8 @@ def name_of(rows: DataFrame, column: Column, at: str) -> str:
     return resolved(rows, column, at).name
 
 
-def column_in(rows: DataFrame, given: Column | str, at: str) -> Column:
-    """The column that a text names; else it is SQL. Spark is not asked yet."""
+def _column(rows: DataFrame, given: Column | str, at: str) -> Column:
+    """The column that a text names; else it is SQL."""
     if isinstance(given, Column):
         return given
     if not isinstance(given, str):
@@ -183,7 +183,7 @@ def condition_of(rows: DataFrame, given: Column | str, at: str) -> Expression:
 
 def resolved(rows: DataFrame, given: Column | str, at: str) -> Resolved:
     """One expression. Raises as `selected`."""
-    column = column_in(rows, given, at)
+    column = _column(rows, given, at)
     (found,) = _resolved(_analysed(rows, [column], at), [column], [_written(column)], at)
     return found
 
@@ -192,7 +192,7 @@ def each_resolved(rows: DataFrame, given: Sequence[tuple[str, Column | str]]) ->
     """Several expressions, each with how errors call it: as `resolved`, and Spark is asked once."""
     if not given:
         return []
-    columns = [column_in(rows, one, at) for at, one in given]
+    columns = [_column(rows, one, at) for at, one in given]
     at = given[0][0]
     try:
         made = _analysed(rows, columns, at)
@@ -266,8 +266,8 @@ def _tree(written: str) -> str:
     """A digest of an expression as it was written, the same in every process.
 
     Spark's text of a resolved one has no pattern of LIKE ANY, no schema and no options of
-    from_json; the one before has them. It also has what is made anew each time: numbers in names of
-    a lambda's variables, addresses of byte arrays, and moments in the zone of the machine. Variables
+    from_json; the one before has them. It also has what is made anew each time: numbers in names
+    of a lambda's variables, addresses of byte arrays, moments in the zone of the machine. Variables
     are numbered as they occur; the others are in the resolved text.
     """
     numbers: dict[str, str] = {}

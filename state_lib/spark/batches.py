@@ -118,6 +118,8 @@ class Batches:
         self.standing = standing
         self.rows = 0
         self._group: Consumer = kafka.reader(**{"group.id": app.id})
+        self.tag = f"holdfast-{app.id}-{standing.epoch}"
+        """Of Spark's jobs that are ours: in a user's session there are others."""
 
     def stream(
         self, batch: DataFrame, to: Positions, stopped: Callable[[], bool] = lambda: False
@@ -360,6 +362,8 @@ class Batches:
         def carry(batches: Any) -> Any:
             return exchange_partition(exchange_plan, batches)
 
+        # Of this thread, which may be the query's, and where no other jobs come from.
+        combined.sparkSession.sparkContext.addJobTag(self.tag)
         results = combined.mapInArrow(carry, RESULT_DDL).collect()
         expected = set(range(self._app.partitions) if plan.tasks is None else plan.tasks)
         refused = {r.task: from_wire(orjson.loads(r.error)) for r in results if r.error is not None}

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from state_lib.declaration import Declaration
+from state_lib.errors import ConfigurationError
 from state_lib.kafka import TopicFacts
 from state_lib.marker import NO_CLOCK
 from state_lib.spark.frames import Combiner
 from state_lib.spark.plan import BatchPlan
+from state_lib.spark.sources import said
 
 _SOURCE = (
     "key binary, value binary, topic string, partition int, offset bigint, "
@@ -29,9 +32,20 @@ def first_plan(
 
 
 def prepared(spark: SparkSession, app: Declaration, plan: BatchPlan) -> Combiner:
-    """What batches need not build again, built before anything is claimed."""
+    """What batches need not build again, built before anything is claimed.
+
+    Raises:
+        ConfigurationError: what was resolved as it was declared cannot be computed in a batch.
+    """
     combiner = Combiner(spark, app.aggregations, app.partitions)
-    combiner.combine(_empty(spark), plan)
+    try:
+        combiner.combine(_empty(spark), plan)
+    except AnalysisException as error:
+        raise ConfigurationError(
+            f"application {app.id!r} declares what cannot be computed in a batch: {said(error)}. "
+            "Write that step in another way",
+            app=app.id,
+        ) from error
     return combiner
 
 
