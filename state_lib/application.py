@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
+    from state_lib.spark.handle import RunningApplication
     from state_lib.spark.opened import Opened
 
 
@@ -104,7 +105,27 @@ class Application(Declaration):
         sys.stdout.write(described(self))
 
     def run(self) -> None:
-        """Run the stream until it is asked to stop: the last line of a job."""
+        """Run the stream until it is asked to stop: the last line of a job.
+
+        It ends the process, with an exit code for whoever supervises it, and hears signals: call it
+        in the main thread. In a notebook, or beside other work, call `start`.
+        """
         from state_lib.spark import run  # noqa: PLC0415 - as above
 
         run(self, self._opened)
+
+    def start(self) -> RunningApplication:
+        """Run the stream in this process, beside what else it does.
+
+        Returns:
+            What runs, by the words of Spark's `StreamingQuery`: ``awaitTermination()``, ``stop()``,
+            ``isActive``, ``lastProgress``, ``exception()``.
+
+        Raises:
+            ConfigurationError: the application runs already; a setting is wrong, or the session
+                cannot run a stream.
+            Unavailable: the session was stopped.
+        """
+        from state_lib.spark.handle import RunningApplication  # noqa: PLC0415 - as above
+
+        return RunningApplication(self, self._opened)

@@ -1,4 +1,4 @@
-"""Keeps an application's stream running: tries it again where that may help, and says how it ended."""
+"""Keeps a stream running: tries it again where that may help, and says how it ended."""
 
 from __future__ import annotations
 
@@ -55,12 +55,11 @@ def main(app: Declaration, settings: Settings, opened: Opened | None = None) -> 
 
     if threading.current_thread() is not threading.main_thread():
         raise ConfigurationError(
-            f"run() of application {app.id!r} is called in a thread, where no signal is heard: call "
-            "it in the main thread, or call start()"
+            f"run() of application {app.id!r} is called in a thread, where no signal is heard: "
+            "call it in the main thread, or call start()"
         )
     configure_logging(settings.log_level)
     watched = Watched.of(app.id, settings)
-    log.info(BEGINS, app=app.id, driver=watched.presence.who.id)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: watched.stopping.set())
     ended = keep_running(app, settings, watched, opened)
@@ -77,9 +76,13 @@ def keep_running(
     """Run the stream, and again where that may help; then say last words.
 
     Args:
-        app, settings, watched, opened: as `Driver` takes them.
+        app: as `Driver` takes it.
+        settings: as above.
+        watched: as above.
+        opened: as above; stopped at the end, if it is ours.
         seen: is told of the driver of each try.
     """
+    log.info(BEGINS, app=app.id, driver=watched.presence.who.id)
     try:
         ended = tried(app, settings, watched, opened, seen)
     except BaseException as error:
@@ -112,7 +115,7 @@ def tried(
         except Exception as error:
             if opened is not None and (lost := opened.lost()):
                 log.error("the driver ends", why=lost.message, code=lost.code)
-                return Ended("failed", lost.message, True, lost)
+                return Ended("failed", lost.message, retry=True, error=lost)
             if ended := _at_once(error, is_to_end=stopping.is_set()):
                 return ended
             if not isinstance(error, _AGAIN):
@@ -120,7 +123,7 @@ def tried(
             failures = 1 if driver is not None and driver.committed else failures + 1
             log.error("the stream failed", why=_first_lines(error), failures=failures)
             if failures > settings.max_restarts and not stopping.is_set():
-                return Ended("failed", _first_lines(error), True, error)
+                return Ended("failed", _first_lines(error), retry=True, error=error)
             stopping.wait(min(2.0**failures, 30.0) * 0.5)
         else:
             stopping.set()
@@ -137,16 +140,18 @@ def _at_once(error: Exception, *, is_to_end: bool) -> Ended | None:
     match error:
         case Superseded():
             log.error("the driver ends", why=error.message, code=error.code)
-            return Ended("superseded", error.message, False, error)
+            return Ended("superseded", error.message, error=error)
         case ConfigurationError() | StoreFull() | Unauthorized():
             log.error("the driver ends", why=error.message, code=error.code)
-            return Ended("failed", error.message, isinstance(error, MissingTopic), error)
+            retry = isinstance(error, MissingTopic)
+            return Ended("failed", error.message, retry=retry, error=error)
         case Py4JJavaError():  # it answers
             return None
         case Py4JError() | ConnectionError():
             log.error("the JVM is gone", why=_first_lines(error))
             if not is_to_end:  # else its last batch was cancelled
-                return Ended("failed", f"the JVM is gone: {_first_lines(error)}", True, error)
+                why = f"the JVM is gone: {_first_lines(error)}"
+                return Ended("failed", why, retry=True, error=error)
     return None
 
 
