@@ -28,6 +28,7 @@ PAGES = {
         (
             "state_lib.application",
             "state_lib.streams",
+            "state_lib.grouped",
             "state_lib.aggregates",
             "state_lib.testing.driver",
             "state_lib.testing.topics",

@@ -37,7 +37,7 @@ def acls(
 
     The application is read from its job's file, so that rights can be granted before the first
     start: the job is imported, and Spark resolves what it declares, which takes Java and some
-    seconds. Where there is no such file, or it cannot be imported here, it is read from the brokers.
+    seconds. Where there is no such file, or it cannot be imported here, the brokers are asked.
 
     [bold]Examples[/bold]
 

@@ -118,8 +118,7 @@ class Batches:
         self.standing = standing
         self.rows = 0
         self._group: Consumer = kafka.reader(**{"group.id": app.id})
-        self.tag = f"holdfast-{app.id}-{standing.epoch}"
-        """Of Spark's jobs that are ours: in a user's session there are others."""
+        self.tag = f"holdfast-{app.id}-{standing.epoch}"  # in a user's session are other jobs
 
     def stream(
         self, batch: DataFrame, to: Positions, stopped: Callable[[], bool] = lambda: False
@@ -362,7 +361,7 @@ class Batches:
         def carry(batches: Any) -> Any:
             return exchange_partition(exchange_plan, batches)
 
-        # Of this thread, which may be the query's, and where no other jobs come from.
+        # of this thread, where no other jobs come from
         combined.sparkSession.sparkContext.addJobTag(self.tag)
         results = combined.mapInArrow(carry, RESULT_DDL).collect()
         expected = set(range(self._app.partitions) if plan.tasks is None else plan.tasks)

@@ -8,7 +8,7 @@ import orjson
 
 from state_lib import aggregates as agg
 from state_lib.application import Application
-from state_lib.streams import Materialized, TimeWindows
+from state_lib.grouped import Materialized, TimeWindows
 
 PARTITIONS = 2
 
