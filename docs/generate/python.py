@@ -27,6 +27,7 @@ PAGES = {
         "`state_lib`.",
         (
             "state_lib.application",
+            "state_lib.spark.handle",
             "state_lib.streams",
             "state_lib.grouped",
             "state_lib.aggregates",

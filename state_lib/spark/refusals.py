@@ -130,16 +130,16 @@ def judge_shape(made: Analysed, wanted: tuple[str, ...], at: str) -> None:
         ConfigurationError: naming what Spark made of it, and what to write.
     """
     shape = made.shape
-    if shape[:2] == ("Project", "Project"):
-        raise ConfigurationError(
-            f"{at} makes a column and uses it in the same step. Write two: the first makes it, by "
-            "withColumn(...) or select(...), and the next one uses it"
-        )
     if others := sorted(set(shape) - {*wanted, "Generate"}):
         raise ConfigurationError(
             f"{at} is no step of single rows: Spark makes {others} of it, by which rows are lost "
             "or doubled. For windows of time (F.window, F.session_window) write "
             "groupBy(...).windowedBy(TimeWindows('1 hour'))"
+        )
+    if shape[:2] == ("Project", "Project"):
+        raise ConfigurationError(
+            f"{at} makes a column and uses it in the same step. Write two: the first makes it, by "
+            "withColumn(...) or select(...), and the next one uses it"
         )
     if shape != wanted:
         raise ConfigurationError(
