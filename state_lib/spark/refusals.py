@@ -22,6 +22,7 @@ SELECTED, FILTERED = ("Project", "LogicalRDD"), ("Filter", "LogicalRDD")
 SEVERAL = "looks at several rows. Aggregate by groupBy(...).agg(Materialized('store'), ...)"
 _CLOCKS = {"Now", "LocalTimestamp", "SparkVersion"}
 _SUBQUERIES = {"ListQuery", "InSubquery", "Exists", "ScalarSubquery", "LateralSubquery"}
+_FUNCTIONS = ("ScalaAggregator", "SQLFunction", "SQLScalarFunction")
 _TO_MOMENTS = {"ParseToDate", "ParseToTimestamp"}
 _MOMENTS = {"date", "timestamp", "timestamp_ntz"}
 _OF_ROWS = {"AttributeReference", "NamedLambdaVariable"}
@@ -78,7 +79,7 @@ def judge(made: Analysed, at: str) -> None:
         ConfigurationError: the step, why, and what to write instead.
     """
     seen = {name.rpartition(".")[2] for name in _CLASS.findall(made.json)}
-    if udfs := sorted(c for c in seen if "UDF" in c or c in ("ScalaAggregator", "SQLFunctionNode")):
+    if udfs := sorted(c for c in seen if "UDF" in c or c.startswith(_FUNCTIONS)):
         raise ConfigurationError(
             f"{at} calls a function of yours ({udfs[0]}), and a row on which it fails cannot be "
             "told from the others yet. Write it with Spark's built-in functions, like F.when(...), "
