@@ -33,11 +33,13 @@ class Application(Declaration):
     """An id, a partition count, and what `stream` and the verbs after it declare.
 
     Every step is resolved by Spark as it is declared, on no rows: what Spark cannot resolve raises
-    at its line. A script that ends by that has exit code 5 (`state_lib.exits`).
+    at its line. A script that ends by that has exit code 5 (`state_lib.exits`). So a session is
+    opened for whatever imports a job.
 
     Args:
         app_id: names topics, directories and metrics.
-        spark: the session to use, which is never stopped; one of its own where none is given.
+        spark: the session to use, which is never stopped; one of its own where none is given, or
+            that of this process, if it has one.
         partitions: of every changelog; the number of tasks. It cannot be changed later.
 
     Raises:
@@ -46,7 +48,7 @@ class Application(Declaration):
     """
 
     def __init__(self, app_id: str, spark: SparkSession | None = None, partitions: int = 4) -> None:
-        tell_refusals()
+        tell_refusals(hears=spark is None)
         super().__init__(app_id, partitions)
         self._sources: dict[str, Source] = {}
         # Declarations are imported where there is no PySpark; who makes one has it.

@@ -19,16 +19,24 @@ _stops: list[Callable[[], object]] = []
 Hook = Callable[[type[BaseException], BaseException, TracebackType | None], object]
 
 
-def tell_refusals() -> None:
+def tell_refusals(*, hears: bool) -> None:
     """Have this process say last words, and end with `EXIT_CONFIGURATION`, where it is refused.
 
-    That is for a ConfigurationError that nobody catches. A SIGTERM for which nothing is set is a
-    stop: the driver, which hears it at a batch's edge, is not there yet. Again: nothing.
+    That is for a ConfigurationError that nobody catches. Again: nothing.
+
+    Args:
+        hears: whether the process is the job's own. A SIGTERM for which nothing is set is a stop
+            then: the driver, which hears it at a batch's edge, is not there yet.
     """
     if not isinstance(sys.excepthook, _Refusals):
         sys.excepthook = _Refusals(sys.excepthook)
     in_main = threading.current_thread() is threading.main_thread()
-    if in_main and not _tries_out() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+    if (
+        hears
+        and in_main
+        and not _tries_out()
+        and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    ):
         signal.signal(signal.SIGTERM, _stopped)
 
 

@@ -27,7 +27,7 @@ _lock = threading.Lock()
 
 
 class RunningApplication:
-    """A driver in a thread. It ends when the program does; by SIGTERM, at a batch's edge.
+    """A driver in a thread. It ends when the program does.
 
     A stream that fails is started again in the same session, as often as ``max_restarts`` says;
     Spark's query is another one then.

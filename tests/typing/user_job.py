@@ -44,3 +44,15 @@ def declare(spark: SparkSession) -> Application:
         print(error.message)  # noqa: T201 - a notebook
     app.describe()
     return app
+
+
+def started(app: Application) -> bool | None:
+    """By the words of Spark's StreamingQuery."""
+    query = app.start()
+    over = query.awaitTermination(timeout=10)
+    if query.isActive:
+        query.stop()
+    print(query.id, query.name, query.lastProgress, query.recentProgress)  # noqa: T201 - as above
+    if (error := query.exception()) is not None:
+        raise error
+    return over

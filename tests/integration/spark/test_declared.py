@@ -26,7 +26,7 @@ def plan_of(app: Application) -> BatchPlan:
 
 
 REFUSED = {
-    "cannot be computed.*nope": ["nope", "upper(k", "k + nope", "explode(array(1)) + 1"],
+    "cannot be computed": ["nope", "upper(k", "k + nope", "explode(array(1)) + 1"],
     "gives another value each time": ["uuid()", "cast(rand() AS STRING)", "input_file_name()"],
     "reads (Current|Now|LocalTimestamp)": [
         "cast(now() AS STRING)", "current_date", "localtimestamp()", "unix_timestamp()",
@@ -45,7 +45,6 @@ def test_an_expression_that_reads_more_than_its_row_is_refused(
     spark: SparkSession, why: str, expr: str
 ) -> None:
     """A repeated batch would move rows to other keys, tasks and windows."""
-    why = why.replace(".*nope", "")
     app = Application("app", spark, partitions=4)
     rows = app.stream("t", "k STRING, x BIGINT")
     for verb, declare in (
@@ -57,7 +56,7 @@ def test_an_expression_that_reads_more_than_its_row_is_refused(
     ):
         with pytest.raises(ConfigurationError, match=rf"stream 't', step 1, {verb} ") as refused:
             declare()
-        if verb in ("withColumn", "groupBy"):
+        if verb != "where":  # there Spark itself refuses aggregates, in words of its own
             assert re.search(why, refused.value.message, re.DOTALL), refused.value.message
     assert not app.aggregations
 

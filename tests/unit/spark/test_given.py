@@ -50,7 +50,7 @@ def test_workers_without_holdfast_are_refused(tmp_path: Path) -> None:
     other = tmp_path / "python"
     other.write_text("#!/bin/sh\necho 'ModuleNotFoundError: No module named state_lib' >&2; exit 1")
     other.chmod(0o755)
-    with pytest.raises(ConfigurationError, match="has no Holdfast .*No module.*PYSPARK_PYTHON="):
+    with pytest.raises(ConfigurationError, match=r"has no Holdfast .*No module.*PYSPARK_PYTHON="):
         asked(str(other))
     with pytest.raises(ConfigurationError, match="has no Holdfast"):
         asked(str(tmp_path / "none"))
