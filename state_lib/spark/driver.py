@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import structlog
@@ -98,13 +99,22 @@ class Driver:
             claim_or_none(self._kafka, topology.app)  # without its topic nothing can be heard
             if self._asked_to_stop(self._before):
                 return
-        admin, self._speaker = self._kafka.admin(), speaker(self._kafka)
-        sources = require(admin, topology.sources)
-        retention = _longest_retention(topic_configs(admin, topology.sources))
-        check_same_application(self._kafka, topology)
-        check_no_collision(self._kafka, topology)
+        admin = self._kafka.admin()
         settings, code = self._settings, self._app.fingerprint
-        expected = first_plan(self._app, sources, record_limits(admin, self._app))
+        with ThreadPoolExecutor(5, "look-ups") as pool:  # each waits for brokers
+            speaking = pool.submit(speaker, self._kafka)
+            sources = require(admin, topology.sources)
+            configs = pool.submit(topic_configs, admin, topology.sources)
+            checks = [
+                pool.submit(judge, self._kafka, topology)
+                for judge in (check_same_application, check_no_collision)
+            ]
+            limits = pool.submit(record_limits, admin, self._app)
+            retention = _longest_retention(configs.result())
+            for check in checks:
+                check.result()
+            self._speaker = speaking.result()
+            expected = first_plan(self._app, sources, limits.result())
         started = time.monotonic()
         spark = self._opened.ready(settings)
         try:
