@@ -99,10 +99,9 @@ class Driver:
             claim_or_none(self._kafka, topology.app)  # without its topic nothing can be heard
             if self._asked_to_stop(self._before):
                 return
-        admin = self._kafka.admin()
+        admin, self._speaker = self._kafka.admin(), speaker(self._kafka)
         settings, code = self._settings, self._app.fingerprint
-        with ThreadPoolExecutor(5, "look-ups") as pool:  # each waits for brokers
-            speaking = pool.submit(speaker, self._kafka)
+        with ThreadPoolExecutor(4, "look-ups") as pool:  # each waits for brokers
             sources = require(admin, topology.sources)
             configs = pool.submit(topic_configs, admin, topology.sources)
             checks = [
@@ -113,7 +112,6 @@ class Driver:
             retention = _longest_retention(configs.result())
             for check in checks:
                 check.result()
-            self._speaker = speaking.result()
             expected = first_plan(self._app, sources, limits.result())
         started = time.monotonic()
         spark = self._opened.ready(settings)
@@ -128,7 +126,7 @@ class Driver:
             self._watched.presence.join()
             if not self._asked_to_stop(self._before):
                 looked_at = topology_id(self._kafka, topology.app)
-                check_same_application(self._kafka, topology)  # Spark's start takes its time
+                check_same_application(self._kafka, topology)  # another may have claimed meanwhile
                 self._drive(spark, combiner, sources, code, looked_at)
         finally:
             if self._is_alone:

@@ -12,18 +12,16 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from state_lib.declaration import Declaration
 from state_lib.drivers.watched import Watched
-from state_lib.errors import ConfigurationError, HoldfastError, Unavailable
+from state_lib.errors import HoldfastError, Unavailable
 from state_lib.logs import configure_logging
 from state_lib.refused import on_stop
 from state_lib.spark.driver import Driver
 from state_lib.spark.ending import ENDING_S
 from state_lib.spark.opened import Opened
-from state_lib.spark.running import Ended, keep_running
+from state_lib.spark.running import Ended, enter, keep_running, leave
 
 _GONE = (Py4JError, ConnectionError, AttributeError)
 """What PySpark raises of a query whose session was stopped."""
-_running: dict[str, RunningApplication] = {}
-_lock = threading.Lock()
 
 
 class RunningApplication:
@@ -49,21 +47,17 @@ class RunningApplication:
         self._query: StreamingQuery | None = None
         self._ended: Ended | None = None
         self._over = threading.Event()
-        with _lock:
-            if (other := _running.get(app.id)) is not None and other.isActive:
-                raise ConfigurationError(
-                    f"application {app.id!r} runs already in this process: stop() the query that "
-                    "its start() has returned, or give this one another id",
-                    app=app.id,
-                )
+        enter(app.id)
+        try:
             opened.ready()
             if not structlog.is_configured():
                 configure_logging(self._settings.log_level)
             self._watched = Watched.of(app.id, self._settings)
             name = f"holdfast-{app.id}"
-            self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-            _running[app.id] = self
-            self._thread.start()
+            threading.Thread(target=self._run, name=name, daemon=True).start()
+        except BaseException:
+            leave(app.id)
+            raise
 
     @property
     def id(self) -> str:
@@ -155,4 +149,5 @@ class RunningApplication:
             self._ended = Ended("failed", why, retry=True, error=error)
         finally:
             ended()
+            leave(self._app.id)
             self._over.set()

@@ -35,6 +35,32 @@ log = structlog.get_logger(__name__)
 _EXITS: dict[How, int] = {"stopped": EXIT_STOPPED, "superseded": EXIT_SUPERSEDED}
 
 
+_here: set[str] = set()
+_lock = threading.Lock()
+
+
+def enter(app_id: str) -> None:
+    """Note that an application runs in this process.
+
+    Raises:
+        ConfigurationError: it does already: the two would take the application from one another.
+    """
+    with _lock:
+        if app_id in _here:
+            raise ConfigurationError(
+                f"application {app_id!r} runs already in this process: stop() the query that its "
+                "start() has returned, or give this one another id",
+                app=app_id,
+            )
+        _here.add(app_id)
+
+
+def leave(app_id: str) -> None:
+    """It has ended."""
+    with _lock:
+        _here.discard(app_id)
+
+
 @dataclass(frozen=True)
 class Ended:
     """How and why a stream ended, and whether starting it again could help."""
@@ -49,7 +75,8 @@ def main(app: Declaration, settings: Settings, opened: Opened | None = None) -> 
     """Run a job's process: signals, restarts, exit codes, one line per failure.
 
     Raises:
-        ConfigurationError: it is not called in the main thread, which alone hears signals.
+        ConfigurationError: it is not called in the main thread, which alone hears signals; the
+            application runs already in this process.
     """
     from state_lib.logs import configure_logging  # noqa: PLC0415
 
@@ -58,11 +85,15 @@ def main(app: Declaration, settings: Settings, opened: Opened | None = None) -> 
             f"run() of application {app.id!r} is called in a thread, where no signal is heard: "
             "call it in the main thread, or call start()"
         )
+    enter(app.id)
     configure_logging(settings.log_level)
     watched = Watched.of(app.id, settings)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: watched.stopping.set())
-    ended = keep_running(app, settings, watched, opened)
+    try:
+        ended = keep_running(app, settings, watched, opened)
+    finally:
+        leave(app.id)
     sys.exit(_EXITS.get(ended.how, EXIT_FAILED if ended.retry else EXIT_REFUSED))
 
 

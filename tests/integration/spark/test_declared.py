@@ -12,12 +12,14 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from state_lib import Application, KStream, Materialized, TimeWindows, agg
+from state_lib.declaration import Expression
 from state_lib.errors import ConfigurationError, InvalidName
 from state_lib.kafka import TopicFacts
 from state_lib.spark.declared import first_plan, prepared
 from state_lib.spark.frames import combine
 from state_lib.spark.opened import Opened
 from state_lib.spark.plan import BatchPlan
+from tests.support.declared import counting
 from tests.support.rows import NOW, Row, source
 
 
@@ -199,6 +201,25 @@ def test_what_was_built_for_the_check_serves_the_batches(spark: SparkSession) ->
     alone = combine(spark, source(spark, rows), app.aggregations, 4, plan)
     assert sorted(map(str, found.collect())) == sorted(map(str, alone.collect()))
     assert combiner._templates == known, "nothing was built anew"
+
+
+def test_what_only_a_batch_cannot_compute_is_refused_at_once(spark: SparkSession) -> None:
+    """No other try helps, so it is none of Spark's errors, after which there is one."""
+    app = counting("app", {"t": "s"})
+    app.aggregations[0] = replace(app.aggregations[0], key=Expression("nope"))
+    plan = first_plan(app, {"t": TopicFacts("t", "id", 2, 1)}, {})
+    with pytest.raises(ConfigurationError, match=r"'app' declares what cannot .*in a batch.*nope"):
+        prepared(spark, app, plan)
+
+
+def test_a_session_that_is_there_is_taken_and_left(spark: SparkSession) -> None:
+    opened = Opened("app")
+    session = opened.session()
+    assert session is not spark
+    assert session.sparkContext is spark.sparkContext
+    opened.stop()
+    assert spark.range(3).count() == 3
+    assert opened.session() is session
 
 
 @pytest.mark.parametrize("name", ["__hf_x", "__HF_ts"])
