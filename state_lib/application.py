@@ -54,7 +54,7 @@ class Application(Declaration):
         # Declarations are imported where there is no PySpark; who makes one has it.
         from state_lib.spark.opened import Opened  # noqa: PLC0415
 
-        self._opened: Opened = Opened(app_id, spark)
+        self._opened: Opened = Opened(app_id, spark, runs=True)
         self._opened.session()
 
     def stream(

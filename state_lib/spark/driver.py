@@ -70,8 +70,8 @@ class Driver:
     ) -> None:
         self._app, self._settings = app, settings
         self._opened, self._is_alone = opened or Opened(app.id, settings=settings), opened is None
-        self._kafka = Kafka.of(settings)
         self._watched = watched or Watched.of(app.id, settings)
+        self._kafka = self._watched.kafka or Kafka.of(settings)
         self._token = settings.read_token()
         self._stopping = self._watched.stopping
         self.epoch, self._before = before, before

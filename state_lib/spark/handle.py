@@ -11,7 +11,6 @@ from py4j.protocol import Py4JError
 from pyspark.sql.streaming.query import StreamingQuery
 
 from state_lib.declaration import Declaration
-from state_lib.drivers.watched import Watched
 from state_lib.errors import HoldfastError, Unavailable
 from state_lib.logs import configure_logging
 from state_lib.refused import on_stop
@@ -52,7 +51,7 @@ class RunningApplication:
             opened.ready()
             if not structlog.is_configured():
                 configure_logging(self._settings.log_level)
-            self._watched = Watched.of(app.id, self._settings)
+            self._watched = opened.watched()
             name = f"holdfast-{app.id}"
             threading.Thread(target=self._run, name=name, daemon=True).start()
         except BaseException:

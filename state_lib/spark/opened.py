@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from state_lib.config import Settings
+    from state_lib.drivers.early import Early
+    from state_lib.drivers.watched import Watched
 
 # Here nothing may import PySpark at once: the JVM comes up meanwhile. (docs/adr/0017)
 
@@ -27,15 +29,23 @@ class Opened:
             session beside it, of the same JVM. It is never stopped, and nor is one that is there
             already where none is given.
         settings: of this process; read where they are not given.
+        runs: whether this process is the job's own, and will run it: then Kafka is spoken to as
+            well while the JVM starts.
 
     Raises:
         ConfigurationError: a setting is wrong, or the user's session speaks to a remote server.
     """
 
     def __init__(
-        self, app_id: str, given: SparkSession | None = None, settings: Settings | None = None
+        self,
+        app_id: str,
+        given: SparkSession | None = None,
+        settings: Settings | None = None,
+        *,
+        runs: bool = False,
     ) -> None:
         self._id, self._given, self._settings = app_id, given, settings
+        self._early: Early | None = None
         self._session: SparkSession | None = None
         self._is_ours = False
         self._starting: jvm.Starting | None = None
@@ -47,6 +57,8 @@ class Opened:
         if not _has_jvm():  # PySpark takes the one that it has
             with contextlib.suppress(HoldfastError):  # PySpark starts one, or it says what is wrong
                 self._starting = jvm.start(app_id, self.settings)
+                if runs:
+                    self._early = _early(app_id, self.settings)
         # A second, beside the JVM's: whoever declares an application is about to run it.
         importlib.import_module("state_lib.spark.driver")
 
@@ -58,6 +70,17 @@ class Opened:
 
             self._settings = Settings.load()
         return self._settings
+
+    def watched(self) -> Watched:
+        """How a run is seen and heard: of its own for each.
+
+        Raises:
+            ConfigurationError: a file that a setting names cannot be read.
+        """
+        from state_lib.drivers.watched import Watched  # noqa: PLC0415 - see above
+
+        early, self._early = self._early, None
+        return Watched.of(self._id, self.settings) if early is None else early.watched()
 
     def session(self, settings: Settings | None = None) -> SparkSession:
         """The session.
@@ -148,6 +171,12 @@ class Opened:
 
         for query in session.streams.active:
             halt(query, self._id, lambda: ENDING_S)
+
+
+def _early(app_id: str, settings: Settings) -> Early:
+    from state_lib.drivers.early import Early  # noqa: PLC0415 - see above
+
+    return Early(app_id, settings)
 
 
 def _has_jvm() -> bool:

@@ -87,7 +87,7 @@ def main(app: Declaration, settings: Settings, opened: Opened | None = None) -> 
         )
     enter(app.id)
     configure_logging(settings.log_level)
-    watched = Watched.of(app.id, settings)
+    watched = Watched.of(app.id, settings) if opened is None else opened.watched()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: watched.stopping.set())
     try:
