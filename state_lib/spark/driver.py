@@ -29,12 +29,12 @@ from state_lib.spark.claims import (
     check_same_application,
     write_claim,
 )
-from state_lib.spark.declared import first_plan, prepared
 from state_lib.spark.epochs import Epoch, claim_all, topology_id
 from state_lib.spark.frames import Combiner
 from state_lib.spark.left_out import LeftOut
 from state_lib.spark.opened import Opened
 from state_lib.spark.parking import Parking
+from state_lib.spark.prepared import first_plan, prepared
 from state_lib.spark.session import kafka_options, read_range
 from state_lib.spark.streaming import POLL_S, Streaming
 from state_lib.spark.versions import make_way

@@ -95,9 +95,14 @@ def source_rows(spark: SparkSession, source: Source) -> DataFrame:
 
 def no_rows(spark: SparkSession, schema: Any) -> DataFrame:
     """No rows with the columns of a JVM's schema, and `STAR`."""
+    return empty(spark, schema.add(STAR, "string"))
+
+
+def empty(spark: SparkSession, schema: Any) -> DataFrame:
+    """No rows of a JVM's schema. As a batch's, their leaf is an RDD of the JVM."""
     none = spark.sparkContext._jsc.emptyRDD().rdd()  # noqa: SLF001 - as above
     session: Any = spark._jsparkSession  # noqa: SLF001 - as above
-    made = session.internalCreateDataFrame(none, schema.add(STAR, "string"), False)  # noqa: FBT003
+    made = session.internalCreateDataFrame(none, schema, False)  # noqa: FBT003 - no stream
     return DataFrame(made, spark)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from state_lib.declaration import Declaration
 from state_lib.errors import ConfigurationError
@@ -14,7 +14,7 @@ from state_lib.kafka import TopicFacts
 from state_lib.marker import NO_CLOCK
 from state_lib.spark.frames import Combiner
 from state_lib.spark.plan import BatchPlan
-from state_lib.spark.sources import said
+from state_lib.spark.sources import empty, said
 
 _SOURCE = (
     "key binary, value binary, topic string, partition int, offset bigint, "
@@ -37,9 +37,11 @@ def prepared(spark: SparkSession, app: Declaration, plan: BatchPlan) -> Combiner
     Raises:
         ConfigurationError: what was resolved as it was declared cannot be computed in a batch.
     """
+    jvm: Any = spark._jvm  # noqa: SLF001 - the way to the JVM that pyspark itself takes
+    schema = jvm.org.apache.spark.sql.types.StructType.fromDDL(_SOURCE)
     combiner = Combiner(spark, app.aggregations, app.partitions)
     try:
-        combiner.combine(_empty(spark), plan)
+        combiner.combine(empty(spark, schema), plan)
     except AnalysisException as error:
         raise ConfigurationError(
             f"application {app.id!r} declares what cannot be computed in a batch: {said(error)}. "
@@ -47,13 +49,3 @@ def prepared(spark: SparkSession, app: Declaration, plan: BatchPlan) -> Combiner
             app=app.id,
         ) from error
     return combiner
-
-
-def _empty(spark: SparkSession) -> DataFrame:
-    """No records. As a batch's, its leaf is an RDD of the JVM: Spark's code for it is the same."""
-    jvm: Any = spark._jvm  # noqa: SLF001 - the way to the JVM that pyspark itself takes
-    schema = jvm.org.apache.spark.sql.types.StructType.fromDDL(_SOURCE)
-    none = spark.sparkContext._jsc.emptyRDD().rdd()  # noqa: SLF001 - as above
-    session: Any = spark._jsparkSession  # noqa: SLF001 - as above
-    made = session.internalCreateDataFrame(none, schema, False)  # noqa: FBT003 - no stream
-    return DataFrame(made, spark)
