@@ -91,8 +91,8 @@ class Opened:
         """
         from state_lib.spark.given import beside  # noqa: PLC0415 - see above
 
-        if self.present is not None:
-            return self.present
+        if (present := self.present) is not None:
+            return present
         if lost := self.lost():
             raise lost
         if self._starting is not None:

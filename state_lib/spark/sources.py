@@ -119,7 +119,7 @@ def active(spark: SparkSession) -> Iterator[None]:
     another one, and a moment would have another text.
     """
     jvm: Any = spark._jvm  # noqa: SLF001 - as above
-    sessions = jvm.org.apache.spark.sql.classic.SparkSession
+    sessions = getattr(jvm, "org.apache.spark.sql.classic.SparkSession")  # one call, as pyspark
     before, ours = sessions.getActiveSession(), spark._jsparkSession  # noqa: SLF001 - as above
     if before.isDefined() and before.get().equals(ours):
         yield

@@ -39,15 +39,25 @@ def pauses() -> Pauses:
     return Pauses()
 
 
+class Session(Opened):
+    """None is opened; ``error``: it was a user's, and has been stopped."""
+
+    def __init__(self, error: Unavailable | None = None) -> None:
+        self._error = error
+
+    def lost(self) -> Unavailable | None:
+        return self._error
+
+
 def run(
-    pauses: Pauses, token_file: Path | None = None, opened: Opened | None = None
+    pauses: Pauses, token_file: Path | None = None, lost: Unavailable | None = None
 ) -> tuple[str, str, bool]:
     settings = Settings.load(
         bootstrap_servers="127.0.0.1:1", max_restarts=MOST, token_file=token_file
     )
     watched = Watched.of(APP.id, settings)
     own = Watched(watched.presence, watched.control, pauses)
-    ended = running.tried(APP, settings, own, opened)
+    ended = running.tried(APP, settings, own, Session(lost))
     return ended.how, ended.why, ended.retry
 
 
@@ -88,16 +98,6 @@ class _Committed:
     committed = True
 
 
-class _Lost(Opened):
-    """Of a session that was stopped by whoever gave it."""
-
-    def __init__(self) -> None:
-        pass
-
-    def lost(self) -> Unavailable:
-        return Unavailable("the session has been stopped")
-
-
 @pytest.mark.parametrize("error", [HoldfastError("the query ended"), AttributeError("no _jsc")])
 def test_without_its_session_no_other_try_helps_and_a_new_process_does(
     pauses: Pauses, monkeypatch: pytest.MonkeyPatch, error: Exception
@@ -106,7 +106,8 @@ def test_without_its_session_no_other_try_helps_and_a_new_process_does(
         raise error
 
     monkeypatch.setattr(Driver, "run", fail)
-    assert run(pauses, opened=_Lost()) == ("failed", "the session has been stopped", True)
+    lost = Unavailable("the session has been stopped")
+    assert run(pauses, lost=lost) == ("failed", "the session has been stopped", True)
     assert pauses.seconds == []
 
 
