@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -9,6 +10,7 @@ from typing import Any
 
 import structlog
 from confluent_kafka import Producer
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -192,6 +194,8 @@ class Driver:
                     self._stream.run(lambda: self._asked_to_stop(epoch))
         finally:
             over.set()
+            with contextlib.suppress(Py4JError, ConnectionError, AttributeError):  # Spark is gone
+                spark.sparkContext.cancelJobsWithTag(batches.tag)  # the session outlives this run
             batches.close()
 
     def _claimant(self, epoch: Epoch) -> Claimant:
