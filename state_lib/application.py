@@ -48,13 +48,14 @@ class Application(Declaration):
     """
 
     def __init__(self, app_id: str, spark: SparkSession | None = None, partitions: int = 4) -> None:
-        tell_refusals(hears=spark is None)
+        runs = spark is None and sys._getframe(1).f_globals.get("__name__") == "__main__"  # noqa: SLF001
+        tell_refusals(hears=runs)
         super().__init__(app_id, partitions)
         self._sources: dict[str, Source] = {}
         # Declarations are imported where there is no PySpark; who makes one has it.
         from state_lib.spark.opened import Opened  # noqa: PLC0415
 
-        self._opened: Opened = Opened(app_id, spark, runs=True)
+        self._opened: Opened = Opened(app_id, spark, runs=runs)
         self._opened.session()
 
     def stream(

@@ -25,7 +25,7 @@ def tell_refusals(*, hears: bool) -> None:
     That is for a ConfigurationError that nobody catches. Again: nothing.
 
     Args:
-        hears: whether the process is the job's own. A SIGTERM for which nothing is set is a stop
+        hears: whether the process is the job's own, a script. A SIGTERM for which nothing is set is a stop
             then: the driver, which hears it at a batch's edge, is not there yet.
     """
     if not isinstance(sys.excepthook, _Refusals):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -220,15 +219,6 @@ def test_a_session_that_cannot_run_a_stream_is_refused_at_its_start(world: World
             app.start()
 
 
-@pytest.fixture
-def _signals() -> Iterator[None]:
-    """An application without a session takes its process for its own."""
-    before = signal.getsignal(signal.SIGTERM)
-    yield
-    signal.signal(signal.SIGTERM, before)
-
-
-@pytest.mark.usefixtures("_signals")
 def test_an_application_without_a_session_leaves_the_one_that_is_there(
     world: World, given: SparkSession
 ) -> None:
