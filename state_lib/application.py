@@ -33,8 +33,8 @@ class Application(Declaration):
     """An id, a partition count, and what `stream` and the verbs after it declare.
 
     Every step is resolved by Spark as it is declared, on no rows: what Spark cannot resolve raises
-    at its line. A script that ends by that has exit code 5 (`state_lib.exits`). So a session is
-    opened for whatever imports a job.
+    at its line. Whatever imports a job opens a session for that. A script that ends by such an
+    error has exit code 5 (`state_lib.exits`).
 
     Args:
         app_id: names topics, directories and metrics.

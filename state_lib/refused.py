@@ -25,18 +25,14 @@ def tell_refusals(*, hears: bool) -> None:
     That is for a ConfigurationError that nobody catches. Again: nothing.
 
     Args:
-        hears: whether the process is the job's own, a script. A SIGTERM for which nothing is set is a stop
-            then: the driver, which hears it at a batch's edge, is not there yet.
+        hears: whether the process is the job's own, a script. A SIGTERM for which nothing is set
+            is a stop then: the driver, which hears it at a batch's edge, is not there yet.
     """
     if not isinstance(sys.excepthook, _Refusals):
         sys.excepthook = _Refusals(sys.excepthook)
     in_main = threading.current_thread() is threading.main_thread()
-    if (
-        hears
-        and in_main
-        and not _tries_out()
-        and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-    ):
+    is_free = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    if hears and in_main and is_free and not _tries_out():
         signal.signal(signal.SIGTERM, _stopped)
 
 
