@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
@@ -108,17 +109,17 @@ def selected(rows: DataFrame, given: list[Any], at: str) -> tuple[Select, DataFr
     """
     with _asked(rows.sparkSession, at):
         columns = [column for one in given for column in _columns(rows, one, at)]
+        split = [_generator(rows.sparkSession, column) for column in columns]
     if not columns:
         raise ConfigurationError(f"{at} leaves no column: name one")
-    with _asked(rows.sparkSession, at):
-        split = [_generator(rows.sparkSession, column) for column in columns]
-        whole = Analysed.of(rows.select(*columns))
     generators = sum(made is not None for made in split)
     if generators > 1:
         raise ConfigurationError(
             f"{at} makes several rows of one twice: explode one array in a select, the other in "
             "the next"
         )
+    with _asked(rows.sparkSession, at):
+        whole = Analysed.of(rows.select(*columns))
     judge(whole, at)
     if "Generate" not in whole.shape:
         judge_shape(whole, SELECTED, at)
@@ -248,6 +249,9 @@ def _asked(spark: SparkSession, at: str) -> Iterator[None]:
         if "[MISSING_GROUP_BY]" in str(error):
             raise ConfigurationError(f"{at} {SEVERAL}") from error
         raise ConfigurationError(f"{at} cannot be computed: {said(error)}") from error
+    except Py4JJavaError as error:
+        why = str(error.java_exception).partition("\n")[0]
+        raise ConfigurationError(f"{at} cannot be judged: Spark says {why}") from error
     finally:
         for logger, was in zip(loggers, before, strict=True):
             logger.disabled = was
