@@ -68,6 +68,18 @@ class KStream:
             given.extend(col if isinstance(col, list | tuple) else [col])
         return self._select(selected(self._rows, given, self._at("select")))
 
+    def selectExpr(self, *expr: str | list[str]) -> KStream:  # noqa: N802 - PySpark's
+        """The columns that rows have from there on, each as SQL text; ``*`` as in `select`."""
+        from pyspark.sql import functions as F  # noqa: N812, PLC0415 - needs PySpark
+
+        from state_lib.spark.analysis import selected  # noqa: PLC0415 - as above
+
+        texts: list[str] = []
+        for one in expr:
+            texts.extend(one if isinstance(one, list | tuple) else [one])
+        given = [text if text == "*" else F.expr(text) for text in texts]
+        return self._select(selected(self._rows, given, self._at("selectExpr")))
+
     def withColumn(self, colName: str, col: Column) -> KStream:  # noqa: N802, N803 - PySpark's
         """Add or replace a column."""
         return self._with_columns({colName: col}, "withColumn")

@@ -25,6 +25,7 @@ def declare(spark: SparkSession) -> Application:
     same: Column = rows.x
     rows = rows.select("*", F.explode(F.split("k", ",")).alias("part")).where("part <> ''")
     rows = rows.withColumn("y", column + same).withColumns({"z": F.lit(1)}).filter(rows.x > 0)
+    rows = rows.selectExpr("*", "x + 1 AS more").drop("more")
     rows = rows.withColumnRenamed("y", "w").drop("z", F.col("key"))
     grouped: KGroupedStream = rows.groupBy("part")
     table: KTable = grouped.windowedBy(TimeWindows("1 hour", grace="24 hours")).agg(

@@ -155,6 +155,11 @@ def test_these_are_the_names_that_users_import() -> None:
     ]
 
 
-def test_hosts_and_dags_import_no_pyspark() -> None:
-    code = "import sys, state_lib, state_lib.companions; assert 'pyspark' not in sys.modules"
+@pytest.mark.parametrize(
+    "module",
+    ["state_lib.companions", "state_lib.spark.training", "state_lib.spark.opened"],
+    ids=["hosts-and-dags", "loads-topics", "starts-the-jvm-first"],
+)
+def test_these_import_no_pyspark(module: str) -> None:
+    code = f"import sys, state_lib, {module}; assert 'pyspark' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

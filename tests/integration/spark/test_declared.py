@@ -106,6 +106,8 @@ def test_rows_have_the_columns_that_a_dataframe_would_have(spark: SparkSession) 
     assert rows.drop(*base).withColumnRenamed("X", "y").columns == ["k", "y", "s"]
     added = rows.drop(*base).withColumns({"K": F.upper("k"), "n": F.length("k")})
     assert added.columns == ["K", "x", "s", "n"]
+    assert rows.selectExpr("k", "x + 1 AS y").columns == ["k", "y"]
+    assert rows.selectExpr(["*", "x AS y"]).columns == [*rows.columns, "y"]
     assert rows.withColumn("l", F.explode(F.split("k", ""))).columns == [*rows.columns, "l"]
     with pytest.raises(AttributeError, match="nope"):
         rows.nope  # noqa: B018
