@@ -32,6 +32,9 @@ REQUIRED = {
 OF_SQL = "spark.sql."
 """Begins the names of settings that sessions of one JVM may have differently."""
 
+LEGACY = "spark.sql.legacy."
+"""Begins the names of settings by which expressions mean what they meant in an earlier Spark."""
+
 
 def properties(app_id: str, settings: Settings) -> dict[str, str]:
     """All of a driver that starts its own JVM; ``spark-submit`` gets them from who calls it."""

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from state_lib.errors import ConfigurationError
 from state_lib.spark.jvm import PORT
 from state_lib.spark.properties import (
+    LEGACY,
     OF_SQL,
     REQUIRED,
     name_of,
@@ -30,7 +31,6 @@ _OF_LIBRDKAFKA = (
     "sasl.kerberos.",
 )
 """Properties without which brokers that want them let nobody in."""
-_LEGACY = "spark.sql.legacy."
 FAST_READS = {
     "kafka.max.poll.records": "50000",
     "kafka.max.partition.fetch.bytes": str(8 << 20),
@@ -105,7 +105,7 @@ def check_legacy(spark: SparkSession) -> None:
         ConfigurationError: the setting, and the value seen.
     """
     for key, seen in sorted(spark.conf.getAll.items()):
-        if key.startswith(_LEGACY) and key not in REQUIRED:
+        if key.startswith(LEGACY) and key not in REQUIRED:
             raise ConfigurationError(
                 f"Spark's setting {key} is {seen!r}, and by such settings an expression means "
                 "another thing: remove what sets it, and write the expression for Spark 4",
