@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Any
 
 import orjson
 from pyspark.sql import DataFrame, SparkSession
@@ -31,6 +32,7 @@ _OF_LIBRDKAFKA = (
     "sasl.kerberos.",
 )
 """Properties without which brokers that want them let nobody in."""
+_LEGACY = re.compile(rf"({re.escape(LEGACY)}[\w.]+) -> ([^,)]*)")
 FAST_READS = {
     "kafka.max.poll.records": "50000",
     "kafka.max.partition.fetch.bytes": str(8 << 20),
@@ -104,8 +106,10 @@ def check_legacy(spark: SparkSession) -> None:
     Raises:
         ConfigurationError: the setting, and the value seen.
     """
-    for key, seen in sorted(spark.conf.getAll.items()):
-        if key.startswith(LEGACY) and key not in REQUIRED:
+    session: Any = spark._jsparkSession  # noqa: SLF001 - in one text: a map would be a call an entry
+    confs = str(session.sessionState().conf().getAllConfs())
+    for key, seen in sorted(_LEGACY.findall(confs)):
+        if key not in REQUIRED:
             raise ConfigurationError(
                 f"Spark's setting {key} is {seen!r}, and by such settings an expression means "
                 "another thing: remove what sets it, and write the expression for Spark 4",
