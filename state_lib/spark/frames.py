@@ -12,6 +12,7 @@ from state_lib.spark.entries import entry, explodes, judge
 from state_lib.spark.plan import SEEN, BatchPlan
 from state_lib.spark.rows import apply_steps, decode, judged_by
 from state_lib.spark.sizes import UNBOUNDED
+from state_lib.spark.sources import active
 from state_lib.spark.template import Template
 
 LOW = 0xFFFF_FFFF
@@ -37,7 +38,8 @@ class Combiner:
         known = self._templates.get(shape)
         if known is not None and known.fits:
             return known.over(judged)
-        built = _combined(self._spark, judged, self._aggregations, self._partitions, plan)
+        with active(self._spark):  # expressions that are text are parsed by its settings
+            built = _combined(self._spark, judged, self._aggregations, self._partitions, plan)
         if known is None:
             kept = list(self._templates.items())[1 - _KEPT :]
             self._templates = {**dict(kept), shape: Template(judged, built)}
@@ -60,7 +62,8 @@ def combine(
     Sums of int64 come in two parts that cannot overflow: ``a<verb>_<field>`` is that of the low 32
     bits of each value, unsigned, and ``h<verb>_<field>`` that of the rest.
     """
-    return _combined(spark, judged_by(batch, plan), aggregations, partitions, plan)
+    with active(spark):
+        return _combined(spark, judged_by(batch, plan), aggregations, partitions, plan)
 
 
 def _combined(
