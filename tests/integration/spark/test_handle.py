@@ -30,7 +30,7 @@ from tests.support.spark import spark_session
 from tests.support.waiting import SLOWNESS, until
 
 PARTITIONS = 2
-SOON_S = 60.0 * SLOWNESS
+SOON_S = 60.0
 pytestmark = pytest.mark.timeout(300)
 
 
@@ -55,7 +55,7 @@ class World:
         self.lines, self.at = f"{name}-lines", address()
         kafka.admin().create_topics([NewTopic(self.lines, PARTITIONS, 1)])[self.lines].result()
         _await(kafka.admin(), [TopicPlan(self.lines, PARTITIONS)])
-        self._producer = kafka.producer("tests")
+        self._producer = kafka.producer()
         self._stack = ExitStack()
         self._host: Any = None
 
@@ -143,7 +143,7 @@ def test_a_stopped_session_under_it_is_told(world: World, given: SparkSession) -
     until(counted(world, a=1), SOON_S, "counted")
     given.stop()
     with pytest.raises(Unavailable, match=f"{world.name}.*was given has been stopped"):
-        query.awaitTermination(SOON_S)
+        query.awaitTermination(SOON_S * SLOWNESS)
     assert not query.isActive
     assert isinstance(query.exception(), Unavailable)
     assert query.lastProgress is None or query.lastProgress
@@ -184,7 +184,7 @@ def test_a_newer_driver_ends_it(world: World, given: SparkSession) -> None:
     until(counted(world, a=1), SOON_S, "counted")
     write_claim(world.kafka, app.topology)
     with pytest.raises(Superseded):
-        query.awaitTermination(SOON_S)
+        query.awaitTermination(SOON_S * SLOWNESS)
 
 
 def test_a_batch_that_is_cancelled_takes_no_job_of_the_users_with_it(
@@ -207,7 +207,7 @@ def test_a_batch_that_is_cancelled_takes_no_job_of_the_users_with_it(
     beside = threading.Thread(target=work)
     beside.start()
     query.stop()
-    beside.join(SOON_S)
+    beside.join(SOON_S * SLOWNESS)
     assert done == [3]
     assert not query.isActive
 
@@ -244,5 +244,5 @@ def test_run_is_for_the_main_thread(world: World, given: SparkSession) -> None:
 
     thread = threading.Thread(target=run)
     thread.start()
-    thread.join(SOON_S)
+    thread.join(SOON_S * SLOWNESS)
     assert "call start()" in str(failed[0])
