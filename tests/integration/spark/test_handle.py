@@ -20,6 +20,7 @@ from state_lib.changelog.topics import TopicPlan
 from state_lib.config import Settings
 from state_lib.errors import ConfigurationError, HoldfastError, Superseded, Unavailable
 from state_lib.kafka import Kafka
+from state_lib.spark import handle
 from state_lib.spark.claims import write_claim
 from state_lib.spark.streaming import Streaming
 from state_lib.stack.broker import LocalBroker
@@ -101,6 +102,8 @@ def world(
     )
     for key, value in settings.as_environment().items():
         monkeypatch.setenv(key, value)
+    # It would be that of all tests after these.
+    monkeypatch.setattr(handle, "configure_logging", lambda *_: None)
     yield made
     made.close()
 
