@@ -62,7 +62,7 @@ def test_other_text_is_taken(text: str) -> None:
 def made(*shape: str, name: str = "k") -> Analysed:
     """A plan of such nodes, whose expression is a column."""
     column = {"class": "c.AttributeReference", "num-children": 0, "name": name}
-    top = {"class": f"p.{shape[0]}", "num-children": 1}
+    top: dict[str, Any] = {"class": f"p.{shape[0]}", "num-children": 1}
     top |= {"condition": [column]} if shape[0] == "Filter" else {"projectList": [[column]]}
     rest = [{"class": f"p.{kind}", "num-children": 0} for kind in shape[1:]]
     none: Any = None
@@ -97,9 +97,9 @@ def test_the_column_that_nobody_names_tells_of_a_star(wanted: tuple[str, ...]) -
 
 def test_arguments_stand_one_after_the_other() -> None:
     """Each before its own: f(g(a, b), h(c), d)."""
-    nodes = [
+    nodes: list[dict[str, Any]] = [
         {"class": name, "num-children": number}
         for name, number in [*zip("fgabhcd", (3, 2, 0, 0, 1, 0, 0), strict=True)]
     ]
-    found = ["".join(n["class"] for n in argument(nodes, 0, i)) for i in range(3)]
+    found = ["".join(str(n["class"]) for n in argument(nodes, 0, i)) for i in range(3)]
     assert found == ["gab", "hc", "d"]
