@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 from state_lib import aggregates as agg
 from state_lib.application import Application
 from state_lib.errors import ConfigurationError, HoldfastError
-from state_lib.streams import KGroupedStream, KStream, KTable, Materialized, TimeWindows
+from state_lib.grouped import KGroupedStream, KTable, Materialized, TimeWindows
+from state_lib.streams import KStream
 
 if TYPE_CHECKING:
     from state_lib.testing import TopologyTestDriver

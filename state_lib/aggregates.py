@@ -44,8 +44,8 @@ class Aggregate:
 
 
 def count(value: Column | str | None = None) -> Aggregate:
-    """Rows, or those for which ``value`` is not null."""
-    return Aggregate("count", value)
+    """Rows, or those for which ``value`` is not null; ``*`` counts rows, as in SQL."""
+    return Aggregate("count", None if isinstance(value, str) and value == "*" else value)
 
 
 def count_if(condition: Column | str) -> Aggregate:

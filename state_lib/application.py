@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
+    from state_lib.spark.handle import RunningApplication
     from state_lib.spark.opened import Opened
 
 
@@ -32,11 +33,13 @@ class Application(Declaration):
     """An id, a partition count, and what `stream` and the verbs after it declare.
 
     Every step is resolved by Spark as it is declared, on no rows: what Spark cannot resolve raises
-    at its line. A script that ends by that has exit code 5 (`state_lib.exits`).
+    at its line. Whatever imports a job opens a session for that. A script that ends by such an
+    error has exit code 5 (`state_lib.exits`).
 
     Args:
         app_id: names topics, directories and metrics.
-        spark: the session to use, which is never stopped; one of its own where none is given.
+        spark: the session to use, which is never stopped; one of its own where none is given, or
+            that of this process, if it has one.
         partitions: of every changelog; the number of tasks. It cannot be changed later.
 
     Raises:
@@ -45,13 +48,14 @@ class Application(Declaration):
     """
 
     def __init__(self, app_id: str, spark: SparkSession | None = None, partitions: int = 4) -> None:
-        tell_refusals()
+        runs = spark is None and sys._getframe(1).f_globals.get("__name__") == "__main__"  # noqa: SLF001
+        tell_refusals(hears=runs)
         super().__init__(app_id, partitions)
         self._sources: dict[str, Source] = {}
         # Declarations are imported where there is no PySpark; who makes one has it.
         from state_lib.spark.opened import Opened  # noqa: PLC0415
 
-        self._opened: Opened = Opened(app_id, spark)
+        self._opened: Opened = Opened(app_id, spark, runs=runs)
         self._opened.session()
 
     def stream(
@@ -75,7 +79,7 @@ class Application(Declaration):
             ConfigurationError: it is read in another format already. A record that one of them can
                 read and the other cannot would be a dead letter and counted at once.
         """
-        from state_lib.spark.analysis import ddl_of, source_rows  # noqa: PLC0415 - as above
+        from state_lib.spark.sources import ddl_of, source_rows  # noqa: PLC0415 - as above
 
         chosen: Format = format or ("raw" if schema is None else "json")
         if chosen not in ("json", "text", "raw") or (chosen == "json") != (schema is not None):
@@ -104,7 +108,27 @@ class Application(Declaration):
         sys.stdout.write(described(self))
 
     def run(self) -> None:
-        """Run the stream until it is asked to stop: the last line of a job."""
+        """Run the stream until it is asked to stop: the last line of a job.
+
+        It ends the process, with an exit code for whoever supervises it, and hears signals: call it
+        in the main thread. In a notebook, or beside other work, call `start`.
+        """
         from state_lib.spark import run  # noqa: PLC0415 - as above
 
         run(self, self._opened)
+
+    def start(self) -> RunningApplication:
+        """Run the stream in this process, beside what else it does.
+
+        Returns:
+            What runs, by the words of Spark's `StreamingQuery`: ``awaitTermination()``, ``stop()``,
+            ``isActive``, ``lastProgress``, ``exception()``.
+
+        Raises:
+            ConfigurationError: the application runs already; a setting is wrong, or the session
+                cannot run a stream.
+            Unavailable: the session was stopped.
+        """
+        from state_lib.spark.handle import RunningApplication  # noqa: PLC0415 - as above
+
+        return RunningApplication(self, self._opened)

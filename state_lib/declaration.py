@@ -23,7 +23,7 @@ KeySerde = Literal["utf8", "int64", "bytes"]
 Op = Literal["count", "sum", "min", "max", "last"]
 FieldType = Literal["int64", "float64", "utf8", "bool"]
 Generator = Literal["", "explode", "explode_outer"]
-_MEANING = 3
+_MEANING = 4
 """Counts up when Holdfast itself does something else with a record."""
 ORDER_FIELDS = (("_last_ts", "int64"), ("_last_src", "int64"), ("_last_offset", "int64"))
 """Hidden fields of a store with `last`: which record the kept values are from."""
@@ -51,35 +51,40 @@ class Expression:
     """A Spark SQL expression over a stream's columns.
 
     Attributes:
-        text: as Spark has resolved it, or as it is to be read.
-        variables: tells lambdas apart whose texts are the same: Spark's text has no names for them.
-        column: PySpark's own; made of the text where there is none. It stays in its process.
+        text: as Spark has resolved it: for people, and not all that there is to it.
+        tree: a digest of the whole of it as it was written; empty if it is not resolved.
+        type: Spark's, as DDL; empty if it is not resolved.
+        plain: it is nothing but a column or a literal, and cannot fail.
+        column: PySpark's own. It stays in its process.
     """
 
     text: str
-    variables: str = ""
+    tree: str = ""
+    type: str = ""
+    plain: bool = False
     column: Any = field(default=None, compare=False, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"text": self.text, "variables": self.variables, "column": None}
+        return {**vars(self), "column": None}
 
     @property
     def meaning(self) -> list[str]:
         """What it says, as plain data."""
-        return [self.text, self.variables]
+        return [self.text, self.tree, self.type]
 
 
 @dataclass(frozen=True)
 class Item:
-    """One column that a select makes; ``rows``: it makes a row of each element of an array.
-
-    ``plain``: it is nothing but another column, and cannot fail.
-    """
+    """One column that a select makes; ``rows``: it makes a row of each element of an array."""
 
     name: str
     expression: Expression
     rows: Generator = ""
-    plain: bool = False
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is nothing but another column or a literal, and cannot fail."""
+        return self.expression.plain and not self.rows
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from state_lib.declaration import Declaration, Expression, KeySerde
+    from state_lib.grouped import TimeWindows
     from state_lib.processing import OnError
-    from state_lib.streams import KStream, TimeWindows
+    from state_lib.streams import KStream
 
 
 @dataclass(frozen=True)

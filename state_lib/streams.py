@@ -1,31 +1,13 @@
-"""Streams and what is kept of them: Kafka Streams' nouns, with DataFrame's verbs for rows."""
+"""Streams: Kafka Streams' noun, with DataFrame's verbs for rows."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
-from state_lib.aggregates import Aggregate
-from state_lib.declaration import (
-    ORDER_FIELDS,
-    WINDOW_FIELDS,
-    Aggregation,
-    Declaration,
-    Expression,
-    Field,
-    FieldType,
-    Kept,
-    KeySerde,
-    Select,
-    Source,
-    Step,
-    Where,
-)
-from state_lib.durations import Duration, to_ms
+from state_lib.declaration import Declaration, KeySerde, Select, Source, Step, Where
 from state_lib.errors import ConfigurationError
-from state_lib.names import check_column, check_name
-from state_lib.processors import Processing
-from state_lib.specs import DAY_MS, BackendName, StoreSpec
+from state_lib.grouped import KGroupedStream
+from state_lib.names import check_column
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,32 +19,6 @@ _KEYS: dict[str, KeySerde] = {
     "binary": "bytes",
     **dict.fromkeys(("tinyint", "smallint", "int", "bigint"), "int64"),
 }
-_NUMBERS: dict[str, FieldType] = {
-    **dict.fromkeys(("tinyint", "smallint", "int", "bigint"), "int64"),
-    **dict.fromkeys(("float", "double"), "float64"),
-}
-_VALUES: dict[str, FieldType] = {**_NUMBERS, "string": "utf8", "boolean": "bool"}
-
-
-@dataclass(frozen=True)
-class TimeWindows:
-    """Tumbling windows. A record is late when window end + grace has passed the clock."""
-
-    size: Duration
-    grace: Duration = 0
-
-
-@dataclass(frozen=True)
-class Materialized:
-    """How a store is called and kept.
-
-    ``retention``: how long a window can be queried, from its start; default: size + grace, at least
-    a day. ``backend``: ``rocksdb`` or ``memory``.
-    """
-
-    name: str
-    retention: Duration | None = None
-    backend: BackendName = "rocksdb"
 
 
 class KStream:
@@ -81,7 +37,9 @@ class KStream:
     @property
     def columns(self) -> list[str]:
         """Names of the columns."""
-        return self._rows.columns
+        from state_lib.spark.sources import columns_of  # noqa: PLC0415 - needs PySpark
+
+        return columns_of(self._rows)
 
     def __getitem__(self, name: str) -> Column:
         """A column by name."""
@@ -109,6 +67,18 @@ class KStream:
         for col in cols:
             given.extend(col if isinstance(col, list | tuple) else [col])
         return self._select(selected(self._rows, given, self._at("select")))
+
+    def selectExpr(self, *expr: str | list[str]) -> KStream:  # noqa: N802 - PySpark's
+        """The columns that rows have from there on, each as SQL text; ``*`` as in `select`."""
+        from pyspark.sql import functions as F  # noqa: N812, PLC0415 - needs PySpark
+
+        from state_lib.spark.analysis import selected  # noqa: PLC0415 - as above
+
+        texts: list[str] = []
+        for one in expr:
+            texts.extend(one if isinstance(one, list | tuple) else [one])
+        given = [text if text == "*" else F.expr(text) for text in texts]
+        return self._select(selected(self._rows, given, self._at("selectExpr")))
 
     def withColumn(self, colName: str, col: Column) -> KStream:  # noqa: N802, N803 - PySpark's
         """Add or replace a column."""
@@ -150,7 +120,7 @@ class KStream:
         """Keep rows for which the condition is true: `where` by its other name in PySpark."""
         return self._where(condition, "filter")
 
-    def groupBy(self, *cols: Column | str) -> KGroupedStream:  # noqa: N802 - PySpark's
+    def groupBy(self, *cols: Column | str | list[Column | str]) -> KGroupedStream:  # noqa: N802
         """Group by a column, or an expression; its bytes decide the task.
 
         Text is kept as UTF-8, whole numbers as int64 (eight bytes), bytes as they are. Rows without
@@ -159,12 +129,15 @@ class KStream:
         from state_lib.spark.analysis import resolved  # noqa: PLC0415 - needs PySpark
 
         at = self._at("groupBy")
-        if len(cols) != 1:
+        given: list[Any] = []
+        for col in cols:
+            given.extend(col if isinstance(col, list | tuple) else [col])
+        if len(given) != 1:
             raise ConfigurationError(
-                f"{at} takes one column, not {len(cols)}: keys of several are not kept yet. Write "
+                f"{at} takes one column, not {len(given)}: keys of several are not kept yet. Write "
                 "one of text, like F.concat_ws('|', 'a', 'b').alias('key')"
             )
-        key = resolved(self._rows, cols[0], at)
+        key = resolved(self._rows, given[0], at)
         serde = _KEYS.get(key.type)
         if serde is None:
             raise ConfigurationError(
@@ -214,170 +187,3 @@ class KStream:
         """How errors call the next step."""
         name, number = self._source.topic, len(self._steps) + 1
         return f"application {self._app.id!r}, stream {name!r}, step {number}, {verb}"
-
-
-class KGroupedStream(Processing):
-    """Rows by key, and by window after `windowedBy`."""
-
-    def __init__(
-        self,
-        stream: KStream,
-        key: Expression,
-        serde: KeySerde,
-        name: str,
-        windows: TimeWindows | None = None,
-    ) -> None:
-        self._stream, self._key, self._serde, self._name = stream, key, serde, name
-        self._windows = windows
-
-    def windowedBy(self, windows: TimeWindows) -> KGroupedStream:  # noqa: N802 - Kafka Streams'
-        """Group by window as well."""
-        return KGroupedStream(self._stream, self._key, self._serde, self._name, windows)
-
-    def count(self, materialized: Materialized | str) -> KTable:
-        """Count rows into a store of int64, as Kafka Streams' ``count()``: same bytes."""
-        return self._into(
-            materialized, {"count": Field("count", "int64", of_rows=True)}, {}, "int64"
-        )
-
-    def agg(self, materialized: Materialized | str, **fields: Aggregate) -> KTable:
-        """Keep several fields per key, as a packed struct (see `state_lib.agg`)."""
-        store = _materialized(materialized).name
-        if not fields or any(name.startswith("_") for name in fields):
-            raise ConfigurationError(
-                f"store {store!r} needs at least one field, and names without a leading '_': "
-                f"{sorted(fields)}"
-            )
-        made: dict[str, Field] = {}
-        inputs: dict[str, Expression] = {}
-        for name, wanted in fields.items():
-            made[name], value = self._field(f"{store}.{name}", wanted)
-            if value is not None:
-                inputs[name] = value
-        layout = [[name, f.type] for name, f in made.items()]
-        if any(f.op == "last" for f in made.values()):
-            layout = [*map(list, ORDER_FIELDS), *layout]
-        return self._into(materialized, made, inputs, {"struct": layout})
-
-    def reduce(self, *_: object, **__: object) -> NoReturn:
-        """Not there yet: refused, with what to write instead."""
-        self._refuse("reduce")
-
-    def aggregate(self, *_: object, **__: object) -> NoReturn:
-        """Not there yet: refused, with what to write instead."""
-        self._refuse("aggregate")
-
-    # ------------------------------------------------------------------ inside
-
-    def _refuse(self, verb: str) -> NoReturn:
-        raise ConfigurationError(
-            f"{self._stream._at(verb)}: Python functions cannot be kept yet. Write "  # noqa: SLF001
-            ".agg(Materialized('store'), total=agg.sum('x'), ...) with the aggregates of "
-            "state_lib.agg"
-        )
-
-    def _field(self, where: str, wanted: Aggregate) -> tuple[Field, Expression | None]:
-        from state_lib.spark.analysis import resolved, true_or_null  # noqa: PLC0415 - needs PySpark
-
-        if not isinstance(wanted, Aggregate):
-            raise ConfigurationError(
-                f"{where} is to be {wanted!r}: write one of state_lib.agg's, like agg.sum('x')"
-            )
-        if wanted.value is None:
-            return Field("count", "int64", of_rows=True), None
-        rows, at = self._stream._rows, self._stream._at(f"agg of {where}")  # noqa: SLF001 - ours
-        value = true_or_null(rows, wanted.value, at) if wanted.condition else wanted.value
-        found = resolved(rows, value, at)
-        if wanted.op == "count":
-            return Field("count", "int64"), found.expression
-        kind = (_VALUES if wanted.op == "last" else _NUMBERS).get(found.type)
-        if kind is None:
-            fits = "text, a boolean or a number" if wanted.op == "last" else "a number"
-            raise ConfigurationError(
-                f"{at}: {wanted.op} of {found.expression.text}, of type {found.type}, cannot be "
-                f"kept yet. Write {fits} (bigint or double), by cast(...) or to_json(...)"
-            )
-        return Field(wanted.op, kind), found.expression
-
-    def _into(
-        self,
-        materialized: Materialized | str,
-        fields: Mapping[str, Field],
-        inputs: Mapping[str, Expression],
-        serde: object,
-    ) -> KTable:
-        kept = _materialized(materialized)
-        verb = Aggregation(
-            self._stream._source,  # noqa: SLF001 - ours
-            self._stream._steps,  # noqa: SLF001 - ours
-            self._key,
-            inputs,
-            Kept(self._spec(kept, serde), self._serde, fields, self._name),
-        )
-        taken = {self._name, *(WINDOW_FIELDS if verb.store.is_window else ())}
-        if clash := sorted(taken & fields.keys()):
-            raise ConfigurationError(
-                f"store {kept.name!r} has fields {clash}, and its key or window is called so as "
-                "well: in outputs one would hide the other. Rename the field, or group by a column "
-                "of another name",
-                store=kept.name,
-                fields=clash,
-            )
-        app = self._stream._app  # noqa: SLF001 - ours
-        app.aggregations.append(verb)
-        return KTable(app, len(app.aggregations) - 1)
-
-    def _spec(self, kept: Materialized, serde: object) -> StoreSpec:
-        size = grace = retention = 0
-        if self._windows is not None:
-            size, grace = to_ms(self._windows.size), to_ms(self._windows.grace)
-            given = kept.retention
-            retention = max(size + grace, DAY_MS) if given is None else to_ms(given)
-        elif kept.retention is not None:
-            raise ConfigurationError(
-                f"store {kept.name!r} keeps every key for ever: retention is for windows. Remove "
-                "it, or write windowedBy(...)"
-            )
-        return StoreSpec(
-            name=kept.name,
-            kind="timestamped-key-value" if self._windows is None else "window",
-            backend=kept.backend,
-            key_serde=self._serde,
-            value_serde=serde,
-            window_size_ms=size,
-            grace_ms=grace,
-            retention_ms=retention,
-        )
-
-
-class KTable:
-    """A store that a verb keeps, and its changes."""
-
-    def __init__(self, app: Declaration, index: int) -> None:
-        self._app, self._index = app, index
-
-    def toStream(self) -> Changes:  # noqa: N802 - Kafka Streams'
-        """Every changed row."""
-        return Changes(self._app, self._index)
-
-
-class Changes:
-    """Changed rows of a table."""
-
-    def __init__(self, app: Declaration, index: int) -> None:
-        self._app, self._index = app, index
-
-    def to(self, topic: str) -> None:
-        """Write every changed row to a topic, in the transaction that changes the store.
-
-        Keys are the store's (windowed: key and start, as Kafka Streams' windowed topic serde);
-        values are JSON objects with key, window and fields.
-        """
-        check_name("topic", topic)
-        old = self._app.aggregations[self._index]
-        kept = replace(old.kept, outputs=(*old.kept.outputs, topic))
-        self._app.aggregations[self._index] = replace(old, kept=kept)
-
-
-def _materialized(given: Materialized | str) -> Materialized:
-    return Materialized(given) if isinstance(given, str) else given

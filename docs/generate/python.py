@@ -27,7 +27,9 @@ PAGES = {
         "`state_lib`.",
         (
             "state_lib.application",
+            "state_lib.spark.handle",
             "state_lib.streams",
+            "state_lib.grouped",
             "state_lib.processors",
             "state_lib.aggregates",
             "state_lib.testing.driver",

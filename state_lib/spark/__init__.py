@@ -15,7 +15,7 @@ def run(app: Declaration, opened: Opened) -> None:
     Raises:
         ConfigurationError: a setting is wrong, or a file that it names cannot be read.
     """
-    from state_lib.spark.driver import main  # noqa: PLC0415 - heavy, and only for a running job
+    from state_lib.spark.running import main  # noqa: PLC0415 - heavy, and only for a running job
 
     try:
         main(app, opened.settings, opened)

@@ -64,6 +64,7 @@ class Batches:
         self._ticking: BatchPlan | None = None
         """A tick that is on record, and that not all tasks are known to have taken."""
         self._group: Consumer = kafka.reader(**{"group.id": app.id})
+        self.tag = f"holdfast-{app.id}-{standing.epoch}"  # in a user's session are other jobs
 
     def stream(
         self, batch: DataFrame, to: Positions, stopped: Callable[[], bool] = lambda: False
@@ -382,6 +383,8 @@ class Batches:
         def carry(batches: Any) -> Any:
             return exchange_partition(exchange_plan, batches)
 
+        # of this thread, where no other jobs come from
+        combined.sparkSession.sparkContext.addJobTag(self.tag)
         results = combined.mapInArrow(carry, RESULT_DDL).collect()
         expected = set(range(self._app.partitions) if plan.tasks is None else plan.tasks)
         refused = {r.task: from_wire(orjson.loads(r.error)) for r in results if r.error is not None}

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from state_lib.declaration import Aggregation, Expression, Field, KeySerde, Select, Step
-from state_lib.spark.attempts import attempt, type_of, value_of
+from state_lib.spark.attempts import attempt, value_of
 from state_lib.spark.partitioner import partition_for_key
 from state_lib.spark.plan import DEAD, DROPPED, SEEN, BatchPlan
 from state_lib.spark.rows import POSITION, column_of, letter
@@ -20,9 +20,7 @@ _SQL_TYPES = {"int64": "bigint", "float64": "double", "utf8": "string", "bool": 
 KEY_TYPES = {"int64": "bigint", "bytes": "binary", "utf8": "string"}
 
 
-def judge(
-    rows: DataFrame, index: int, verb: Aggregation, types: Mapping[str, str], limit: int
-) -> DataFrame:
+def judge(rows: DataFrame, index: int, verb: Aggregation, limit: int) -> DataFrame:
     """Add what a verb takes from each row, and why it is a dead letter for this verb.
 
     Columns: ``__hf_key<i>`` (bytes), ``__hf_start<i>`` (ms), ``__hf_late<i>``, ``__hf_why<i>``
@@ -34,14 +32,13 @@ def judge(
         rows: after the steps.
         index: of the verb.
         verb: what is to be made of them.
-        types: of the columns that steps leave, see `types_of`.
         limit: the most that the verb's topics take of one record (bytes).
     """
     own, spec = f"{index}", verb.store
     usable = F.col("__hf_bad").isNull() & ~F.col("__hf_skip")
     kind = KEY_TYPES[verb.kept.key_serde]
     rows, key, why = tried(
-        rows, f"__hf_key{own}", usable, Wanted(verb.key, kind, f"{spec.name}.key"), types
+        rows, f"__hf_key{own}", usable, Wanted(verb.key, kind, f"{spec.name}.key")
     )
     start: Column = F.lit(0).cast("bigint")
     late: Column = F.lit(False)  # noqa: FBT003
@@ -66,7 +63,7 @@ def judge(
             column = f"__hf_in{own}_{number}"
             of_type = None if field.op == "count" else _SQL_TYPES[field.type]
             what = Wanted(verb.inputs[name], of_type, f"{spec.name}.{name}")
-            rows, values[column], why_not = tried(rows, column, wanted, what, types)
+            rows, values[column], why_not = tried(rows, column, wanted, what)
             reasons.append(why_not)
     rows = rows.withColumns({**values, f"__hf_why{own}": F.coalesce(*reasons)})
     larger = F.when(wanted & why.isNull(), too_large(verb.kept, key, index, limit))
@@ -85,14 +82,13 @@ class Wanted:
 
 
 def tried(
-    rows: DataFrame, column: str, usable: Column, wanted: Wanted, types: Mapping[str, str]
+    rows: DataFrame, column: str, usable: Column, wanted: Wanted
 ) -> tuple[DataFrame, Column, Column]:
     """Rows with ``column`` beside, the value that it holds, and why there is none."""
     kind, value = wanted.kind, column_of(wanted.expression)
-    seen = type_of(types, wanted.expression.text)
     if kind is not None:
         value = value.cast(kind)
-    if seen is not None and kind in (None, seen):
+    if wanted.expression.plain and kind in (None, wanted.expression.type):
         rows = rows.withColumn(column, F.when(usable, value))
         value, why = F.col(column), F.lit(None).cast("string")
     else:

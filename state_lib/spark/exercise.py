@@ -5,50 +5,54 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import orjson
-from pyspark.sql import functions as F  # noqa: N812
 
 from state_lib import aggregates as agg
 from state_lib.application import Application
-from state_lib.streams import Materialized, TimeWindows
+from state_lib.grouped import Materialized, TimeWindows
 
 PARTITIONS = 2
 
-app = Application("exercise", partitions=PARTITIONS)
+SOURCES = ("lines", "orders", "records")
 
-(
-    app.stream("lines", format="text")
-    .select(F.explode(F.split(F.lower("value"), " ")).alias("word"))
-    .where("word <> ''")
-    .groupBy("word")
-    .count("words")
-    .toStream()
-    .to("word-counts")
-)
 
-orders = app.stream("orders", "shop STRING NOT NULL, cents BIGINT, weight DOUBLE")
-orders = orders.withColumn("euros", F.col("cents") / 100)
+def declare(app: Application) -> None:
+    """Every verb, on every format."""
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - whoever loads topics needs none
 
-(
-    orders.groupBy("shop")
-    .windowedBy(TimeWindows("1 hour", grace="1 hour"))
-    .agg(
-        Materialized("sales"),
-        orders=agg.count(),
-        cents=agg.sum("cents"),
-        weight=agg.sum("weight"),
-        least=agg.min("cents"),
-        most=agg.max("euros"),
+    (
+        app.stream("lines", format="text")
+        .select(F.explode(F.split(F.lower("value"), " ")).alias("word"))
+        .where("word <> ''")
+        .groupBy("word")
+        .count("words")
+        .toStream()
+        .to("word-counts")
     )
-)
 
-(
-    orders.groupBy("cents")
-    .agg(Materialized("last_shop"), shop=agg.last("shop"))
-    .toStream()
-    .to("last-shops")
-)
+    orders = app.stream("orders", "shop STRING NOT NULL, cents BIGINT, weight DOUBLE")
+    orders = orders.withColumn("euros", F.col("cents") / 100)
 
-app.stream("records").groupBy("key").count("seen")
+    (
+        orders.groupBy("shop")
+        .windowedBy(TimeWindows("1 hour", grace="1 hour"))
+        .agg(
+            Materialized("sales"),
+            orders=agg.count(),
+            cents=agg.sum("cents"),
+            weight=agg.sum("weight"),
+            least=agg.min("cents"),
+            most=agg.max("euros"),
+        )
+    )
+
+    (
+        orders.groupBy("cents")
+        .agg(Materialized("last_shop"), shop=agg.last("shop"))
+        .toStream()
+        .to("last-shops")
+    )
+
+    app.stream("records").groupBy("key").count("seen")
 
 
 def records(numbers: range) -> Iterator[tuple[str, bytes, bytes]]:
@@ -61,4 +65,6 @@ def records(numbers: range) -> Iterator[tuple[str, bytes, bytes]]:
 
 
 if __name__ == "__main__":
-    app.run()
+    exercise = Application("exercise", partitions=PARTITIONS)
+    declare(exercise)
+    exercise.run()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,12 +11,12 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from state_lib.declaration import Aggregation, Source, Step
 from state_lib.processing import Process
-from state_lib.spark.attempts import types_of
 from state_lib.spark.entries import entry, explodes, fields_of, judge, places
 from state_lib.spark.plan import SEEN, BatchPlan
 from state_lib.spark.process import rows as processed
 from state_lib.spark.rows import apply_steps, decode, judged_by
 from state_lib.spark.sizes import UNBOUNDED
+from state_lib.spark.sources import active, empty
 from state_lib.spark.template import Template
 
 LOW = 0xFFFF_FFFF
@@ -52,9 +52,10 @@ class Combiner:
         known = self._templates.get(shape)
         if known is not None and known.fits:
             return known.over(judged)
-        built = _combined(
-            self._spark, judged, self._aggregations, self._partitions, plan, self._processes
-        )
+        with active(self._spark):  # expressions that are text are parsed by its settings
+            built = _combined(
+                self._spark, judged, self._aggregations, self._partitions, plan, self._processes
+            )
         if known is None:
             kept = list(self._templates.items())[1 - _KEPT :]
             self._templates = {**dict(kept), shape: Template(judged, built)}
@@ -66,13 +67,10 @@ class Combiner:
 
 
 def no_records(spark: SparkSession) -> DataFrame:
-    """A batch of none. Its leaf is an RDD of the JVM, as a batch's: Spark's code is the same."""
+    """A batch of none: what Spark compiles for it is as for others."""
     jvm: Any = spark._jvm  # noqa: SLF001 - the way to the JVM that pyspark itself takes
     schema = jvm.org.apache.spark.sql.types.StructType.fromDDL(_SOURCE)
-    none = spark.sparkContext._jsc.emptyRDD().rdd()  # noqa: SLF001 - as above
-    session: Any = spark._jsparkSession  # noqa: SLF001 - as above
-    made = session.internalCreateDataFrame(none, schema, False)  # noqa: FBT003 - no stream
-    return DataFrame(made, spark)
+    return empty(spark, schema)
 
 
 def combine(
@@ -93,7 +91,8 @@ def combine(
 
     Rows that processors take are not combined, see `state_lib.spark.process.rows`.
     """
-    return _combined(spark, judged_by(batch, plan), aggregations, partitions, plan)
+    with active(spark):
+        return _combined(spark, judged_by(batch, plan), aggregations, partitions, plan)
 
 
 def _combined(
@@ -115,9 +114,8 @@ def _combined(
         told = F.col("__hf_bad").isNotNull() & F.lit(source.topic in lettered)
         lettered.add(source.topic)
         rows = apply_steps(rows.withColumn("__hf_told", told), steps)
-        types = types_of(rows)
         for index in own:
-            rows = verbs.judge(rows, index, types, plan)
+            rows = verbs.judge(rows, index, plan)
         entries = [verbs.entry(spark, i, plan, partitions, first=i == own[0]) for i in own]
         if len(entries) == 1:
             frames.append(rows.select(*entries[0]))
@@ -139,15 +137,13 @@ class _Verbs:
     aggregations: Sequence[Aggregation]
     processes: Sequence[Process]
 
-    def judge(
-        self, rows: DataFrame, index: int, types: Mapping[str, str], plan: BatchPlan
-    ) -> DataFrame:
+    def judge(self, rows: DataFrame, index: int, plan: BatchPlan) -> DataFrame:
         """See `state_lib.spark.entries.judge`."""
         first = len(self.aggregations)
         if index >= first:
-            return processed.judge(rows, index, self.processes[index - first], types)
+            return processed.judge(rows, index, self.processes[index - first])
         verb = self.aggregations[index]
-        return judge(rows, index, verb, types, plan.limits.get(verb.store.name, UNBOUNDED))
+        return judge(rows, index, verb, plan.limits.get(verb.store.name, UNBOUNDED))
 
     def entry(
         self, spark: SparkSession, index: int, plan: BatchPlan, partitions: int, *, first: bool

@@ -1,4 +1,4 @@
-"""Spark's JVM, started before Python has read PySpark: both take a second, and now the same one.
+"""Spark's JVM, started as an application is made: Python reads what a driver needs meanwhile.
 
 PySpark starts the JVM when it makes its first session. But it also joins one that is there, which
 is how ``spark-submit`` runs Python: by two variables. So does this, from the very same script.
@@ -50,7 +50,7 @@ class Starting:
                 "SPARK_CONNECT_MODE": "0",
                 "_PYSPARK_DRIVER_CONN_INFO_PATH": str(self._said),
             },
-            preexec_fn=_deaf,  # noqa: PLW1509 - no thread runs yet
+            preexec_fn=_deaf,  # noqa: PLW1509 - as PySpark starts it
         )
 
     @property

@@ -17,9 +17,10 @@ from pyspark.sql.types import StringType, StructType
 
 from state_lib.declaration import Expression, Select, Source, Step
 from state_lib.names import RESERVED
-from state_lib.spark.analysis import quoted, schema_of
+from state_lib.spark.analysis import quoted
 from state_lib.spark.attempts import attempt, value_of
 from state_lib.spark.plan import BatchPlan
+from state_lib.spark.sources import schema_of
 
 _CORRUPT, _TRIED, _ARRAY = "__hf_corrupt", "__hf_tried", "__hf_array"
 POSITION = "__hf_position"
@@ -111,8 +112,14 @@ def apply_steps(rows: DataFrame, steps: Iterable[Step]) -> DataFrame:
 
 
 def column_of(expression: Expression) -> Column:
-    """PySpark's column for an expression."""
+    """PySpark's column for an expression.
+
+    Raises:
+        ValueError: it came from another process. Its text is not all that there is to it.
+    """
     made: Column | None = expression.column
+    if made is None and expression.tree:
+        raise ValueError(f"{expression.text} was resolved in another process")
     return F.expr(expression.text) if made is None else made
 
 

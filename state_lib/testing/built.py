@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 
 from state_lib.declaration import Declaration
 from state_lib.kafka import TopicFacts
-from state_lib.spark.declared import first_plan, prepared
 from state_lib.spark.frames import Combiner
+from state_lib.spark.prepared import first_plan, prepared
 from state_lib.testing.session import clone
 
 _MOST = 16

@@ -51,6 +51,7 @@ def declare(spark: SparkSession) -> Application:
     same: Column = rows.x
     rows = rows.select("*", F.explode(F.split("k", ",")).alias("part")).where("part <> ''")
     rows = rows.withColumn("y", column + same).withColumns({"z": F.lit(1)}).filter(rows.x > 0)
+    rows = rows.selectExpr("*", "x + 1 AS more").drop("more")
     rows = rows.withColumnRenamed("y", "w").drop("z", F.col("key"))
     grouped: KGroupedStream = rows.groupBy("part")
     table: KTable = grouped.windowedBy(TimeWindows("1 hour", grace="24 hours")).agg(
@@ -75,3 +76,15 @@ def declare(spark: SparkSession) -> Application:
         print(error.message)  # noqa: T201 - a notebook
     app.describe()
     return app
+
+
+def started(app: Application) -> bool | None:
+    """By the words of Spark's StreamingQuery."""
+    query = app.start()
+    over = query.awaitTermination(timeout=10)
+    if query.isActive:
+        query.stop()
+    print(query.id, query.name, query.lastProgress, query.recentProgress)  # noqa: T201 - as above
+    if (error := query.exception()) is not None:
+        raise error
+    return over

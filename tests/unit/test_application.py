@@ -37,7 +37,7 @@ def verb(  # noqa: PLR0913 - each is one thing that may be edited
     key: str = "k",
     key_name: str = "k",
     expr: str = "x",
-    variables: str = "",
+    tree: str = "",
     size: int = HOUR,
     grace: int = 0,
     store: str = "sums",
@@ -54,7 +54,7 @@ def verb(  # noqa: PLR0913 - each is one thing that may be edited
         grace_ms=grace,
         retention_ms=400 * 24 * HOUR,
     )
-    steps = (Select((Item("k", Expression(item, variables)),)), Where(Expression(where)))
+    steps = (Select((Item("k", Expression(item, tree)),)), Where(Expression(where)))
     fields = {"total": Field("sum", "int64")}
     kept = Kept(spec, "utf8", fields, key_name, (to,))
     return Aggregation(source, steps, Expression(key), {"total": Expression(expr)}, kept)
@@ -76,7 +76,7 @@ def test_it_is_the_same_for_the_same() -> None:
         lambda: job(source=Source("others", "text")),
         lambda: job(source=Source("lines", "json", "x BIGINT")),
         lambda: job(item="lower(k)"),
-        lambda: job(variables="another lambda"),
+        lambda: job(tree="other options"),
         lambda: job(where="x >= 0"),
         lambda: job(key="upper(k)"),
         lambda: job(key_name="K"),
@@ -155,6 +155,11 @@ def test_these_are_the_names_that_users_import() -> None:
     ]
 
 
-def test_hosts_and_dags_import_no_pyspark() -> None:
-    code = "import sys, state_lib, state_lib.companions; assert 'pyspark' not in sys.modules"
+@pytest.mark.parametrize(
+    "module",
+    ["state_lib.companions", "state_lib.spark.training", "state_lib.spark.opened"],
+    ids=["hosts-and-dags", "loads-topics", "starts-the-jvm-first"],
+)
+def test_these_import_no_pyspark(module: str) -> None:
+    code = f"import sys, state_lib, {module}; assert 'pyspark' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

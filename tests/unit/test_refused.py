@@ -12,7 +12,7 @@ from state_lib.drivers.identity import ID_VARIABLE
 from state_lib.drivers.last_words import end_in_log
 from state_lib.drivers.sight import Sight
 from state_lib.drivers.supervision import Supervision
-from state_lib.exits import EXIT_CONFIGURATION, EXIT_FAILED
+from state_lib.exits import EXIT_CONFIGURATION, EXIT_FAILED, EXIT_STOPPED
 
 OURS = "ours"
 BEGIN = "from state_lib import Application, agg"
@@ -63,6 +63,21 @@ def test_it_ends_with_a_code_and_with_last_words(job: str, said: str) -> None:
     crashed, gave_up = life.feed(nothing, process=False, now=2.0, said=lines)
     assert (crashed.name, gave_up.name) == ("crashed", "gave_up")
     assert said in gave_up.text
+
+
+def test_a_signal_to_stop_while_it_declares_is_a_stop() -> None:
+    job = "import os, signal; Application('a'); os.kill(os.getpid(), signal.SIGTERM); print('on')"
+    ended = python("-c", f"{BEGIN}\n{job}")
+    end = end_in_log(ended.stderr.splitlines(), OURS)
+    assert (ended.returncode, ended.stdout) == (EXIT_STOPPED, ""), ended.stderr
+    assert end is not None
+    assert (end.how, end.retry) == ("stopped", False)
+
+
+def test_a_signal_that_the_job_hears_itself_stays_its_own() -> None:
+    job = "signal.signal(signal.SIGTERM, lambda *_: print('mine')); Application('a')"
+    ended = python("-c", f"import os, signal\n{BEGIN}\n{job}\nos.kill(os.getpid(), signal.SIGTERM)")
+    assert (ended.returncode, ended.stdout.strip()) == (0, "mine"), ended.stderr
 
 
 def test_any_other_error_ends_as_python_ends_it() -> None:

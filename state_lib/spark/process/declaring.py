@@ -18,13 +18,13 @@ from pyspark.sql.types import StructType, TimestampType
 from state_lib.errors import ConfigurationError, HoldfastError
 from state_lib.names import check_name
 from state_lib.processing import TIMERS, OnError, Process, Processor, State, TimeMode
-from state_lib.spark.analysis import ddl_of, schema_of
 from state_lib.spark.entries import explodes
 from state_lib.spark.process.codec import RowCodec
 from state_lib.spark.process.initial import schema_of_initial
 from state_lib.spark.process.meaning import meaning_of
 from state_lib.spark.process.schemas import struct_of
 from state_lib.spark.process.values import shown
+from state_lib.spark.sources import ddl_of, schema_of, seen
 from state_lib.specs import StoreSpec
 
 if TYPE_CHECKING:
@@ -44,12 +44,11 @@ def process_of(
     results = schema_of(ddl_of(wanted.results))
     _check_results(results, wanted.event_time, at)
     code, states = _learned(wanted.processor, time_mode, at)
-    rows: Any = stream._rows.schema  # noqa: SLF001 - ours
     processor = Processor(
         name=wanted.name,
         code=code,
         states=states,
-        rows=rows.json(),
+        rows=seen(stream._rows).json(),  # noqa: SLF001 - ours
         results=results.json(),
         key_serde=serde,
         time_mode=time_mode,

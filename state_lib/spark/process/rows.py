@@ -7,7 +7,7 @@ came. It is null in entries of other verbs, and of rows that were dropped.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
@@ -21,7 +21,7 @@ from state_lib.spark.process.schemas import struct_of
 from state_lib.spark.rows import POSITION
 
 
-def judge(rows: DataFrame, index: int, verb: Process, types: Mapping[str, str]) -> DataFrame:
+def judge(rows: DataFrame, index: int, verb: Process) -> DataFrame:
     """Add the key of each row, and why it is not used; columns as `state_lib.spark.entries.judge`.
 
     A row is late by event time if its time and the grace are before the clock.
@@ -30,7 +30,7 @@ def judge(rows: DataFrame, index: int, verb: Process, types: Mapping[str, str]) 
     usable = F.col("__hf_bad").isNull() & ~F.col("__hf_skip")
     kind = KEY_TYPES[verb.processor.key_serde]
     rows, key, why = tried(
-        rows, f"__hf_key{own}", usable, Wanted(verb.key, kind, f"{verb.name}.key"), types
+        rows, f"__hf_key{own}", usable, Wanted(verb.key, kind, f"{verb.name}.key")
     )
     late: Column = F.lit(False)  # noqa: FBT003
     if verb.processor.time_mode == "eventtime":

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from state_lib.declaration import Declaration
+from state_lib.errors import ConfigurationError
 from state_lib.kafka import TopicFacts
 from state_lib.marker import NO_CLOCK
 from state_lib.spark.frames import Combiner
 from state_lib.spark.plan import BatchPlan
+from state_lib.spark.sources import said
 
 
 def first_plan(
@@ -22,7 +25,18 @@ def first_plan(
 
 
 def prepared(spark: SparkSession, app: Declaration, plan: BatchPlan) -> Combiner:
-    """What batches need not build again, built before anything is claimed."""
+    """What batches need not build again, built before anything is claimed.
+
+    Raises:
+        ConfigurationError: what was resolved as it was declared cannot be computed in a batch.
+    """
     combiner = Combiner(spark, app.aggregations, app.partitions, app.processes)
-    combiner.nothing(plan)
+    try:
+        combiner.nothing(plan)
+    except AnalysisException as error:
+        raise ConfigurationError(
+            f"application {app.id!r} declares what cannot be computed in a batch: {said(error)}. "
+            "Write that step in another way",
+            app=app.id,
+        ) from error
     return combiner
