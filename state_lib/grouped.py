@@ -111,7 +111,7 @@ class KGroupedStream(Processing):
         raise ConfigurationError(
             f"{self._stream._at(verb)}: Python functions cannot be kept yet. Write "  # noqa: SLF001
             ".agg(Materialized('store'), total=agg.sum('x'), ...) with the aggregates of "
-            "state_lib.agg"
+            "state_lib.agg, or .transformWithState(...) with a StatefulProcessor"
         )
 
     def _inputs(self, store: str, fields: Mapping[str, Aggregate]) -> dict[str, Expression]:

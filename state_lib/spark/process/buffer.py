@@ -169,6 +169,9 @@ class Buffer:
     def _noting(self) -> Iterator[None]:
         try:
             yield
+        except StopIteration as error:  # generators would make a RuntimeError of it
+            self.broken = ConnectionError("the host has ended the exchange")
+            raise self.broken from error
         except BaseException as error:
             self.broken = error
             raise
