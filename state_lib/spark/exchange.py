@@ -21,7 +21,7 @@ from state_lib.host.placement import owner_of
 from state_lib.marker import CommitHeader, Marker, nested
 from state_lib.spark.merge import Rows, merge, rows_of
 from state_lib.spark.outputs import output_keys, output_values
-from state_lib.spark.plan import DEAD, DROPPED, ExchangePlan
+from state_lib.spark.plan import DEAD, DROPPED, BatchPlan, ExchangePlan
 from state_lib.stores.pages import Page
 
 RESULT = pa.schema([("task", pa.int32()), ("marker", pa.binary()), ("error", pa.binary())])
@@ -159,7 +159,7 @@ def exchange(plan: ExchangePlan, task: int, table: pa.Table | None, client: Task
             with client.exchange(
                 plan.app, task, batch.epoch, batch.n, left, silent_s
             ) as open_exchange:
-                if open_exchange.already_done:
+                if open_exchange.already_done or _is_taken(batch, open_exchange.marker):
                     return open_exchange.marker
                 return _run(plan, task, open_exchange, verbs, table)
         except Moved:  # another copy commits: that is no refusal
@@ -171,6 +171,11 @@ def exchange(plan: ExchangePlan, task: int, table: pa.Table | None, client: Task
                 raise
         time.sleep(wait * random.uniform(0.5, 1.0))  # noqa: S311 - jitter
         wait = min(wait * 2, _MOST_WAIT_S)
+
+
+def _is_taken(batch: BatchPlan, marker: Marker) -> bool:
+    """Whether a task has taken a tick, maybe under another number: no position tells of that."""
+    return batch.tick and 0 <= batch.recorded <= marker.recorded
 
 
 def _look(plan: ExchangePlan, task: int, client: TaskClient, within_s: float) -> None:

@@ -17,6 +17,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from state_lib.errors import ProcessorFailed
 from state_lib.marker import CommitHeader
 from state_lib.processing import Processor, State
+from state_lib.spark.exchange import exchange as exchanged
 from state_lib.spark.plan import SEEN, BatchPlan, ExchangePlan
 from state_lib.spark.process.codec import RowCodec
 from state_lib.spark.process.given import Given
@@ -171,6 +172,18 @@ def test_what_its_topic_does_not_take_is_a_letter(world: World) -> None:
 def test_the_grace_puts_timers_off(world: World) -> None:
     assert world.run(entries(("a", 4, 7, 0, 0)), 5, grace_ms=3).due == {"eventtime": 7}
     assert world.run(None, 7, grace_ms=3).due == {}
+
+
+def test_a_tick_is_taken_once_whatever_its_number(world: World) -> None:
+    batch = BatchPlan(EPOCH, 1, {}, {}, 3, 5, 0, {}, recorded=7, tick=True)
+    plan = ExchangePlan("app", 1, (), batch, (), None, 5.0, processors=(processor(),))
+
+    def taken(n: int, recorded: int) -> tuple[int, int]:
+        again = replace(plan, batch=replace(batch, n=n, recorded=recorded))
+        marker = exchanged(again, 0, None, world.tasks)
+        return marker.n, marker.recorded
+
+    assert [taken(1, 7), taken(2, 7), taken(2, 8)] == [(1, 7), (1, 7), (2, 8)]
 
 
 def test_rows_come_in_order() -> None:
