@@ -5,8 +5,8 @@
 Stages are those of stages.toml. All of them run, even if an early one is red. The exit code is 1 if
 any was. What a stage says, test by test, is in a report of its own, so that a hang names itself.
 
-The quick ones, and full ones that wait most of their time, run two at a time, where they can have
-namespaces of their own, and speak at their ends; the other full ones run alone.
+The quick ones, and full ones that wait most of their time, run several at a time, where they can
+have namespaces of their own, and speak at their ends; then the other full ones do, two at a time.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ MARKER = "{}full and not long and not quarantine"
 NO_TESTS = 5
 ALL_S = 80 * 60.0
 """What all stages may take together, however slow the machine is."""
-LANES = 2
-"""Stages at a time, of those that may share: Kafka's wait most of their time."""
+LANES, FULL_LANES = 4, 2
+"""Stages at a time: Kafka's wait most of their time; kills and Airflow's processes take a core."""
 OURS = "hf-"
 TALKING = threading.Lock()
 RERUNS = 2
@@ -100,19 +100,19 @@ def main() -> int:
     print(f"gate: {', '.join(s.name for s in wanted)}; slowness {slow:.1f}", flush=True)
     results: list[Result] = []
     end = time.monotonic() + ALL_S
-    shared, alone = [s for s in wanted if s.shares], [s for s in wanted if not s.shares]
-    lanes = LANES if len(shared) > 1 and isolate.namespaces(network=False) else 1
+    apart = bool(isolate.namespaces(network=False))
+    shared, others = [s for s in wanted if s.shares], [s for s in wanted if not s.shares]
+    for stages, most in ((shared, LANES), (others, FULL_LANES)):
+        lanes = min(most, len(stages)) if apart else 1
+        given_slow = min(slowness.MOST, slow * lanes)
 
-    def one(stage: Stage) -> None:
-        beside = lanes > 1 and stage.shares
-        given_slow = min(slowness.MOST, slow * LANES) if beside else slow
-        limit_s = min(stage.limit_s * given_slow, end - time.monotonic())
-        given = replace(stage, limit_s=max(1.0, limit_s))
-        reruns = RERUNS - sum(len(r.flaky) for r in results)
-        results.append(run(given, given_slow, reruns, beside=beside))
+        def one(stage: Stage, lanes: int = lanes, slow: float = given_slow) -> None:
+            limit_s = min(stage.limit_s * slow, end - time.monotonic())
+            given = replace(stage, limit_s=max(1.0, limit_s))
+            reruns = RERUNS - sum(len(r.flaky) for r in results)
+            results.append(run(given, slow, reruns, beside=lanes > 1))
 
-    for together, stages in ((lanes, shared), (1, alone)):
-        with ThreadPoolExecutor(together) as pool:
+        with ThreadPoolExecutor(max(1, lanes)) as pool:
             try:
                 list(pool.map(one, stages))
             except KeyboardInterrupt:

@@ -30,8 +30,8 @@ from state_lib.logs import configure_logging
 RECORDS = 2_000_000
 LOOK_S = 0.05
 PHASES = {
-    "starting": "Python, and what the job imports",
-    "spark is up": "topics looked up, the JVM and Spark's session",
+    "starting": "the JVM and Spark's session, Python beside them, the declaration",
+    "spark is up": "topics looked up",
     "claimed": "expressions resolved, topics ensured, claim written",
     "all tasks claimed": "hosts open and claim the tasks",
     "streaming": "tasks aligned, Spark's query started",

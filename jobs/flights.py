@@ -10,40 +10,43 @@ keeps two stores:
 Every change goes to a topic as well, in the same transaction.
 """
 
-from state_lib import Application, Json, TimeWindows, agg
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+from state_lib import Application, Materialized, TimeWindows, agg
+
+FLIGHT = """
+    origin STRING NOT NULL, dest STRING NOT NULL, tailnum STRING, distance BIGINT NOT NULL,
+    dep_delay BIGINT, departed BOOLEAN NOT NULL, scheduled BIGINT NOT NULL
+"""
 
 app = Application("flights", partitions=4)
 
-flights = app.stream(
-    "flights",
-    Json(
-        "origin STRING NOT NULL, dest STRING NOT NULL, tailnum STRING, distance BIGINT NOT NULL, "
-        "dep_delay BIGINT, departed BOOLEAN NOT NULL, scheduled BIGINT NOT NULL"
-    ),
-)
+flights = app.stream("flights", FLIGHT)
 
 (
-    flights.group_by("origin")
-    .windowed_by(TimeWindows("1 hour", grace="24 hours", retention="400 days"))
-    .aggregate(
-        "departures_by_hour",
-        departures=agg.count("nullif(departed, false)"),
-        cancellations=agg.count("nullif(departed, true)"),
+    flights.groupBy("origin")
+    .windowedBy(TimeWindows("1 hour", grace="24 hours"))
+    .agg(
+        Materialized("departures_by_hour", retention="400 days"),
+        departures=agg.count_if("departed"),
+        cancellations=agg.count_if(~F.col("departed")),
         delay_sum=agg.sum("dep_delay"),
         delay_max=agg.max("dep_delay"),
     )
+    .toStream()
     .to("departures-by-hour")
 )
 
 (
-    flights.group_by("tailnum")
-    .aggregate(
-        "aircraft",
+    flights.groupBy("tailnum")
+    .agg(
+        Materialized("aircraft"),
         flights=agg.count(),
         miles=agg.sum("distance"),
         last_seen_at=agg.last("dest"),
-        last_seen=agg.last("scheduled", "int64"),
+        last_seen=agg.last("scheduled"),
     )
+    .toStream()
     .to("aircraft-seen")
 )
 

@@ -4,16 +4,19 @@ Reads lines of text from the topic ``lines``, keeps a count per word in the stor
 writes every changed count to the topic ``word-counts``.
 """
 
-from state_lib import Application, Text
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+from state_lib import Application
 
 app = Application("word_count", partitions=4)
 
 (
-    app.stream("lines", Text())
-    .explode("word", "split(lower(value), '[^a-z]+')")
+    app.stream("lines", format="text")
+    .select(F.explode(F.split(F.lower("value"), "[^a-z]+")).alias("word"))
     .where("word <> ''")
-    .group_by("word")
+    .groupBy("word")
     .count("counts")
+    .toStream()
     .to("word-counts")
 )
 

@@ -3,18 +3,22 @@
 from typing import TYPE_CHECKING
 
 from state_lib import aggregates as agg
-from state_lib.application import Application, Json, Raw, Text, TimeWindows
-from state_lib.errors import HoldfastError
+from state_lib.application import Application
+from state_lib.errors import ConfigurationError, HoldfastError
+from state_lib.grouped import KGroupedStream, KTable, Materialized, TimeWindows
+from state_lib.streams import KStream
 
 if TYPE_CHECKING:
     from state_lib.testing import TopologyTestDriver
 
 __all__ = [
     "Application",
+    "ConfigurationError",
     "HoldfastError",
-    "Json",
-    "Raw",
-    "Text",
+    "KGroupedStream",
+    "KStream",
+    "KTable",
+    "Materialized",
     "TimeWindows",
     "TopologyTestDriver",
     "agg",

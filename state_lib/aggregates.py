@@ -1,12 +1,14 @@
-"""What `Grouped.aggregate` can keep per key. Import as ``from state_lib import agg``.
+"""What `KGroupedStream.agg` can keep per key. Import as ``from state_lib import agg``.
 
-Expressions are Spark SQL text over the stream's columns. Nulls are skipped as Spark SQL skips them.
+Each takes a `Column`, or Spark SQL text over the stream's columns. Nulls are skipped as Spark SQL
+skips them. Types are Spark's: whole numbers are kept as int64, fractions as float64, beside them
+text and booleans (`last`).
 
 What is kept does not depend on how the stream was cut into batches, to the byte (sums of floats
 only up to rounding):
 
-- A value is cast to its field's type as ANSI SQL casts (a fraction is cut off). One that does not
-  fit is no value of another: its record is a dead letter, ``failed:<store>.<field>``.
+- A row on which an expression fails is a dead letter, ``failed:<store>.<field>``: a cast that does
+  not fit, for example.
 - Sums of int64 wrap around at 2^63, as Java's and numpy's do. No other answer is the same at every
   cut: a sum that is beyond 2^63 for a moment may be back in the next. Every commit that wraps a sum
   adds one to the count ``wrapped:<store>.<field>``, beside those of dropped records.
@@ -14,52 +16,62 @@ only up to rounding):
 - Float sums are added in the order in which batches bring them, and differ by rounding.
 
 >>> from state_lib import agg
->>> agg.sum("distance").expr
+>>> agg.sum("distance").value
 'distance'
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING
 
-Op = Literal["count", "sum", "min", "max", "last"]
-FieldType = Literal["int64", "float64", "utf8", "bool"]
+from state_lib.declaration import Op
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Aggregate:
-    """One field of an aggregation: an operation, its input and the type it is stored as."""
+    """One field of an aggregation: an operation and its input.
+
+    ``condition``: the input says whether a row counts.
+    """
 
     op: Op
-    expr: str | None
-    type: FieldType
+    value: Column | str | None
+    condition: bool = False
 
 
-def count(expr: str | None = None) -> Aggregate:
-    """Records, or those for which ``expr`` is not null."""
-    return Aggregate("count", expr, "int64")
+def count(value: Column | str | None = None) -> Aggregate:
+    """Rows, or those for which ``value`` is not null; ``*`` counts rows, as in SQL."""
+    return Aggregate("count", None if isinstance(value, str) and value == "*" else value)
 
 
-def sum(expr: str, type: Literal["int64", "float64"] = "int64") -> Aggregate:  # noqa: A001, A002
-    """Sum; null until a non-null value was seen. int64 wraps, float64 rounds: see above."""
-    return Aggregate("sum", expr, type)
+def count_if(condition: Column | str) -> Aggregate:
+    """Rows for which the condition is true."""
+    return Aggregate("count", condition, condition=True)
 
 
-def min(expr: str, type: Literal["int64", "float64"] = "int64") -> Aggregate:  # noqa: A001, A002
+def sum(value: Column | str) -> Aggregate:  # noqa: A001 - as PySpark calls it
+    """Sum; null until a non-null value was seen. Whole numbers wrap, fractions round: see above."""
+    return Aggregate("sum", value)
+
+
+def min(value: Column | str) -> Aggregate:  # noqa: A001 - as above
     """Least value; NaN only if there is no other."""
-    return Aggregate("min", expr, type)
+    return Aggregate("min", value)
 
 
-def max(expr: str, type: Literal["int64", "float64"] = "int64") -> Aggregate:  # noqa: A001, A002
+def max(value: Column | str) -> Aggregate:  # noqa: A001 - as above
     """Greatest value; NaN if there is one."""
-    return Aggregate("max", expr, type)
+    return Aggregate("max", value)
 
 
-def last(expr: str, type: FieldType = "utf8") -> Aggregate:  # noqa: A002
+def last(value: Column | str) -> Aggregate:
     """Value of the latest record, also if it is null: by event time, partition, then offset.
 
     Of the rows that a step explodes a record to, the last one is the latest. The order is total,
     so the answer does not depend on how the stream was cut into batches.
     """
-    return Aggregate("last", expr, type)
+    return Aggregate("last", value)

@@ -1,315 +1,134 @@
-"""What a job declares: sources, row-wise steps, stateful verbs, outputs.
+"""What a job writes: an application, and the streams that it reads.
 
-A declaration is data. Nothing here touches Spark or Kafka; `state_lib.spark` turns it into
-DataFrames, and hosts see only its `Topology`.
-
->>> from state_lib import Application, Text
+>>> from pyspark.sql import functions as F
+>>> from state_lib import Application
 >>> app = Application("word_count", partitions=4)
->>> lines = app.stream("lines", Text())
->>> words = lines.explode("word", r"split(lower(value), '[^a-z]+')").where("word <> ''")
->>> words.group_by("word").count("counts").to("word-counts")
+>>> words = F.explode(F.split(F.lower("value"), "[^a-z]+"))
+>>> lines = app.stream("lines", format="text")
+>>> counts = lines.select(words.alias("word")).where("word <> ''").groupBy("word").count("counts")
+>>> counts.toStream().to("word-counts")
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal
+import sys
+from typing import TYPE_CHECKING
 
-import orjson
-
-from state_lib.aggregates import Aggregate
-from state_lib.durations import Duration, to_ms
+from state_lib.declaration import Declaration, Format, Source
 from state_lib.errors import ConfigurationError
-from state_lib.names import check_column, check_name
+from state_lib.names import check_name
 from state_lib.refused import tell_refusals
-from state_lib.specs import DAY_MS, BackendName, OutputSpec, StoreSpec, Topology
+from state_lib.streams import KStream
+from state_lib.topology_text import described
 
-KeySerde = Literal["utf8", "int64", "bytes"]
-_MEANING = 2
-"""Counts up when Holdfast itself does something else with a record."""
-ORDER_FIELDS = (("_last_ts", "int64"), ("_last_src", "int64"), ("_last_offset", "int64"))
-"""Hidden fields of a store with `last`: which record the kept values are from."""
-WINDOW_FIELDS = ("window_start", "window_end")
-"""What outputs of a window store say beside key and fields."""
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
 
-
-@dataclass(frozen=True)
-class Raw:
-    """Values as they are: columns ``key`` and ``value`` are binary."""
+    from state_lib.spark.handle import RunningApplication
+    from state_lib.spark.opened import Opened
 
 
-@dataclass(frozen=True)
-class Text:
-    """Values are UTF-8 text in column ``value``; other bytes, and nulls, are undecodable."""
-
-
-@dataclass(frozen=True)
-class Json:
-    """Values are JSON objects with the given columns (Spark DDL).
-
-    ``NOT NULL`` columns are required: a record without one is a dead letter, as is one that is
-    not JSON or has another type in a column. (A number in a ``STRING`` column is its text, as
-    Spark reads it.)
-    """
-
-    ddl: str
-
-
-ValueFormat = Raw | Text | Json
-
-
-@dataclass(frozen=True)
-class Source:
-    """A topic and how its values are read. Event time is the record's timestamp."""
-
-    topic: str
-    format: ValueFormat
-
-
-@dataclass(frozen=True)
-class Step:
-    """One row-wise step: ``op`` is with_column, where or explode."""
-
-    op: Literal["with_column", "where", "explode"]
-    expr: str
-    name: str = ""
-
-
-@dataclass(frozen=True)
-class TimeWindows:
-    """Tumbling windows. A record is late when window end + grace has passed the clock."""
-
-    size: Duration
-    grace: Duration = 0
-    retention: Duration | None = None
-    """How long a window can be queried, from its start; default: size + grace, at least a day."""
-
-
-@dataclass(frozen=True)
-class Aggregation:
-    """A stateful verb: group, window, fields, the store that keeps them, topics of changes."""
-
-    source: Source
-    steps: tuple[Step, ...]
-    key: str
-    key_serde: KeySerde
-    windows: TimeWindows | None
-    fields: Mapping[str, Aggregate]
-    store: StoreSpec
-    outputs: tuple[str, ...] = ()
-
-    @property
-    def key_name(self) -> str:
-        """How outputs and tables call the key: the grouping column, or ``key``."""
-        return self.key if self.key.isidentifier() else "key"
-
-    @property
-    def meaning(self) -> list[Any]:
-        """All that decides what it does with a record, as plain data."""
-        kept, source = self.store, self.source
-        return [
-            [source.topic, type(source.format).__name__, asdict(source.format)],
-            [asdict(step) for step in self.steps],
-            [self.key, self.key_serde],
-            [kept.name, kept.kind, kept.window_size_ms, kept.grace_ms, kept.value_serde],
-            [[name, asdict(field)] for name, field in self.fields.items()],
-            self.outputs,
-        ]
-
-    @property
-    def has_last(self) -> bool:
-        """Whether the order of the latest record is kept."""
-        return any(f.op == "last" for f in self.fields.values())
-
-
-class Application:
+class Application(Declaration):
     """An id, a partition count, and what `stream` and the verbs after it declare.
 
-    A job that may not be declared so ends with exit code 4 (`state_lib.exits`).
+    Every step is resolved by Spark as it is declared, on no rows: what Spark cannot resolve raises
+    at its line. Whatever imports a job opens a session for that. A script that ends by such an
+    error has exit code 5 (`state_lib.exits`).
 
     Args:
         app_id: names topics, directories and metrics.
+        spark: the session to use, which is never stopped; one of its own where none is given, or
+            that of this process, if it has one.
         partitions: of every changelog; the number of tasks. It cannot be changed later.
+
+    Raises:
+        ConfigurationError: a setting of this process is wrong, or the session is none that can run
+            an application.
     """
 
-    def __init__(self, app_id: str, partitions: int = 4) -> None:
-        tell_refusals()
-        self.id = check_name("application", app_id)
-        self.partitions = partitions
-        self.aggregations: list[Aggregation] = []
-        self._formats: dict[str, ValueFormat] = {}
+    def __init__(self, app_id: str, spark: SparkSession | None = None, partitions: int = 4) -> None:
+        runs = spark is None and sys._getframe(1).f_globals.get("__name__") == "__main__"  # noqa: SLF001
+        tell_refusals(hears=runs)
+        super().__init__(app_id, partitions)
+        self._sources: dict[str, Source] = {}
+        # Declarations are imported where there is no PySpark; who makes one has it.
+        from state_lib.spark.opened import Opened  # noqa: PLC0415
 
-    def stream(self, topic: str, value: ValueFormat | None = None) -> Stream:
+        self._opened: Opened = Opened(app_id, spark, runs=runs)
+        self._opened.session()
+
+    def stream(
+        self,
+        topic: str,
+        schema: StructType | str | None = None,
+        format: Format | None = None,  # noqa: A002
+    ) -> KStream:
         """Read a topic.
+
+        Args:
+            topic: its name.
+            schema: the columns of JSON objects, as a StructType or as DDL. ``NOT NULL`` columns are
+                required: a record without one is a dead letter, as is one that is not JSON or has
+                another type in a column. (A number in a ``STRING`` column is its text, as Spark
+                reads it.)
+            format: ``json`` (with a schema), ``text`` (column ``value`` is UTF-8 text; other bytes,
+                and nulls, are undecodable) or ``raw`` (``key`` and ``value`` are binary).
 
         Raises:
             ConfigurationError: it is read in another format already. A record that one of them can
                 read and the other cannot would be a dead letter and counted at once.
         """
-        source = Source(check_name("topic", topic), value or Raw())
-        known = self._formats.setdefault(topic, source.format)
-        if known != source.format:
+        from state_lib.spark.sources import ddl_of, source_rows  # noqa: PLC0415 - as above
+
+        chosen: Format = format or ("raw" if schema is None else "json")
+        if chosen not in ("json", "text", "raw") or (chosen == "json") != (schema is not None):
+            raise ConfigurationError(
+                f"topic {topic!r}: format={chosen!r} with schema={schema!r} is none that is read. "
+                "Give a schema for JSON, or format='text' or format='raw' without one",
+                topic=topic,
+            )
+        spark = self._opened.session()
+        ddl = "" if schema is None else ddl_of(schema)
+        source = Source(check_name("topic", topic), chosen, ddl)
+        known = self._sources.get(topic, source)
+        if known != source:
             raise ConfigurationError(
                 f"application {self.id!r} reads topic {topic!r} as {known} already, and cannot "
-                f"read it as {source.format} as well: read it as Raw() and decode it in "
+                f"read it as {source} as well: read it as format='raw' and decode it in "
                 "expressions, or use another application",
                 topic=topic,
             )
-        return Stream(self, source)
+        stream = KStream(self, source, (), source_rows(spark, source))
+        self._sources[topic] = source
+        return stream
 
-    @property
-    def topology(self) -> Topology:
-        """What hosts need to know. Raises ConfigurationError on duplicate names."""
-        if not self.aggregations:
-            raise ConfigurationError(
-                f"application {self.id!r} declares no store: end a stream with group_by(...) and "
-                "count(...) or aggregate(...)"
-            )
-        return Topology(
-            app=self.id,
-            partitions=self.partitions,
-            stores=tuple(a.store for a in self.aggregations),
-            outputs=tuple(
-                OutputSpec(topic, a.store.name) for a in self.aggregations for topic in a.outputs
-            ),
-            sources=tuple(sorted({a.source.topic for a in self.aggregations})),
-        )
-
-    @property
-    def fingerprint(self) -> str:
-        """Twelve digits that change with whatever decides what a record does, and to which task.
-
-        Raises ConfigurationError as `topology`.
-        """
-        verbs = [a.meaning for a in self.aggregations]
-        meaning = [_MEANING, self.topology.partitions, self.topology.sources, verbs]
-        return hashlib.sha256(orjson.dumps(meaning)).hexdigest()[:12]
+    def describe(self) -> None:
+        """Print the topology, as Kafka Streams' ``Topology.describe()`` does."""
+        sys.stdout.write(described(self))
 
     def run(self) -> None:
-        """Run the stream until it is asked to stop: the last line of a job."""
-        from state_lib.spark import run  # noqa: PLC0415 - declarations must not import pyspark
+        """Run the stream until it is asked to stop: the last line of a job.
 
-        run(self)
-
-
-@dataclass(frozen=True)
-class Stream:
-    """Records of a topic after row-wise steps. Every step keeps the record's place in its topic."""
-
-    app: Application
-    source: Source
-    steps: tuple[Step, ...] = ()
-
-    def with_column(self, name: str, expr: str) -> Stream:
-        """Add or replace a column."""
-        return self._then(Step("with_column", expr, check_column(name)))
-
-    def where(self, condition: str) -> Stream:
-        """Keep rows for which the condition is true."""
-        return self._then(Step("where", condition))
-
-    def explode(self, name: str, expr: str) -> Stream:
-        """One row per non-null element of an array."""
-        return self._then(Step("explode", expr, check_column(name)))
-
-    def group_by(self, key: str, serde: KeySerde = "utf8") -> Grouped:
-        """Group by an expression; its bytes in ``serde`` decide the task.
-
-        Null keys are skipped and counted.
+        It ends the process, with an exit code for whoever supervises it, and hears signals: call it
+        in the main thread. In a notebook, or beside other work, call `start`.
         """
-        return Grouped(self, key, serde)
+        from state_lib.spark import run  # noqa: PLC0415 - as above
 
-    def _then(self, step: Step) -> Stream:
-        return replace(self, steps=(*self.steps, step))
+        run(self, self._opened)
 
+    def start(self) -> RunningApplication:
+        """Run the stream in this process, beside what else it does.
 
-@dataclass(frozen=True)
-class Grouped:
-    """Rows by key, and by window after `windowed_by`."""
+        Returns:
+            What runs, by the words of Spark's `StreamingQuery`: ``awaitTermination()``, ``stop()``,
+            ``isActive``, ``lastProgress``, ``exception()``.
 
-    stream: Stream
-    key: str
-    serde: KeySerde
-    windows: TimeWindows | None = None
-
-    def windowed_by(self, windows: TimeWindows) -> Grouped:
-        """Group by window as well."""
-        return replace(self, windows=windows)
-
-    def count(self, store: str, backend: BackendName = "rocksdb") -> Table:
-        """Count rows into a store of int64, as Kafka Streams' ``count()``: same bytes."""
-        fields = {"count": Aggregate("count", None, "int64")}
-        return self._into(store, fields, "int64", backend)
-
-    def aggregate(self, store: str, backend: BackendName = "rocksdb", **fields: Aggregate) -> Table:
-        """Keep several fields per key, as a packed struct (see `state_lib.agg`)."""
-        if not fields or any(name.startswith("_") for name in fields):
-            raise ConfigurationError(
-                f"store {store!r} needs at least one field, and names without a leading '_': "
-                f"{sorted(fields)}"
-            )
-        layout = [[name, f.type] for name, f in fields.items()]
-        if any(f.op == "last" for f in fields.values()):
-            layout = [*map(list, ORDER_FIELDS), *layout]
-        return self._into(store, fields, {"struct": layout}, backend)
-
-    def _into(
-        self, store: str, fields: Mapping[str, Aggregate], serde: object, backend: BackendName
-    ) -> Table:
-        size = grace = retention = 0
-        if self.windows is not None:
-            size, grace = to_ms(self.windows.size), to_ms(self.windows.grace)
-            kept = self.windows.retention
-            retention = max(size + grace, DAY_MS) if kept is None else to_ms(kept)
-        spec = StoreSpec(
-            name=store,
-            kind="timestamped-key-value" if self.windows is None else "window",
-            backend=backend,
-            key_serde=self.serde,
-            value_serde=serde,
-            window_size_ms=size,
-            grace_ms=grace,
-            retention_ms=retention,
-        )
-        app = self.stream.app
-        verb = Aggregation(
-            self.stream.source,
-            self.stream.steps,
-            self.key,
-            self.serde,
-            self.windows,
-            dict(fields),
-            spec,
-        )
-        taken = {verb.key_name, *(WINDOW_FIELDS if spec.is_window else ())}
-        if clash := sorted(taken & fields.keys()):
-            raise ConfigurationError(
-                f"store {store!r} has fields {clash}, and its key or window is called so as well: "
-                "in outputs one would hide the other. Rename the field, or group by a column of "
-                "another name",
-                store=store,
-                fields=clash,
-            )
-        app.aggregations.append(verb)
-        return Table(app, len(app.aggregations) - 1)
-
-
-@dataclass(frozen=True)
-class Table:
-    """A store that a verb keeps; its changes can go to topics."""
-
-    app: Application
-    index: int = field(repr=False)
-
-    def to(self, topic: str) -> Table:
-        """Write every changed row to a topic, in the transaction that changes the store.
-
-        Keys are the store's (windowed: key and start, as Kafka Streams' windowed topic serde);
-        values are JSON objects with key, window and fields.
+        Raises:
+            ConfigurationError: the application runs already; a setting is wrong, or the session
+                cannot run a stream.
+            Unavailable: the session was stopped.
         """
-        check_name("topic", topic)
-        old = self.app.aggregations[self.index]
-        self.app.aggregations[self.index] = replace(old, outputs=(*old.outputs, topic))
-        return self
+        from state_lib.spark.handle import RunningApplication  # noqa: PLC0415 - as above
+
+        return RunningApplication(self, self._opened)

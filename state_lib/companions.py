@@ -8,7 +8,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Literal, get_args
 
-from state_lib.application import Application
+from state_lib.declaration import Declaration
 from state_lib.errors import NotFound
 from state_lib.names import check_name
 
@@ -39,7 +39,7 @@ def companion(name: str, role: Role, jobs: Path, function: str) -> ModuleType:
     return module
 
 
-def declared(app: str, jobs: Path) -> Application | None:
+def declared(app: str, jobs: Path) -> Declaration | None:
     """The application of that id, from the job that declares it; None if none there does.
 
     Looks into the file of the same name first: a folder's other jobs may not be fit to import.
@@ -47,7 +47,7 @@ def declared(app: str, jobs: Path) -> Application | None:
     folder = jobs.absolute()
     for path in sorted(streams(folder), key=lambda path: path.stem != app):
         for value in vars(_import(path)).values():
-            if isinstance(value, Application) and value.id == app:
+            if isinstance(value, Declaration) and value.id == app:
                 return value
     return None
 

@@ -8,3 +8,5 @@ EXIT_SUPERSEDED = 3
 """Another driver runs the application: do not start it again."""
 EXIT_REFUSED = 4
 """It will be refused again until somebody corrects what it said: do not start it again."""
+EXIT_CONFIGURATION = 5
+"""What it declares, or a setting, is wrong: it has not begun. Do not start it again."""

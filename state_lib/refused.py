@@ -1,24 +1,58 @@
-"""A job that ends before its driver can say anything: by what it declares, or by a setting."""
+"""A job that ends before its driver can say anything: by what it declares, a setting, a signal."""
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
 from collections.abc import Callable
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from state_lib.errors import ConfigurationError
-from state_lib.exits import EXIT_REFUSED
+from state_lib.exits import EXIT_CONFIGURATION, EXIT_STOPPED
 
+if TYPE_CHECKING:
+    from state_lib.drivers.sight import How
+
+_stops: list[Callable[[], object]] = []
 Hook = Callable[[type[BaseException], BaseException, TracebackType | None], object]
 
 
-def tell_refusals() -> None:
-    """Have this process say last words, and end with `EXIT_REFUSED`, where it is refused.
+def tell_refusals(*, hears: bool) -> None:
+    """Have this process say last words, and end with `EXIT_CONFIGURATION`, where it is refused.
 
     That is for a ConfigurationError that nobody catches. Again: nothing.
+
+    Args:
+        hears: whether the process is the job's own, a script. A SIGTERM for which nothing is set
+            is a stop then: the driver, which hears it at a batch's edge, is not there yet.
     """
     if not isinstance(sys.excepthook, _Refusals):
         sys.excepthook = _Refusals(sys.excepthook)
+    in_main = threading.current_thread() is threading.main_thread()
+    is_free = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    if hears and in_main and is_free and not _tries_out():
+        signal.signal(signal.SIGTERM, _stopped)
+
+
+def _tries_out() -> bool:
+    """Whether somebody types into this process."""
+    return hasattr(sys, "ps1") or "ipykernel" in sys.modules
+
+
+def on_stop(stop: Callable[[], object]) -> Callable[[], None]:
+    """Have a SIGTERM call this instead; returns what ends that."""
+    _stops.append(stop)
+    return lambda: _stops.remove(stop)
+
+
+def _stopped(*_: object) -> None:
+    for stop in _stops:
+        stop()
+    if not _stops:
+        _last_words("stopped", "it got a signal to stop while no stream ran")
+        raise SystemExit(EXIT_STOPPED)
 
 
 class _Refusals:
@@ -31,12 +65,12 @@ class _Refusals:
         self, kind: type[BaseException], error: BaseException, trace: TracebackType | None
     ) -> None:
         self._before(kind, error, trace)
-        if isinstance(error, ConfigurationError) and not hasattr(sys, "ps1"):  # somebody tries out
-            _last_words(error.message)
-            raise SystemExit(EXIT_REFUSED)
+        if isinstance(error, ConfigurationError) and not _tries_out():
+            _last_words("failed", error.message)
+            raise SystemExit(EXIT_CONFIGURATION)
 
 
-def _last_words(why: str) -> None:
+def _last_words(how: How, why: str) -> None:
     """In the log alone: nothing is known of Kafka."""
     # Whoever declares a job needs none of these.
     import structlog  # noqa: PLC0415
@@ -46,5 +80,5 @@ def _last_words(why: str) -> None:
     from state_lib.logs import configure_logging  # noqa: PLC0415
 
     configure_logging()
-    who, words = Identity.of_this_process(), {"how": "failed", "why": why, "retry": False}
+    who, words = Identity.of_this_process(), {"how": how, "why": why, "retry": False}
     structlog.get_logger(__name__).info(IN_LOG, id=who.id, restarts=who.restarts, **words)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from state_lib.errors import ConfigurationError
 from state_lib.settings.properties import FILE_ENDING, SECRETS, is_file, resolved
-from state_lib.spark.properties import REQUIRED
+from state_lib.spark.properties import LEGACY, REQUIRED
 from state_lib.stack import class_archive
 from state_lib.stack.jars import fetch
 from state_lib.stack.java import java_home
@@ -133,6 +133,12 @@ def _given(settings: Settings) -> dict[str, str]:
                 seen=given[name],
                 needed=needed,
             )
+    if legacy := [n for n in given if n.startswith(LEGACY) and n not in REQUIRED]:
+        raise ConfigurationError(
+            f"spark_properties has {legacy[0]}, by which expressions mean what they meant in an "
+            "earlier Spark: remove it, and write them for Spark 4",
+            key=legacy[0],
+        )
     return given
 
 

@@ -27,6 +27,9 @@ PAGES = {
         "`state_lib`.",
         (
             "state_lib.application",
+            "state_lib.spark.handle",
+            "state_lib.streams",
+            "state_lib.grouped",
             "state_lib.aggregates",
             "state_lib.testing.driver",
             "state_lib.testing.topics",

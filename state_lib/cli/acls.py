@@ -36,7 +36,8 @@ def acls(
     """Print the access rights that each role of an application needs in Kafka, and no others.
 
     The application is read from its job's file, so that rights can be granted before the first
-    start; where there is no such file, from the brokers.
+    start: the job is imported, and Spark resolves what it declares, which takes Java and some
+    seconds. Where there is no such file, or it cannot be imported here, the brokers are asked.
 
     [bold]Examples[/bold]
 
@@ -54,7 +55,8 @@ def acls(
 
     settings = Settings.load(jobs_dir=jobs)
     roles = _roles(role)
-    needed = {one: rights(_topology(settings.jobs_dir, app), one) for one in roles}
+    topology = _topology(settings.jobs_dir, app)
+    needed = {one: rights(topology, one) for one in roles}
     if as_json:
         rows = [
             {"role": one, "principal": principal.replace(ROLE, one), **asdict(right)}
@@ -84,7 +86,24 @@ def _topology(folder: Path, app: str) -> Topology:
     from state_lib.changelog.claims import topology_of
     from state_lib.companions import declared
     from state_lib.config import Settings
+    from state_lib.errors import NotFound
     from state_lib.kafka import Kafka
 
-    found = declared(app, folder)
-    return topology_of(Kafka.of(Settings.load()), app) if found is None else found.topology
+    found, why = None, ""
+    try:
+        found = declared(app, folder)
+    except Exception as error:  # noqa: BLE001 - a job is a program of the user's
+        why = f"{type(error).__name__}: {error}".partition("\n")[0]
+    if found is not None:
+        return found.topology
+    try:
+        there = topology_of(Kafka.of(Settings.load()), app)
+    except NotFound as error:
+        if not why:
+            raise
+        raise NotFound(
+            f"{error.message}. A job in {folder}/ cannot be read here ({why})"
+        ) from error
+    if why:
+        typer.echo(f"A job in {folder}/ cannot be read here ({why}): as it last ran", err=True)
+    return there

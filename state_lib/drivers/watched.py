@@ -20,15 +20,17 @@ class Watched:
     """One of each for a process.
 
     ``stopping`` is set by whoever wants the process to stop at a batch's edge, also by its driver
-    when that is asked to: a stop must outlive a stream that fails meanwhile.
+    when that is asked to: a stop must outlive a stream that fails meanwhile. ``kafka`` is the
+    connection by which all of that is said.
     """
 
     presence: Presence
     control: Control
     stopping: threading.Event = field(default_factory=threading.Event)
+    kafka: Kafka | None = None
 
     @classmethod
     def of(cls, app: str, settings: Settings) -> Self:
         """Nothing is asked or said before the driver runs."""
         kafka, who = Kafka.of(settings), Identity.of_this_process()
-        return cls(Presence(kafka, app, who), Control(kafka, app, who))
+        return cls(Presence(kafka, app, who), Control(kafka, app, who), kafka=kafka)

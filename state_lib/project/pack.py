@@ -45,7 +45,7 @@ def pack(output: Path, extra: Iterable[str] = ()) -> int:
 
     Args:
         output: a ``.tar.gz``; replaced as one when it is complete.
-        extra: distributions of this environment that the job's own Python functions import.
+        extra: more distributions of this environment, for what executors import.
 
     Raises:
         ConfigurationError: one is not installed here, or the file cannot be written.

@@ -6,7 +6,6 @@ fail the batch, and every attempt of it again. (docs/adr/0013)
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
@@ -33,17 +32,3 @@ def attempt(rows: DataFrame, value: Column) -> Column:
 def value_of(attempted: Column) -> Column:
     """The value of an `attempt`; null if that failed."""
     return attempted.getField(_VALUE)
-
-
-def type_of(types: Mapping[str, str], expr: str) -> str | None:
-    """The type of the column of which ``expr`` is nothing but the name: it cannot fail.
-
-    ``types``: by name, in lower case.
-    """
-    name = expr.strip().lower()
-    return types.get(name) if name.isidentifier() else None
-
-
-def types_of(rows: DataFrame) -> dict[str, str]:
-    """What `type_of` takes; Spark is asked once."""
-    return {name.lower(): kind for name, kind in rows.dtypes}

@@ -17,12 +17,12 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import DataFrame
 
-from state_lib.application import Application
 from state_lib.changelog.limits import size_limits
 from state_lib.changelog.progress import ProgressLog, Recorded
 from state_lib.changelog.topics import changelog_topic
 from state_lib.client.flight import FlightHostClient
 from state_lib.config import Settings
+from state_lib.declaration import Declaration
 from state_lib.errors import HoldfastError, Superseded, Unavailable, from_wire
 from state_lib.failpoints import failpoint
 from state_lib.host.placement import owner_of
@@ -85,10 +85,10 @@ class Standing:
         return out
 
 
-def record_limits(admin: AdminClient, app: Application) -> dict[str, int]:
+def record_limits(admin: AdminClient, app: Declaration) -> dict[str, int]:
     """Per store, what the strictest of its topics takes (bytes); a usual value for missing ones."""
     into = {
-        verb.store.name: [changelog_topic(app.id, verb.store.name), *verb.outputs]
+        verb.store.name: [changelog_topic(app.id, verb.store.name), *verb.kept.outputs]
         for verb in app.aggregations
     }
     limits = size_limits(admin, [topic for topics in into.values() for topic in topics])
@@ -100,7 +100,7 @@ class Batches:
 
     def __init__(
         self,
-        app: Application,
+        app: Declaration,
         settings: Settings,
         kafka: Kafka,
         combiner: Combiner,
@@ -118,6 +118,7 @@ class Batches:
         self.standing = standing
         self.rows = 0
         self._group: Consumer = kafka.reader(**{"group.id": app.id})
+        self.tag = f"holdfast-{app.id}-{standing.epoch}"  # in a user's session are other jobs
 
     def stream(
         self, batch: DataFrame, to: Positions, stopped: Callable[[], bool] = lambda: False
@@ -305,7 +306,7 @@ class Batches:
         return ExchangePlan(
             app=self._app.id,
             partitions=self._app.partitions,
-            aggregations=tuple(self._app.aggregations),
+            kept=tuple(verb.kept for verb in self._app.aggregations),
             batch=batch,
             hosts=tuple(self._settings.host_addresses),
             token=self._token,
@@ -360,6 +361,8 @@ class Batches:
         def carry(batches: Any) -> Any:
             return exchange_partition(exchange_plan, batches)
 
+        # of this thread, where no other jobs come from
+        combined.sparkSession.sparkContext.addJobTag(self.tag)
         results = combined.mapInArrow(carry, RESULT_DDL).collect()
         expected = set(range(self._app.partitions) if plan.tasks is None else plan.tasks)
         refused = {r.task: from_wire(orjson.loads(r.error)) for r in results if r.error is not None}

@@ -3,37 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
-import signal
-import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import structlog
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import Producer
 from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
-from state_lib.application import Application
 from state_lib.changelog.admin import ensure_topics, topic_configs
 from state_lib.changelog.claims import speaker
 from state_lib.changelog.progress import ProgressLog
 from state_lib.changelog.topics import plan_topics
 from state_lib.config import Settings
-from state_lib.drivers.last_words import BEGINS
-from state_lib.drivers.sight import How
+from state_lib.declaration import Declaration
 from state_lib.drivers.watched import Watched
-from state_lib.errors import (
-    ConfigurationError,
-    HoldfastError,
-    MissingTopic,
-    StoreFull,
-    Superseded,
-    Unauthorized,
-)
-from state_lib.exits import EXIT_FAILED, EXIT_REFUSED, EXIT_STOPPED, EXIT_SUPERSEDED
 from state_lib.kafka import Kafka, TopicFacts, require
 from state_lib.marker import Marker, flat
 from state_lib.spark.align import align, check_topics, initial_positions
@@ -44,20 +31,19 @@ from state_lib.spark.claims import (
     check_same_application,
     write_claim,
 )
-from state_lib.spark.declared import check_declared, first_plan
 from state_lib.spark.epochs import Epoch, claim_all, topology_id
 from state_lib.spark.frames import Combiner
-from state_lib.spark.jvm import Starting
 from state_lib.spark.left_out import LeftOut
+from state_lib.spark.opened import Opened
 from state_lib.spark.parking import Parking
-from state_lib.spark.session import kafka_options, open_session, read_range
+from state_lib.spark.prepared import first_plan, prepared
+from state_lib.spark.session import kafka_options, read_range
 from state_lib.spark.streaming import POLL_S, Streaming
 from state_lib.spark.versions import make_way
 from state_lib.spark.warm import warm_up
 from state_lib.task.claiming import claim_or_none
 
 log = structlog.get_logger(__name__)
-_EXITS: dict[How, int] = {"stopped": EXIT_STOPPED, "superseded": EXIT_SUPERSEDED}
 
 
 class Driver:
@@ -69,7 +55,8 @@ class Driver:
         watched: how this process is seen and heard; of its own where none is given.
         before: epoch of this process's last claim. Who claimed after it has taken over: a process
             that was frozen must not take the application back.
-        starting: Spark's JVM, if it was started already.
+        opened: the session in which it was declared, which outlives this run; of its own where none
+            is given.
 
     Raises:
         ConfigurationError: a file that a setting names cannot be read.
@@ -77,15 +64,16 @@ class Driver:
 
     def __init__(
         self,
-        app: Application,
+        app: Declaration,
         settings: Settings,
         watched: Watched | None = None,
         before: Epoch | None = None,
-        starting: Starting | None = None,
+        opened: Opened | None = None,
     ) -> None:
-        self._app, self._settings, self._starting = app, settings, starting
-        self._kafka = Kafka.of(settings)
+        self._app, self._settings = app, settings
+        self._opened, self._is_alone = opened or Opened(app.id, settings=settings), opened is None
         self._watched = watched or Watched.of(app.id, settings)
+        self._kafka = self._watched.kafka or Kafka.of(settings)
         self._token = settings.read_token()
         self._stopping = self._watched.stopping
         self.epoch, self._before = before, before
@@ -105,39 +93,51 @@ class Driver:
             HoldfastError: what cannot be mended by starting the stream again.
         """
         topology = self._app.topology
+        early = self._opened.present
+        if early is not None:
+            warm_up(early)
         self._watched.control.begin()
         if self._before is not None:
             claim_or_none(self._kafka, topology.app)  # without its topic nothing can be heard
             if self._asked_to_stop(self._before):
                 return
         admin, self._speaker = self._kafka.admin(), speaker(self._kafka)
-        sources = require(admin, topology.sources)
-        retention = _longest_retention(topic_configs(admin, topology.sources))
-        check_same_application(self._kafka, topology)
-        check_no_collision(self._kafka, topology)
         settings, code = self._settings, self._app.fingerprint
-        expected = first_plan(self._app, sources, record_limits(admin, self._app))
+        with ThreadPoolExecutor(4, "look-ups") as pool:  # each waits for brokers
+            sources = require(admin, topology.sources)
+            configs = pool.submit(topic_configs, admin, topology.sources)
+            checks = [
+                pool.submit(judge, self._kafka, topology)
+                for judge in (check_same_application, check_no_collision)
+            ]
+            limits = pool.submit(record_limits, admin, self._app)
+            retention = _longest_retention(configs.result())
+            for check in checks:
+                check.result()
+            expected = first_plan(self._app, sources, limits.result())
         started = time.monotonic()
-        if self._starting is not None:
-            # PySpark asks it about NumPy in its first call that has a list, and it imports pandas.
-            importlib.import_module("pyspark.testing.utils")
-            self._starting.join()
-        spark = open_session(self._app.id, settings)
+        spark = self._opened.ready(settings)
         try:
             log.info("spark is up", seconds=round(time.monotonic() - started, 2))
-            combiner = check_declared(spark, self._app, expected)
-            warm_up(spark)
+            combiner = prepared(spark, self._app, expected)
+            if spark is not early:
+                warm_up(spark)
             plans = plan_topics(topology, retention)
             ensure_topics(admin, plans, settings.replication_factor, settings.min_insync_replicas)
             make_way(self._watched, self._kafka, topology, code, settings)
             self._watched.presence.join()
             if not self._asked_to_stop(self._before):
                 looked_at = topology_id(self._kafka, topology.app)
-                check_same_application(self._kafka, topology)  # Spark's start takes its time
+                check_same_application(self._kafka, topology)  # another may have claimed meanwhile
                 self._drive(spark, combiner, sources, code, looked_at)
         finally:
-            with contextlib.suppress(Py4JError, ConnectionError):  # the JVM may be gone
-                spark.stop()
+            if self._is_alone:
+                self._opened.stop()
+
+    @property
+    def query(self) -> StreamingQuery | None:
+        """Spark's query, once it streams; another one whenever batches get another size."""
+        return None if self._stream is None else self._stream.query
 
     def stop(self) -> None:
         """Stop at the next batch's edge. Safe from a signal handler."""
@@ -175,7 +175,7 @@ class Driver:
         ids = {t: f.id for t, f in sources.items()}
         standing = Standing(epoch.number, markers, ids, parked=left_out.parked)
         batches = Batches(self._app, self._settings, self._kafka, combiner, standing, self._token)
-        over = self._bound_the_last_batch(spark)
+        over = self._bound_the_last_batch(spark, batches.tag)
         try:
             at = initial_positions(self._kafka.admin(), markers, sources)
             if any(x != flat(m.positions) for x, m in zip(at, markers, strict=True)):
@@ -194,6 +194,8 @@ class Driver:
                     self._stream.run(lambda: self._asked_to_stop(epoch))
         finally:
             over.set()
+            with contextlib.suppress(Py4JError, ConnectionError, AttributeError):  # Spark is gone
+                spark.sparkContext.cancelJobsWithTag(batches.tag)  # the session outlives this run
             batches.close()
 
     def _claimant(self, epoch: Epoch) -> Claimant:
@@ -215,7 +217,7 @@ class Driver:
             self.stop()
         return self._stopping.is_set()
 
-    def _bound_the_last_batch(self, spark: SparkSession) -> threading.Event:
+    def _bound_the_last_batch(self, spark: SparkSession, tag: str) -> threading.Event:
         """Cancel a batch that does not end after a stop was asked for; returns what ends that.
 
         It may wait for a host that is away, while whoever asked waits for this process. What some
@@ -231,7 +233,7 @@ class Driver:
             if not over.wait(patience):
                 log.warning("the batch does not end: it is left undone", seconds=patience)
             while not over.wait(POLL_S):  # its next job may begin after a cancellation
-                spark.sparkContext.cancelAllJobs()
+                spark.sparkContext.cancelJobsWithTag(tag)
 
         threading.Thread(target=watch, name="last-batch", daemon=True).start()
         return over
@@ -244,59 +246,3 @@ class Driver:
 def _longest_retention(configs: dict[str, dict[str, str]]) -> int:
     values = [int(c["retention.ms"]) for c in configs.values()]
     return -1 if -1 in values or not values else max(values)
-
-
-def main(app: Application, settings: Settings, starting: Starting | None = None) -> None:
-    """Run a job's process: signals, restarts, exit codes, one line per failure."""
-    from state_lib.logs import configure_logging  # noqa: PLC0415
-
-    configure_logging(settings.log_level)
-    watched = Watched.of(app.id, settings)
-    log.info(BEGINS, app=app.id, driver=watched.presence.who.id)
-    try:
-        how, why, retry = _run(app, settings, watched, starting)
-    except BaseException as error:
-        watched.presence.leave("failed", _first_lines(error))
-        raise
-    watched.presence.leave(how, why, retry=retry, handover=watched.control.handover)
-    sys.exit(_EXITS.get(how, EXIT_FAILED if retry else EXIT_REFUSED))
-
-
-def _run(
-    app: Application, settings: Settings, watched: Watched, starting: Starting | None
-) -> tuple[How, str, bool]:
-    """Run the stream, and again where that may help; returns how and why it ended."""
-    stopping = watched.stopping
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopping.set())
-    failures = 0
-    epoch: Epoch | None = None
-    while not stopping.is_set():
-        try:
-            driver = Driver(app, settings, watched, epoch, starting)
-            driver.run()
-        except Superseded as error:
-            log.error("the driver ends", why=error.message, code=error.code)
-            return "superseded", error.message, False
-        except (ConfigurationError, StoreFull, Unauthorized) as error:
-            log.error("the driver ends", why=error.message, code=error.code)
-            return "failed", error.message, isinstance(error, MissingTopic)
-        except (HoldfastError, KafkaException, PySparkException) as error:
-            failures = 1 if driver.committed else failures + 1
-            log.error("the stream failed", why=_first_lines(error), failures=failures)
-            if failures > settings.max_restarts and not stopping.is_set():
-                return "failed", _first_lines(error), True
-            stopping.wait(min(2.0**failures, 30.0) * 0.5)
-        except (Py4JError, ConnectionError) as error:
-            log.error("the JVM is gone", why=_first_lines(error))
-            if not stopping.is_set():  # else its last batch was cancelled
-                return "failed", f"the JVM is gone: {_first_lines(error)}", True
-        else:
-            stopping.set()
-        epoch = driver.epoch
-    how, why = watched.control.ending
-    return how, why, False
-
-
-def _first_lines(error: BaseException, lines: int = 12) -> str:
-    return "\n".join(str(error).splitlines()[:lines])

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from state_lib.aggregates import Aggregate
-from state_lib.application import Aggregation
-from state_lib.spark.attempts import attempt, type_of, value_of
+from state_lib.declaration import Aggregation, Expression, Field, Select
+from state_lib.spark.attempts import attempt, value_of
 from state_lib.spark.partitioner import partition_for_key
 from state_lib.spark.plan import DEAD, DROPPED, SEEN, BatchPlan
-from state_lib.spark.rows import POSITION, letter
+from state_lib.spark.rows import POSITION, column_of, letter
 from state_lib.spark.sizes import UNBOUNDED, too_large
 
 _SQL_TYPES = {"int64": "bigint", "float64": "double", "utf8": "string", "bool": "boolean"}
 _KEY_TYPES = {"int64": "bigint", "bytes": "binary", "utf8": "string"}
 
 
-def judge(
-    rows: DataFrame, index: int, verb: Aggregation, types: Mapping[str, str], limit: int
-) -> DataFrame:
+def judge(rows: DataFrame, index: int, verb: Aggregation, limit: int) -> DataFrame:
     """Add what a verb takes from each row, and why it is a dead letter for this verb.
 
     Columns: ``__hf_key<i>`` (bytes), ``__hf_start<i>`` (ms), ``__hf_late<i>``, ``__hf_why<i>``
@@ -35,14 +32,13 @@ def judge(
         rows: after the steps.
         index: of the verb.
         verb: what is to be made of them.
-        types: of the columns that steps leave, see `types_of`.
         limit: the most that the verb's topics take of one record (bytes).
     """
     own, spec = f"{index}", verb.store
     usable = F.col("__hf_bad").isNull() & ~F.col("__hf_skip")
-    kind = _KEY_TYPES[verb.key_serde]
+    kind = _KEY_TYPES[verb.kept.key_serde]
     rows, key, why = _tried(
-        rows, f"__hf_key{own}", usable, _Wanted(verb.key, kind, f"{spec.name}.key"), types
+        rows, f"__hf_key{own}", usable, _Wanted(verb.key, kind, f"{spec.name}.key")
     )
     start: Column = F.lit(0).cast("bigint")
     late: Column = F.lit(False)  # noqa: FBT003
@@ -63,14 +59,14 @@ def judge(
     reasons: list[Column] = [why]
     values: dict[str, Column] = {}
     for number, (name, field) in enumerate(verb.fields.items()):
-        if field.expr is not None:
+        if not field.of_rows:
             column = f"__hf_in{own}_{number}"
             of_type = None if field.op == "count" else _SQL_TYPES[field.type]
-            what = _Wanted(field.expr, of_type, f"{spec.name}.{name}")
-            rows, values[column], why_not = _tried(rows, column, wanted, what, types)
+            what = _Wanted(verb.inputs[name], of_type, f"{spec.name}.{name}")
+            rows, values[column], why_not = _tried(rows, column, wanted, what)
             reasons.append(why_not)
     rows = rows.withColumns({**values, f"__hf_why{own}": F.coalesce(*reasons)})
-    larger = F.when(wanted & why.isNull(), too_large(verb, key, index, limit))
+    larger = F.when(wanted & why.isNull(), too_large(verb.kept, key, index, limit))
     rows = rows.withColumn(f"__hf_size{own}", larger.cast("bigint"))
     large = F.when(F.col(f"__hf_size{own}").isNotNull(), f"too-large:{spec.name}")
     return rows.withColumn(f"__hf_why{own}", F.coalesce(why, large))
@@ -80,20 +76,19 @@ def judge(
 class _Wanted:
     """An expression, the type it is cast to (None: as it is), and how reasons call it."""
 
-    expr: str
+    expression: Expression
     kind: str | None
     name: str
 
 
 def _tried(
-    rows: DataFrame, column: str, usable: Column, wanted: _Wanted, types: Mapping[str, str]
+    rows: DataFrame, column: str, usable: Column, wanted: _Wanted
 ) -> tuple[DataFrame, Column, Column]:
     """Rows with ``column`` beside, the value that it holds, and why there is none."""
-    kind, value = wanted.kind, F.expr(wanted.expr)
-    seen = type_of(types, wanted.expr)
+    kind, value = wanted.kind, column_of(wanted.expression)
     if kind is not None:
         value = value.cast(kind)
-    if seen is not None and kind in (None, seen):
+    if wanted.expression.plain and kind in (None, wanted.expression.type):
         rows = rows.withColumn(column, F.when(usable, value))
         value, why = F.col(column), F.lit(None).cast("string")
     else:
@@ -148,12 +143,12 @@ def entry(
     ]
     for other, aggregation in enumerate(aggregations):
         for number, (field_name, field) in enumerate(aggregation.fields.items()):
-            if field.expr is not None:
+            if not field.of_rows:
                 none = F.lit(None).cast(_SQL_TYPES[field.type])
                 value = F.col(f"__hf_in{other}_{number}")
                 own = _input(field, value, mine) if other == index else none
                 columns.append(own.alias(f"a{other}_{field_name}"))
-        if aggregation.has_last:
+        if aggregation.kept.has_last:
             columns.append(F.when(mine, F.col("__hf_offset")).cast("bigint").alias(f"o{other}"))
             for number in range(explodes(aggregation)):
                 at = F.col(f"{POSITION}{number}") if other == index else F.lit(None)
@@ -163,10 +158,10 @@ def entry(
 
 def explodes(verb: Aggregation) -> int:
     """How many of its steps make several rows of one."""
-    return sum(step.op == "explode" for step in verb.steps)
+    return sum(bool(i.rows) for s in verb.steps if isinstance(s, Select) for i in s.items)
 
 
-def _input(field: Aggregate, value: Column, mine: Column) -> Column:
+def _input(field: Field, value: Column, mine: Column) -> Column:
     if field.op == "count":
         return F.when(mine & value.isNotNull(), F.lit(1)).cast("bigint")
     value = value.cast(_SQL_TYPES[field.type])
@@ -176,6 +171,6 @@ def _input(field: Aggregate, value: Column, mine: Column) -> Column:
 
 
 def _key_bytes(verb: Aggregation, key: Column) -> Column:
-    if verb.key_serde == "int64":
+    if verb.kept.key_serde == "int64":
         return F.unhex(F.lpad(F.hex(key), 16, "0"))
     return key.cast("binary")

@@ -183,20 +183,17 @@ def _client(plan: ExchangePlan, task: int) -> FlightHostClient:
 
 def _fold(plan: ExchangePlan, table: pa.Table) -> dict[int, Rows]:
     kinds = set(pc.unique(table.column("kind")).to_pylist())
-    verbs = enumerate(plan.aggregations)
+    verbs = enumerate(plan.kept)
     return {i: rows_of(table, i, verb) for i, verb in verbs if i in kinds}
 
 
 def _run(
     plan: ExchangePlan, open_exchange: OpenExchange, verbs: dict[int, Rows], table: pa.Table | None
 ) -> Marker:
-    stored = {
-        i: open_exchange.get(plan.aggregations[i].store.name, rows.keys)
-        for i, rows in verbs.items()
-    }
+    stored = {i: open_exchange.get(plan.kept[i].store.name, rows.keys) for i, rows in verbs.items()}
     counts: dict[str, int] = {}
     for i, rows in verbs.items():
-        verb = plan.aggregations[i]
+        verb = plan.kept[i]
         merged = merge(rows, stored.pop(i), verb)
         counts |= {f"wrapped:{verb.store.name}.{f}": n for f, n in merged.wrapped.items()}
         open_exchange.put(verb.store.name, rows.keys, merged.values, merged.timestamps)

@@ -7,40 +7,52 @@ from collections.abc import Iterator
 import orjson
 
 from state_lib import aggregates as agg
-from state_lib.application import Application, Json, Text, TimeWindows
+from state_lib.application import Application
+from state_lib.grouped import Materialized, TimeWindows
 
 PARTITIONS = 2
 
-app = Application("exercise", PARTITIONS)
+SOURCES = ("lines", "orders", "records")
 
-(
-    app.stream("lines", Text())
-    .explode("word", "split(lower(value), ' ')")
-    .where("word <> ''")
-    .group_by("word")
-    .count("words")
-    .to("word-counts")
-)
 
-orders = app.stream("orders", Json("shop STRING NOT NULL, cents BIGINT, weight DOUBLE"))
-orders = orders.with_column("euros", "cents / 100")
+def declare(app: Application) -> None:
+    """Every verb, on every format."""
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - whoever loads topics needs none
 
-(
-    orders.group_by("shop")
-    .windowed_by(TimeWindows("1 hour", grace="1 hour"))
-    .aggregate(
-        "sales",
-        orders=agg.count(),
-        cents=agg.sum("cents"),
-        weight=agg.sum("weight", "float64"),
-        least=agg.min("cents"),
-        most=agg.max("euros", "float64"),
+    (
+        app.stream("lines", format="text")
+        .select(F.explode(F.split(F.lower("value"), " ")).alias("word"))
+        .where("word <> ''")
+        .groupBy("word")
+        .count("words")
+        .toStream()
+        .to("word-counts")
     )
-)
 
-orders.group_by("cents", "int64").aggregate("last_shop", shop=agg.last("shop")).to("last-shops")
+    orders = app.stream("orders", "shop STRING NOT NULL, cents BIGINT, weight DOUBLE")
+    orders = orders.withColumn("euros", F.col("cents") / 100)
 
-app.stream("records").group_by("key", "bytes").count("seen")
+    (
+        orders.groupBy("shop")
+        .windowedBy(TimeWindows("1 hour", grace="1 hour"))
+        .agg(
+            Materialized("sales"),
+            orders=agg.count(),
+            cents=agg.sum("cents"),
+            weight=agg.sum("weight"),
+            least=agg.min("cents"),
+            most=agg.max("euros"),
+        )
+    )
+
+    (
+        orders.groupBy("cents")
+        .agg(Materialized("last_shop"), shop=agg.last("shop"))
+        .toStream()
+        .to("last-shops")
+    )
+
+    app.stream("records").groupBy("key").count("seen")
 
 
 def records(numbers: range) -> Iterator[tuple[str, bytes, bytes]]:
@@ -53,4 +65,6 @@ def records(numbers: range) -> Iterator[tuple[str, bytes, bytes]]:
 
 
 if __name__ == "__main__":
-    app.run()
+    exercise = Application("exercise", partitions=PARTITIONS)
+    declare(exercise)
+    exercise.run()

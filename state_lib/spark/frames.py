@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from state_lib.application import Aggregation, Source, Step
-from state_lib.spark.attempts import types_of
+from state_lib.declaration import Aggregation, Source, Step
 from state_lib.spark.entries import entry, explodes, judge
 from state_lib.spark.plan import SEEN, BatchPlan
 from state_lib.spark.rows import apply_steps, decode, judged_by
 from state_lib.spark.sizes import UNBOUNDED
+from state_lib.spark.sources import active
 from state_lib.spark.template import Template
 
 LOW = 0xFFFF_FFFF
@@ -38,7 +38,8 @@ class Combiner:
         known = self._templates.get(shape)
         if known is not None and known.fits:
             return known.over(judged)
-        built = _combined(self._spark, judged, self._aggregations, self._partitions, plan)
+        with active(self._spark):  # expressions that are text are parsed by its settings
+            built = _combined(self._spark, judged, self._aggregations, self._partitions, plan)
         if known is None:
             kept = list(self._templates.items())[1 - _KEPT :]
             self._templates = {**dict(kept), shape: Template(judged, built)}
@@ -61,7 +62,8 @@ def combine(
     Sums of int64 come in two parts that cannot overflow: ``a<verb>_<field>`` is that of the low 32
     bits of each value, unsigned, and ``h<verb>_<field>`` that of the rest.
     """
-    return _combined(spark, judged_by(batch, plan), aggregations, partitions, plan)
+    with active(spark):
+        return _combined(spark, judged_by(batch, plan), aggregations, partitions, plan)
 
 
 def _combined(
@@ -81,10 +83,9 @@ def _combined(
         told = F.col("__hf_bad").isNotNull() & F.lit(source.topic in lettered)
         lettered.add(source.topic)
         rows = apply_steps(rows.withColumn("__hf_told", told), steps)
-        types = types_of(rows)
         for index in verbs:
             verb = aggregations[index]
-            rows = judge(rows, index, verb, types, plan.limits.get(verb.store.name, UNBOUNDED))
+            rows = judge(rows, index, verb, plan.limits.get(verb.store.name, UNBOUNDED))
         entries = [entry(spark, i, aggregations, plan, partitions, i == verbs[0]) for i in verbs]
         if len(entries) == 1:
             frames.append(rows.select(*entries[0]))
@@ -126,7 +127,7 @@ def _partials(aggregations: Sequence[Aggregation]) -> list[Column]:
         for name, field in verb.fields.items():
             column = f"a{index}_{name}"
             match field.op:
-                case "count" if field.expr is not None:
+                case "count" if not field.of_rows:
                     columns.append(F.count(column).alias(column))
                 case "sum" if field.type == "int64":
                     low, high = F.col(column).bitwiseAND(F.lit(LOW)), F.shiftright(column, 32)
@@ -137,7 +138,7 @@ def _partials(aggregations: Sequence[Aggregation]) -> list[Column]:
                     columns.append(F.min(column).alias(column))
                 case "max":
                     columns.append(F.max(column).alias(column))
-        if verb.has_last:
+        if verb.kept.has_last:
             kept = [f"a{index}_{n}" for n, f in verb.fields.items() if f.op == "last"]
             newest = F.struct(F.col("ts"), F.col("src").cast("bigint"), F.col(f"o{index}"))
             at = [F.col(f"p{index}_{number}") for number in range(explodes(verb))]

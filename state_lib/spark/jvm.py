@@ -1,4 +1,4 @@
-"""Spark's JVM, started before Python has read PySpark: both take a second, and now the same one.
+"""Spark's JVM, started as an application is made: Python reads what a driver needs meanwhile.
 
 PySpark starts the JVM when it makes its first session. But it also joins one that is there, which
 is how ``spark-submit`` runs Python: by two variables. So does this, from the very same script.
@@ -29,10 +29,12 @@ LAUNCHER = "-Xshare:auto -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Of the JVM that only prints the command of the other one, and ends."""
 WITHIN_S = 60.0
 _LOOK_S = 0.02
+_joined: list[Starting] = []
+"""That PySpark has: whoever started it may go, and it stays."""
 
 
 class Starting:
-    """A JVM on its way. It ends when this process does, or drops it."""
+    """A JVM on its way. It ends when this process does; before it is joined, if this is dropped."""
 
     def __init__(self, home: Path, conf: Mapping[str, str]) -> None:
         self._joined = False
@@ -48,7 +50,7 @@ class Starting:
                 "SPARK_CONNECT_MODE": "0",
                 "_PYSPARK_DRIVER_CONN_INFO_PATH": str(self._said),
             },
-            preexec_fn=_deaf,  # noqa: PLW1509 - no thread runs yet
+            preexec_fn=_deaf,  # noqa: PLW1509 - as PySpark starts it
         )
 
     @property
@@ -72,6 +74,7 @@ class Starting:
                 os.environ[SECRET] = said[8 : 8 + length].decode()
                 self._forget()
                 self._joined = True
+                _joined.append(self)
                 return True
             time.sleep(_LOOK_S)
         self.close()

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from state_lib.application import ORDER_FIELDS, Aggregation
+from state_lib.declaration import ORDER_FIELDS, Kept
 from state_lib.keys import window_keys
 from state_lib.serdes import Serde, serde_from
 from state_lib.serdes.columns import binary_array, binary_parts, gather
@@ -54,7 +54,7 @@ class Merged:
     wrapped: dict[str, int]
 
 
-def rows_of(table: pa.Table, index: int, verb: Aggregation) -> Rows:
+def rows_of(table: pa.Table, index: int, verb: Kept) -> Rows:
     """Sort and fold the rows of a verb: the same key may come from several source partitions."""
     table = table.filter(pc.equal(table.column("kind"), index))
     inner = _flat(table.column("key"))
@@ -78,7 +78,7 @@ def rows_of(table: pa.Table, index: int, verb: Aggregation) -> Rows:
         if field.op == "last":
             columns[name] = latest.field(f"a{index}_{name}")  # type: ignore[union-attr]
         elif field.op == "count":
-            source = "n" if field.expr is None else f"a{index}_{name}"
+            source = "n" if field.of_rows else f"a{index}_{name}"
             columns[name] = _flat(picked.column(source))
         else:
             columns[name] = _flat(picked.column(f"a{index}_{name}"))
@@ -105,7 +105,7 @@ def rows_of(table: pa.Table, index: int, verb: Aggregation) -> Rows:
     )
 
 
-def merge(rows: Rows, stored: pa.BinaryArray, verb: Aggregation) -> Merged:
+def merge(rows: Rows, stored: pa.BinaryArray, verb: Kept) -> Merged:
     """Merge rows into stored values (``timestamp ‖ value``; null where the key is new)."""
     serde: Serde[Any] = serde_from(verb.store.value_serde)
     known = pc.is_valid(stored)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import orjson
 import pyarrow as pa
 
-from state_lib.application import WINDOW_FIELDS, Aggregation
+from state_lib.declaration import WINDOW_FIELDS, Kept
 from state_lib.serdes import serde_from
 from state_lib.spark.merge import Merged, Rows
 
 
-def output_values(verb: Aggregation, rows: Rows, merged: Merged) -> pa.BinaryArray:
+def output_values(verb: Kept, rows: Rows, merged: Merged) -> pa.BinaryArray:
     """One JSON object per row; windows in ms since the epoch, binary keys as hex."""
     keys = serde_from(verb.key_serde).decode_arrow(rows.inner)
     columns: dict[str, list[object]] = {verb.key_name: _plain(keys)}
@@ -24,7 +24,7 @@ def output_values(verb: Aggregation, rows: Rows, merged: Merged) -> pa.BinaryArr
     return pa.array([orjson.dumps(dict(zip(names, r, strict=True))) for r in records], pa.binary())
 
 
-def output_keys(verb: Aggregation, rows: Rows) -> pa.BinaryArray:
+def output_keys(verb: Kept, rows: Rows) -> pa.BinaryArray:
     """The store's key without the sequence number: Kafka Streams' windowed topic serde."""
     if not verb.store.is_window:
         return rows.keys

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from state_lib.addresses import HostAddress
-from state_lib.application import Aggregation
+from state_lib.declaration import Kept
 from state_lib.marker import ByPartition, flat, nested
 
 SEEN, DROPPED, DEAD = -1, -2, -3
@@ -89,7 +89,7 @@ class ExchangePlan:
 
     app: str
     partitions: int
-    aggregations: tuple[Aggregation, ...]
+    kept: tuple[Kept, ...]
     batch: BatchPlan
     hosts: tuple[HostAddress, ...]
     token: str | None

@@ -18,12 +18,22 @@ REQUIRED = {
     "spark.sql.caseSensitive": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.timestampType": "TIMESTAMP_LTZ",
+    "spark.sql.mapKeyDedupPolicy": "EXCEPTION",
+    "spark.sql.legacy.timeParserPolicy": "CORRECTED",
+    "spark.sql.decimalOperations.allowPrecisionLoss": "true",
+    "spark.sql.jsonGenerator.ignoreNullFields": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "200000",
     # of one try to stop a query; see `state_lib.spark.ending`
     "spark.sql.streaming.stopTimeout": "1s",
     "spark.sql.streaming.kafka.useDeprecatedOffsetFetching": "false",
     "spark.python.worker.reuse": "true",
 }
+
+OF_SQL = "spark.sql."
+"""Begins the names of settings that sessions of one JVM may have differently."""
+
+LEGACY = "spark.sql.legacy."
+"""Begins the names of settings by which expressions mean what they meant in an earlier Spark."""
 
 
 def properties(app_id: str, settings: Settings) -> dict[str, str]:

@@ -9,18 +9,20 @@ Columns of our own begin with `RESERVED`, which no column of a user's may: field
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import StringType, StructType
 
-from state_lib.application import Json, Source, Step, Text
-from state_lib.errors import ConfigurationError
-from state_lib.names import check_column
+from state_lib.declaration import Expression, Select, Source, Step
+from state_lib.names import RESERVED
+from state_lib.spark.analysis import quoted
 from state_lib.spark.attempts import attempt, value_of
 from state_lib.spark.plan import BatchPlan
+from state_lib.spark.sources import schema_of
 
-_CORRUPT, _TRIED = "__hf_corrupt", "__hf_tried"
+_CORRUPT, _TRIED, _ARRAY = "__hf_corrupt", "__hf_tried", "__hf_array"
 POSITION = "__hf_position"
 _SHOWN = 60  # characters of a condition in a reason
 _STRICT = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
@@ -82,9 +84,9 @@ def decode(batch: DataFrame, source: Source, plan: BatchPlan) -> DataFrame:
         F.col("__hf_millis") > F.col("__hf_limit"), "future"
     )
     match source.format:
-        case Json(ddl):
-            rows, broken = _json(rows, ddl)
-        case Text():
+        case "json":
+            rows, broken = _json(rows, source.schema)
+        case "text":
             rows = rows.withColumn("value", F.col("__hf_value").cast("string"))
             broken = F.when(~F.coalesce(F.is_valid_utf8("value"), F.lit(False)), "undecodable")  # noqa: FBT003
         case _:
@@ -101,35 +103,75 @@ def apply_steps(rows: DataFrame, steps: Iterable[Step]) -> DataFrame:
     """
     exploded = 0
     for step in steps:
-        good = F.col("__hf_bad").isNull() & ~F.col("__hf_skip")
-        what = F.expr(step.expr)
-        if step.op == "where":
-            what = what.cast("boolean")
-        rows = rows.withColumn(_TRIED, F.when(good, attempt(rows, what)))
-        value, kept = value_of(F.col(_TRIED)), F.col("__hf_skip")
-        bad = F.when(good & F.col(_TRIED).isNull(), _reason(step)).otherwise(F.col("__hf_bad"))
-        match step.op:
-            case "with_column":
-                rows = rows.withColumns({step.name: value, "__hf_bad": bad})
-            case "where":
-                skip = kept | ~F.coalesce(value, F.lit(False))  # noqa: FBT003
-                rows = rows.withColumns({"__hf_skip": skip, "__hf_bad": bad})
-            case "explode":
-                rows = rows.withColumn("__hf_bad", bad)
-                others = [_quoted(c) for c in rows.columns if c.lower() != step.name.lower()]
-                made = F.posexplode_outer(value).alias(f"{POSITION}{exploded}", step.name)
-                rows, exploded = rows.select(*others, made), exploded + 1
-                empty = F.col(_quoted(step.name)).isNull()
-                rows = rows.withColumn("__hf_skip", kept | empty)
-        rows = rows.drop(_TRIED)
+        if isinstance(step, Select):
+            rows = _select(rows, step, exploded)
+            exploded += sum(bool(item.rows) for item in step.items)
+        else:
+            rows = _where(rows, step.condition)
     return rows
 
 
-def _reason(step: Step) -> str:
-    if step.op != "where":
-        return f"failed:{step.name}"
-    shown = " ".join(step.expr.split())
-    return f"failed:where {shown if len(shown) <= _SHOWN else shown[:_SHOWN] + '…'}"
+def column_of(expression: Expression) -> Column:
+    """PySpark's column for an expression.
+
+    Raises:
+        ValueError: it came from another process. Its text is not all that there is to it.
+    """
+    made: Column | None = expression.column
+    if made is None and expression.tree:
+        raise ValueError(f"{expression.text} was resolved in another process")
+    return F.expr(expression.text) if made is None else made
+
+
+def _good() -> Column:
+    return F.col("__hf_bad").isNull() & ~F.col("__hf_skip")
+
+
+def _where(rows: DataFrame, condition: Expression) -> DataFrame:
+    good = _good()
+    rows = rows.withColumn(_TRIED, F.when(good, attempt(rows, column_of(condition))))
+    failed = F.when(good & F.col(_TRIED).isNull(), f"failed:where {_shown(condition)}")
+    skip = F.col("__hf_skip") | ~F.coalesce(value_of(F.col(_TRIED)), F.lit(False))  # noqa: FBT003
+    bad = failed.otherwise(F.col("__hf_bad"))
+    return rows.withColumns({"__hf_skip": skip, "__hf_bad": bad}).drop(_TRIED)
+
+
+def _select(rows: DataFrame, step: Select, exploded: int) -> DataFrame:
+    good, kept = _good(), [c for c in rows.columns if c.startswith(RESERVED) and c != "__hf_bad"]
+    tried = {
+        f"{_TRIED}{i}": F.when(good, attempt(rows, column_of(item.expression)))
+        for i, item in enumerate(step.items)
+        if not item.plain
+    }
+    if tried:
+        rows = rows.withColumns(tried)
+    bad, made, array = F.col("__hf_bad"), list[Column](), None
+    for i, item in reversed([*enumerate(step.items)]):  # the first that fails is the reason
+        value = column_of(item.expression)
+        if not item.plain:
+            value = value_of(F.col(f"{_TRIED}{i}"))
+            failed = good & F.col(f"{_TRIED}{i}").isNull()
+            bad = F.when(failed, f"failed:{item.name}").otherwise(bad)
+        if item.rows:
+            array = item
+            made.append(value.alias(_ARRAY))
+        else:
+            made.append(value.alias(item.name))
+    rows = rows.select(*kept, bad.alias("__hf_bad"), *reversed(made))
+    if array is None:
+        return rows
+    at = f"{POSITION}{exploded}"
+    others = [quoted(c) for c in rows.columns if c != _ARRAY]
+    each = F.posexplode_outer(_ARRAY).alias(at, array.name)
+    rows = rows.select(*others, each)
+    if array.rows == "explode":
+        rows = rows.withColumn("__hf_skip", F.col("__hf_skip") | F.col(at).isNull())
+    return rows
+
+
+def _shown(expression: Expression) -> str:
+    shown = " ".join(expression.text.split())
+    return shown if len(shown) <= _SHOWN else shown[:_SHOWN] + "…"
 
 
 def letter(reason: Column, size: Column, limit: int) -> Column:
@@ -150,12 +192,7 @@ def letter(reason: Column, size: Column, limit: int) -> Column:
 
 
 def _json(rows: DataFrame, ddl: str) -> tuple[DataFrame, Column]:
-    from pyspark.sql.types import StringType, StructType  # noqa: PLC0415
-
-    schema = StructType.fromDDL(ddl)
-    if not isinstance(schema, StructType):
-        raise ConfigurationError(f"{ddl!r} is one type, not columns: write 'name TYPE, name TYPE'")
-    _check_names(ddl, schema.fieldNames())
+    schema = schema_of(ddl)
     nullable = StructType([type(f)(f.name, f.dataType, True) for f in schema.fields])  # noqa: FBT003
     parsed_as = StructType([*nullable.fields]).add(_CORRUPT, StringType())
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT} | _STRICT
@@ -177,22 +214,6 @@ def _json(rows: DataFrame, ddl: str) -> tuple[DataFrame, Column]:
     )
     rows = rows.withColumn("__hf_broken", broken)
     hidden = {"__hf_parsed", *(name.lower() for name in schema.fieldNames())}
-    kept = [_quoted(c) for c in rows.columns if c.lower() not in hidden]
+    kept = [quoted(c) for c in rows.columns if c.lower() not in hidden]
     fields = [parsed.getField(f.name).alias(f.name) for f in schema.fields]
     return rows.select(*kept, *fields), F.col("__hf_broken")
-
-
-def _check_names(ddl: str, names: Sequence[str]) -> None:
-    for name in names:
-        check_column(name)
-    lower = [name.lower() for name in names]
-    if twice := sorted({name for name in names if lower.count(name.lower()) > 1}):
-        raise ConfigurationError(
-            f"the columns {twice} of {ddl!r} differ in case only, and to Spark they are one: "
-            "rename one of them",
-            columns=twice,
-        )
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

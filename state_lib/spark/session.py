@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Any
 
 import orjson
 from pyspark.sql import DataFrame, SparkSession
 
 from state_lib.errors import ConfigurationError
 from state_lib.spark.jvm import PORT
-from state_lib.spark.properties import REQUIRED, name_of, prepare_environment, properties
+from state_lib.spark.properties import (
+    LEGACY,
+    OF_SQL,
+    REQUIRED,
+    name_of,
+    prepare_environment,
+    properties,
+)
 from state_lib.submit import secret_conf
 
 if TYPE_CHECKING:
@@ -24,6 +32,7 @@ _OF_LIBRDKAFKA = (
     "sasl.kerberos.",
 )
 """Properties without which brokers that want them let nobody in."""
+_LEGACY = re.compile(rf"({re.escape(LEGACY)}[\w.]+) -> ([^,)]*)")
 FAST_READS = {
     "kafka.max.poll.records": "50000",
     "kafka.max.partition.fetch.bytes": str(8 << 20),
@@ -86,6 +95,35 @@ def check_required(spark: SparkSession) -> None:
                 seen=seen,
                 needed=needed,
             )
+    check_legacy(spark)
+
+
+def check_legacy(spark: SparkSession) -> None:
+    """Refuse settings by which expressions mean what they meant in an earlier Spark.
+
+    They may be others at the next start, which then finishes a batch differently.
+
+    Raises:
+        ConfigurationError: the setting, and the value seen.
+    """
+    session: Any = spark._jsparkSession  # noqa: SLF001 - in one text: a map would be a call an entry
+    confs = str(session.sessionState().conf().getAllConfs())
+    for key, seen in sorted(_LEGACY.findall(confs)):
+        if key not in REQUIRED:
+            raise ConfigurationError(
+                f"Spark's setting {key} is {seen!r}, and by such settings an expression means "
+                "another thing: remove what sets it, and write the expression for Spark 4",
+                key=key,
+                seen=seen,
+            )
+
+
+def require_of_sql(spark: SparkSession) -> None:
+    """Set in a session what is needed of it. Raises as `check_legacy`."""
+    for key, value in REQUIRED.items():
+        if key.startswith(OF_SQL):  # the others are of Spark's processes
+            spark.conf.set(key, value)
+    check_legacy(spark)
 
 
 def kafka_options(settings: Settings, topics: list[str]) -> dict[str, str]:

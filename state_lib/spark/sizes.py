@@ -9,7 +9,7 @@ from __future__ import annotations
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 
-from state_lib.application import Aggregation
+from state_lib.declaration import Kept
 
 UNBOUNDED = 2**31 - 1
 _NUMBER = 32
@@ -18,7 +18,7 @@ _WORST = 8
 """What a byte of a text takes at most: once in a record's key, escaped in its JSON."""
 
 
-def too_large(verb: Aggregation, key: Column, index: int, limit: int) -> Column:
+def too_large(verb: Kept, key: Column, index: int, limit: int) -> Column:
     """The size (bytes) of the largest record that a row leads to if it is beyond ``limit``.
 
     Null if it fits. JSON is made only of what is large.
@@ -44,6 +44,6 @@ def too_large(verb: Aggregation, key: Column, index: int, limit: int) -> Column:
     return F.when(possible, F.when(size > limit, size.cast("bigint")))
 
 
-def _fixed(verb: Aggregation) -> int:
+def _fixed(verb: Kept) -> int:
     names = [verb.key_name, *verb.fields, "window_start", "window_end"]
     return 4 * _NUMBER + sum(len(name.encode()) + _NUMBER for name in names)

@@ -91,6 +91,11 @@ class Streaming:
             why = str(self._failure).partition("\n")[0]
             log.warning("the last batch was left undone", positions=positions, why=why)
 
+    @property
+    def query(self) -> StreamingQuery | None:
+        """Spark's, while there is one."""
+        return self._query
+
     # ------------------------------------------------------------------ inside
 
     @property

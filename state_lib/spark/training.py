@@ -100,7 +100,7 @@ def train(settings: Settings, made: Path) -> None:
 
 def _load(kafka: Kafka) -> None:
     admin = kafka.admin()
-    topics = [NewTopic(t, exercise.PARTITIONS, 1) for t in exercise.app.topology.sources]
+    topics = [NewTopic(t, exercise.PARTITIONS, 1) for t in exercise.SOURCES]
     for future in admin.create_topics(topics).values():
         answer(admin, future)
     producer = kafka.producer("training")

@@ -71,7 +71,7 @@ class TopologyTestDriver:
     ) -> None:
         check(spark)
         self._partitions = partitions
-        self._app = Application(app_id, partitions)
+        self._app = Application(app_id, spark, partitions)
         build(self._app)
         topology = self._app.topology
         facts = {t: TopicFacts(t, f"memory:{t}", partitions, 1) for t in topology.sources}

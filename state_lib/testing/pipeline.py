@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
-from state_lib.application import Application
+from state_lib.declaration import Declaration
 from state_lib.marker import nested
 from state_lib.spark.batches import Standing
 from state_lib.spark.clock import next_clock
@@ -60,7 +60,7 @@ class Rules:
         max_future_ms: how far ahead of the wall clock an event time may be.
     """
 
-    app: Application
+    app: Declaration
     given: SparkSession
     spark: SparkSession
     combiner: Combiner
@@ -128,7 +128,7 @@ class Pipeline:
         whole = ExchangePlan(
             app=rules.app.id,
             partitions=rules.partitions,
-            aggregations=tuple(rules.app.aggregations),
+            kept=tuple(verb.kept for verb in rules.app.aggregations),
             batch=batch,
             hosts=(),
             token=None,
@@ -171,6 +171,6 @@ def frame(given: SparkSession, spark: SparkSession, records: Sequence[Given]) ->
     return made
 
 
-def limits_of(app: Application, limit: int) -> dict[str, int]:
+def limits_of(app: Declaration, limit: int) -> dict[str, int]:
     """What topics take of a store's record (bytes), as `BatchPlan.limits`."""
     return {verb.store.name: limit for verb in app.aggregations}

@@ -10,10 +10,8 @@ from pyspark.sql import SparkSession
 from state_lib.config import Settings
 from state_lib.errors import ConfigurationError
 from state_lib.spark.partitioner import partitioner
-from state_lib.spark.properties import REQUIRED
-from state_lib.spark.session import open_session
+from state_lib.spark.session import open_session, require_of_sql
 
-_SQL = "spark.sql."
 _SMALL = {"spark_ui_enabled": "false", "spark_sql_shuffle_partitions": "2"}
 _QUICK = "-XX:TieredStopAtLevel=1"
 """For batches of a few rows: what the JVM would do for speed takes longer than they do."""
@@ -51,12 +49,14 @@ def check(spark: SparkSession) -> None:
 
 
 def clone(spark: SparkSession) -> SparkSession:
-    """A session with the same functions, views and settings; what is set on it is its own."""
+    """A session with the same functions, views and settings; what is set on it is its own.
+
+    Raises:
+        ConfigurationError: a setting of the user's changes what expressions mean.
+    """
     ours: Any = spark._jsparkSession.cloneSession()  # noqa: SLF001 - there is no other way
     session = SparkSession(spark.sparkContext, ours)
-    for key, value in REQUIRED.items():
-        if key.startswith(_SQL):  # the others are of Spark's processes, and concern streams
-            session.conf.set(key, value)
+    require_of_sql(session)
     return session
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 from confluent_kafka import Message
 
-from state_lib.application import Json, Text, ValueFormat
+from state_lib.declaration import Format
 from state_lib.errors import InvalidRequest
 from state_lib.serdes import serde_from
 
@@ -49,7 +49,7 @@ class TestInputTopic:
 
     __test__ = False
 
-    def __init__(self, name: str, value: ValueFormat, pipe: Callable[..., None]) -> None:
+    def __init__(self, name: str, value: Format, pipe: Callable[..., None]) -> None:
         self.name, self._format, self._pipe = name, value, pipe
 
     def pipeInput(
@@ -87,13 +87,13 @@ class TestInputTopic:
         if value is None or isinstance(value, bytes):
             return value
         match self._format:
-            case Json() if isinstance(value, Mapping):
+            case "json" if isinstance(value, Mapping):
                 return orjson.dumps(dict(value))
-            case Text() if isinstance(value, str):
+            case "text" if isinstance(value, str):
                 return value.encode()
-        wanted = {Json: "a dict", Text: "a str"}.get(type(self._format), "bytes")
+        wanted = {"json": "a dict", "text": "a str"}.get(self._format, "bytes")
         raise InvalidRequest(
-            f"topic {self.name!r} is read as {type(self._format).__name__}: its values are "
+            f"topic {self.name!r} is read as {self._format}: its values are "
             f"{wanted} (or bytes, as they are), not {type(value).__name__} {value!r}",
             topic=self.name,
         )

@@ -6,17 +6,21 @@ keys, records that are not JSON, and keys that come from several source partitio
 
 import os
 
-from state_lib import Application, Json, TimeWindows, agg
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+from state_lib import Application, Materialized, TimeWindows, agg
 
 app = Application(os.environ["CHAOS_APP"], partitions=4)
-events = app.stream(os.environ["CHAOS_TOPIC"], Json("k STRING, x BIGINT NOT NULL"))
-key = os.environ.get("CHAOS_KEY", "k")
-events.group_by(key).aggregate(
-    "totals", n=agg.count(), total=agg.sum("x"), seen=agg.last("x", "int64")
-).to(f"{app.id}-out")
-events.group_by("k").windowed_by(
-    TimeWindows("1 hour", grace="30 minutes", retention="400 days")
-).count("hourly")
+events = app.stream(os.environ["CHAOS_TOPIC"], "k STRING, x BIGINT NOT NULL")
+key = F.expr(os.environ.get("CHAOS_KEY", "k"))
+(
+    events.groupBy(key)
+    .agg(Materialized("totals"), n=agg.count(), total=agg.sum("x"), seen=agg.last("x"))
+    .toStream()
+    .to(f"{app.id}-out")
+)
+hours = TimeWindows("1 hour", grace="30 minutes")
+events.groupBy("k").windowedBy(hours).count(Materialized("hourly", retention="400 days"))
 
 if __name__ == "__main__":
     app.run()

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import NewTopic
 
-from state_lib import Application, Text
 from state_lib.addresses import HostAddress
 from state_lib.changelog.progress import ProgressLog, Recorded
 from state_lib.changelog.topics import progress_topic
 from state_lib.client.flight import FlightHostClient
 from state_lib.config import Settings
+from state_lib.declaration import Declaration
 from state_lib.errors import CodeChanged, ConfigurationError
 from state_lib.kafka import Kafka
 from state_lib.marker import NO_CLOCK, nested, now_ms
@@ -25,6 +25,7 @@ from state_lib.spark.batches import Batches, Standing
 from state_lib.spark.exchange import exchange
 from state_lib.spark.plan import BatchPlan, ExchangePlan
 from tests.support.apps import App
+from tests.support.declared import counting
 from tests.support.hosts import address, claim, publish, served
 from tests.support.lost import made_again
 
@@ -44,7 +45,7 @@ class HalfDone:
     """
 
     app: App
-    job: Application
+    job: Declaration
     at: HostAddress
     standing: Standing
     first: int
@@ -75,8 +76,7 @@ class HalfDone:
 @pytest.fixture
 def half_done(kafka: Kafka, name: str, tmp_path: Path) -> Iterator[HalfDone]:
     source = f"{name}-in"
-    job = Application(name, partitions=len(TASKS))
-    job.stream(source, Text()).group_by("value").count("counts")
+    job = counting(name, {source: "counts"}, len(TASKS))
     kafka.admin().create_topics([NewTopic(source, 1, 1)])[source].result()
     app, at = App(kafka, job.topology, tmp_path), address()
     app.create()

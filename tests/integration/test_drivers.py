@@ -25,6 +25,7 @@ from state_lib.cli._demo_run import Pipeline
 from state_lib.client.airflow import Airflow, Run
 from state_lib.config import Settings
 from state_lib.drivers.control import Control, ask_to_stop
+from state_lib.drivers.early import Early
 from state_lib.drivers.events import Event
 from state_lib.drivers.identity import Identity
 from state_lib.drivers.last_words import KEPT
@@ -367,3 +368,15 @@ def called(*arguments: str) -> Any:
 def test_an_application_that_never_ran_cannot_be_stopped(kafka: Kafka, name: str) -> None:
     with pytest.raises(NotFound, match="never run"):
         ask_to_stop(kafka, name, why="x")
+
+
+def test_what_is_said_while_the_jvm_starts_is_heeded(
+    app: App, broker: LocalBroker, tmp_path: Path
+) -> None:
+    settings = Settings.load(bootstrap_servers=broker.bootstrap, home=tmp_path)
+    early = Early(app.name, settings)
+    early._thread.join(30)
+    ask_to_stop(app.kafka, app.name, why="before it was declared")
+    watched = early.watched()
+    watched.control.begin()
+    assert watched.control.heed(None) == "before it was declared"

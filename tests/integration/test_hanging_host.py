@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import NewTopic
 
-from state_lib import Application, Text
+from state_lib.declaration import Declaration
 from state_lib.errors import Unavailable
 from state_lib.kafka import Kafka
 from state_lib.marker import NO_CLOCK, CommitHeader, Marker, flat, nested
@@ -22,6 +22,7 @@ from state_lib.spark.batches import Batches, Standing
 from state_lib.spark.exchange import exchange
 from state_lib.spark.plan import BatchPlan, ExchangePlan
 from tests.support.apps import NOON, App, batch
+from tests.support.declared import counting
 from tests.support.host_process import TOKEN, Hosts
 from tests.support.hosts import publish
 from tests.support.waiting import SLOWNESS
@@ -37,7 +38,7 @@ pytestmark = pytest.mark.timeout(60)
 class Hung:
     """An application whose one task is on a real host process."""
 
-    job: Application
+    job: Declaration
     hosts: Hosts
 
     @contextmanager
@@ -52,8 +53,7 @@ class Hung:
 
 @pytest.fixture(scope="module")
 def hung(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hung]:
-    job = Application(NAME, partitions=1)
-    job.stream(f"{NAME}-in", Text()).group_by("value").count("counts")
+    job = counting(NAME, {f"{NAME}-in": "counts"}, 1)
     kafka.admin().create_topics([NewTopic(f"{NAME}-in", 1, 1)])[f"{NAME}-in"].result()
     app = App(kafka, job.topology, tmp_path_factory.mktemp(NAME))
     app.create()

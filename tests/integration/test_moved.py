@@ -11,9 +11,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from state_lib import Application, Text
 from state_lib.addresses import HostAddress
 from state_lib.client.flight import Exchange, FlightHostClient
+from state_lib.declaration import Declaration
 from state_lib.errors import Moved
 from state_lib.kafka import Kafka
 from state_lib.marker import NO_CLOCK, Marker
@@ -21,6 +21,7 @@ from state_lib.spark.exchange import exchange
 from state_lib.spark.plan import BatchPlan, ExchangePlan
 from tests.support.apps import App
 from tests.support.apps import at as position
+from tests.support.declared import count
 from tests.support.hosts import address, claim, publish, served
 
 
@@ -28,12 +29,12 @@ from tests.support.hosts import address, claim, publish, served
 class Copies:
     """Copies of the batches of one task that counts in two stores."""
 
-    job: Application
+    job: Declaration
     at: HostAddress
     epoch: int
 
     def run(self, n: int) -> Marker:
-        verbs = tuple(self.job.aggregations)
+        verbs = tuple(verb.kept for verb in self.job.aggregations)
         start = {} if n == 1 else position(n - 1)
         batch = BatchPlan(self.epoch, n, start, position(n), NO_CLOCK, 0, 0, {})
         plan = ExchangePlan(self.job.id, 1, verbs, batch, (self.at,), None, 20.0)
@@ -57,9 +58,7 @@ def rows() -> pa.Table:
 
 @pytest.fixture
 def copies(kafka: Kafka, name: str, tmp_path: Path) -> Iterator[Copies]:
-    job = Application(name, partitions=1)
-    for store in ("one", "two"):
-        job.stream("source", Text()).group_by("value").count(store)
+    job = Declaration(name, 1, tuple(count("source", store) for store in ("one", "two")))
     app, at = App(kafka, job.topology, tmp_path), address()
     app.create()
     epoch = publish(app)

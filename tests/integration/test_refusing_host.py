@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from state_lib import Application, Text
 from state_lib.client.flight import FlightHostClient
 from state_lib.errors import Unavailable
 from state_lib.kafka import Kafka
@@ -18,6 +17,7 @@ from state_lib.spark.plan import BatchPlan, ExchangePlan
 from state_lib.task import room
 from tests.support.apps import App
 from tests.support.apps import at as position
+from tests.support.declared import counting
 from tests.support.hosts import address, claim, publish, served
 from tests.support.waiting import SLOWNESS
 
@@ -29,8 +29,7 @@ SOON_S = 8.0 * SLOWNESS
 def test_a_commit_that_is_refused_is_given_up(
     kafka: Kafka, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job = Application(name, partitions=1)
-    job.stream("source", Text()).group_by("value").count("counts")
+    job = counting(name, {"source": "counts"}, 1)
     app, at = App(kafka, job.topology, tmp_path), address()
     app.create()
     epoch = publish(app)

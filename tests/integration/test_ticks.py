@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import NewTopic
 
-from state_lib import Application, Text
 from state_lib.config import Settings
 from state_lib.errors import Unavailable
 from state_lib.host.placement import owner_of
@@ -21,6 +20,7 @@ from state_lib.marker import Marker, nested
 from state_lib.spark.batches import Batches, Standing
 from state_lib.spark.exchange import exchange
 from tests.support.apps import NOON, App
+from tests.support.declared import counting
 from tests.support.hosts import address, claim, publish, served
 
 PARTITIONS = range(4)
@@ -30,8 +30,7 @@ def test_a_tick_that_only_some_tasks_took_is_kept_and_repeated(
     kafka: Kafka, name: str, tmp_path: Path
 ) -> None:
     source = f"{name}-in"
-    application = Application(name, partitions=len(PARTITIONS))
-    application.stream(source, Text()).group_by("value").count("counts")
+    application = counting(name, {source: "counts"}, len(PARTITIONS))
     for future in kafka.admin().create_topics([NewTopic(source, 1, 1)]).values():
         future.result()
     app = App(kafka, application.topology, tmp_path)
@@ -78,8 +77,7 @@ def test_a_tick_that_only_some_tasks_took_is_kept_and_repeated(
 def started(kafka: Kafka, name: str, root: Path) -> Iterator[tuple[TaskManager, Batches]]:
     """Two tasks of a source with two partitions, on one host, and what runs their batches."""
     source, at = f"{name}-in", address()
-    application = Application(name, partitions=2)
-    application.stream(source, Text()).group_by("value").count("counts")
+    application = counting(name, {source: "counts"}, 2)
     kafka.admin().create_topics([NewTopic(source, 2, 1)])[source].result()
     app = App(kafka, application.topology, root)
     app.create()

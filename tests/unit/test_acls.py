@@ -7,27 +7,71 @@ from __future__ import annotations
 
 import json
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from state_lib.acls import ROLES, Right, commands
+from state_lib.changelog import claims
 from state_lib.cli import app
+from state_lib.errors import NotFound
+from tests.support.command import CODE
 
 JOB = """
-from state_lib import Application, Text
-app = Application("words", partitions=2)
-app.stream("lines", Text()).group_by("value").count("counts").to("changes")
+from tests.support.declared import counting
+app = counting("words", {"lines": "counts"}, 2, outputs=("changes",))
+"""
+WRITTEN = """
+from state_lib import Application
+app = Application("written", partitions=2)
+lines = app.stream("lines", format="text").where("value <> ''")
+lines.groupBy("value").count("counts").toStream().to("changes")
+if __name__ == "__main__":
+    app.run()
 """
 run = CliRunner()
 
 
 @pytest.fixture(autouse=True)
-def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "jobs").mkdir()
     (tmp_path / "jobs" / "a_file_of_another_name.py").write_text(JOB)
     monkeypatch.chdir(tmp_path)
+    return tmp_path / "jobs"
+
+
+def test_a_job_as_users_write_it(folder: Path) -> None:
+    """In a process of its own: it is imported, which opens Spark."""
+    (folder / "written.py").write_text(WRITTEN)
+    (folder / "a_file_of_another_name.py").unlink()
+    done = subprocess.run(
+        [sys.executable, "-c", CODE, "acls", "written", "--role", "host", "--json"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    named = {row["name"] for row in json.loads(done.stdout) if row["kind"] == "topic"}
+    assert {"written-counts-changelog", "changes"} <= named
+
+
+def test_a_job_that_cannot_be_imported_here_is_asked_of_the_brokers(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(_: object, app: str) -> None:
+        raise NotFound(f"no driver of application {app!r} ever started")
+
+    (folder / "words.py").write_text("raise RuntimeError('no Java here')")
+    monkeypatch.setattr(claims, "topology_of", never)
+    result = run.invoke(app, ["acls", "words"])
+    assert result.exit_code == 1
+    said = " ".join(result.stderr.split())
+    assert "no driver of application 'words' ever started" in said
+    assert "cannot be read here (RuntimeError: no Java here)" in said
 
 
 def test_every_role_from_a_job_that_has_never_run() -> None:

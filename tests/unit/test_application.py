@@ -1,42 +1,71 @@
-"""What a job declares: its fingerprint, and what is refused."""
+"""What a job declares, as plain data: its fingerprint, its topology, what is refused."""
 
 from __future__ import annotations
 
+import pickle
+import subprocess
+import sys
 from collections.abc import Callable
-from datetime import timedelta
+from typing import Any
 
 import pytest
 
-from state_lib import Application, Json, Text, TimeWindows, agg
-from state_lib.application import ValueFormat
-from state_lib.durations import Duration
+import state_lib
+from state_lib.declaration import (
+    Aggregation,
+    Declaration,
+    Expression,
+    Field,
+    Item,
+    Kept,
+    Select,
+    Source,
+    Where,
+)
 from state_lib.errors import ConfigurationError, InvalidName
+from state_lib.specs import BackendName, StoreSpec
+from state_lib.topology_text import described
+
+HOUR = 3_600_000
 
 
-def job(  # noqa: PLR0913 - each is one thing that may be edited
+def verb(  # noqa: PLR0913 - each is one thing that may be edited
     *,
-    partitions: int = 4,
-    topic: str = "lines",
-    format_: ValueFormat = Text(),  # noqa: B008 - frozen
+    source: Source = Source("lines", "text"),  # noqa: B008 - frozen
+    item: str = "upper(k)",
     where: str = "x > 0",
     key: str = "k",
+    key_name: str = "k",
     expr: str = "x",
-    size: Duration = "1 hour",
-    grace: Duration = 0,
+    tree: str = "",
+    size: int = HOUR,
+    grace: int = 0,
     store: str = "sums",
-    backend: str = "rocksdb",
+    backend: BackendName = "rocksdb",
     to: str = "out",
-) -> str:
-    app = Application("app", partitions)
-    rows = app.stream(topic, format_).where(where).group_by(key)
-    windowed = rows.windowed_by(TimeWindows(size, grace=grace))
-    windowed.aggregate(store, backend, total=agg.sum(expr)).to(to)  # type: ignore[arg-type]
-    return app.fingerprint
+) -> Aggregation:
+    spec = StoreSpec(
+        store,
+        "window",
+        backend,
+        "utf8",
+        {"struct": [["total", "int64"]]},
+        window_size_ms=size,
+        grace_ms=grace,
+        retention_ms=400 * 24 * HOUR,
+    )
+    steps = (Select((Item("k", Expression(item, tree)),)), Where(Expression(where)))
+    fields = {"total": Field("sum", "int64")}
+    kept = Kept(spec, "utf8", fields, key_name, (to,))
+    return Aggregation(source, steps, Expression(key), {"total": Expression(expr)}, kept)
+
+
+def job(*, partitions: int = 4, **edited: Any) -> str:
+    return Declaration("app", partitions, (verb(**edited),)).fingerprint
 
 
 def test_it_is_the_same_for_the_same() -> None:
     assert job() == job()
-    assert job(size=timedelta(hours=1)) == job(), "the same in other words"
     assert job(backend="memory") == job(), "where entries lie decides nothing"
 
 
@@ -44,13 +73,16 @@ def test_it_is_the_same_for_the_same() -> None:
     "edited",
     [
         lambda: job(partitions=5),
-        lambda: job(topic="others"),
-        lambda: job(format_=Json("x BIGINT")),
+        lambda: job(source=Source("others", "text")),
+        lambda: job(source=Source("lines", "json", "x BIGINT")),
+        lambda: job(item="lower(k)"),
+        lambda: job(tree="other options"),
         lambda: job(where="x >= 0"),
         lambda: job(key="upper(k)"),
+        lambda: job(key_name="K"),
         lambda: job(expr="x + 1"),
-        lambda: job(size="2 hours"),
-        lambda: job(grace="1 hour"),
+        lambda: job(size=2 * HOUR),
+        lambda: job(grace=HOUR),
         lambda: job(store="totals"),
         lambda: job(to="elsewhere"),
     ],
@@ -59,28 +91,75 @@ def test_it_changes_with_what_matters(edited: Callable[[], str]) -> None:
     assert edited() != job()
 
 
-def test_one_topic_has_one_format() -> None:
-    """What one of two can read and the other cannot would be counted and a dead letter at once."""
-    app = Application("app")
-    app.stream("lines", Text())
-    app.stream("lines", Text()).where("value <> ''")
-    with pytest.raises(ConfigurationError, match=r"reads topic 'lines' as Text\(\) already"):
-        app.stream("lines", Json("x BIGINT"))
+def test_an_application_without_a_store_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"groupBy\(\.\.\.\) and count"):
+        Declaration("app").fingerprint  # noqa: B018
+    with pytest.raises(InvalidName):
+        Declaration("a/b")
 
 
-@pytest.mark.parametrize("field", ["k", "window_start", "window_end"])
-def test_a_field_named_like_the_key_or_the_window_is_refused(field: str) -> None:
-    """In an output one would hide the other."""
-    rows = Application("app").stream("lines", Json("k STRING")).group_by("k")
-    with pytest.raises(ConfigurationError, match=f"fields \\['{field}'\\]"):
-        rows.windowed_by(TimeWindows("1 hour")).aggregate("sums", "rocksdb", **{field: agg.count()})
-    if field != "k":
-        rows.aggregate("sums", "rocksdb", **{field: agg.count()})
+def test_an_expression_travels_without_the_jvms_column() -> None:
+    one = Expression("x", column=object())
+    again: Expression = pickle.loads(pickle.dumps(one))  # noqa: S301 - ours
+    assert (again, again.column) == (one, None)
 
 
-@pytest.mark.parametrize("name", ["__hf_x", "__HF_ts"])
-def test_columns_that_begin_as_ours_are_refused(name: str) -> None:
-    rows = Application("app").stream("lines", Text())
-    for add in (rows.with_column, rows.explode):
-        with pytest.raises(InvalidName, match="Holdfast"):
-            add(name, "value")
+def test_it_is_described_as_kafka_streams_describes_topologies() -> None:
+    app = Declaration("app", 4, (verb(), verb(store="more", to="others")))
+    assert (
+        described(app)
+        == """\
+Topologies:
+   Sub-topology: 0
+    Source: KSTREAM-SOURCE-0000000000 (topics: [lines])
+      --> KSTREAM-SELECT-0000000001
+    Processor: KSTREAM-SELECT-0000000001 (stores: [])
+      --> KSTREAM-FILTER-0000000002
+      <-- KSTREAM-SOURCE-0000000000
+    Processor: KSTREAM-FILTER-0000000002 (stores: [])
+      --> KSTREAM-AGGREGATE-0000000003, KSTREAM-AGGREGATE-0000000006
+      <-- KSTREAM-SELECT-0000000001
+    Processor: KSTREAM-AGGREGATE-0000000003 (stores: [sums])
+      --> KTABLE-TOSTREAM-0000000004
+      <-- KSTREAM-FILTER-0000000002
+    Processor: KTABLE-TOSTREAM-0000000004 (stores: [])
+      --> KSTREAM-SINK-0000000005
+      <-- KSTREAM-AGGREGATE-0000000003
+    Sink: KSTREAM-SINK-0000000005 (topic: out)
+      <-- KTABLE-TOSTREAM-0000000004
+    Processor: KSTREAM-AGGREGATE-0000000006 (stores: [more])
+      --> KTABLE-TOSTREAM-0000000007
+      <-- KSTREAM-FILTER-0000000002
+    Processor: KTABLE-TOSTREAM-0000000007 (stores: [])
+      --> KSTREAM-SINK-0000000008
+      <-- KSTREAM-AGGREGATE-0000000006
+    Sink: KSTREAM-SINK-0000000008 (topic: others)
+      <-- KTABLE-TOSTREAM-0000000007
+
+"""
+    )
+
+
+def test_these_are_the_names_that_users_import() -> None:
+    assert state_lib.__all__ == [
+        "Application",
+        "ConfigurationError",
+        "HoldfastError",
+        "KGroupedStream",
+        "KStream",
+        "KTable",
+        "Materialized",
+        "TimeWindows",
+        "TopologyTestDriver",
+        "agg",
+    ]
+
+
+@pytest.mark.parametrize(
+    "module",
+    ["state_lib.companions", "state_lib.spark.training", "state_lib.spark.opened"],
+    ids=["hosts-and-dags", "loads-topics", "starts-the-jvm-first"],
+)
+def test_these_import_no_pyspark(module: str) -> None:
+    code = f"import sys, state_lib, {module}; assert 'pyspark' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

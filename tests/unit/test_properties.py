@@ -192,3 +192,6 @@ def test_what_holdfast_needs_of_spark_stays() -> None:
     other = Settings.load(spark_properties={"spark.sql.adaptive.enabled": True})
     with pytest.raises(ConfigurationError, match=r"adaptive.*'true'.*needs 'false'"):
         submit_conf(other)
+    legacy = Settings.load(spark_properties={"spark.sql.legacy.sizeOfNull": True})
+    with pytest.raises(ConfigurationError, match=r"legacy\.sizeOfNull, by which .*remove it"):
+        submit_conf(legacy)

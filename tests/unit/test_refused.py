@@ -12,10 +12,10 @@ from state_lib.drivers.identity import ID_VARIABLE
 from state_lib.drivers.last_words import end_in_log
 from state_lib.drivers.sight import Sight
 from state_lib.drivers.supervision import Supervision
-from state_lib.exits import EXIT_FAILED, EXIT_REFUSED
+from state_lib.exits import EXIT_CONFIGURATION, EXIT_FAILED, EXIT_STOPPED
 
 OURS = "ours"
-BEGIN = "from state_lib import Application, Json, Text, agg"
+BEGIN = "from state_lib import Application, agg"
 
 
 def python(*args: str, typed: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
@@ -35,19 +35,23 @@ def python(*args: str, typed: str = "", **environment: str) -> subprocess.Comple
     ("job", "said"),
     [
         ("Application('a/b')", "a/b"),
-        ("a = Application('a'); a.stream('t', Text()); a.stream('t', Json('x INT'))", "as Text()"),
+        ("a = Application('a'); a.stream('t', format='text'); a.stream('t', 'x INT')", "as text"),
         (
-            "Application('a').stream('t').group_by('n').aggregate('s', n=agg.count())",
+            "Application('a').stream('t', 'n INT').groupBy('n').agg('s', n=agg.count())",
             "fields ['n']",
         ),
-        ("Application('a').run()", "max_restarts or HOLDFAST_MAX_RESTARTS"),
+        ("Application('a').stream('t').where('vlaue IS NULL')", "step 1, where cannot be computed"),
+        (
+            "import os; os.environ['HOLDFAST_MAX_RESTARTS'] = 'none'; Application('a')",
+            "max_restarts or HOLDFAST_MAX_RESTARTS",
+        ),
     ],
-    ids=["name", "two-formats", "field-like-key", "setting"],
+    ids=["name", "two-formats", "field-like-key", "typo", "setting"],
 )
 def test_it_ends_with_a_code_and_with_last_words(job: str, said: str) -> None:
-    ended = python("-c", f"{BEGIN}\n{job}", HOLDFAST_MAX_RESTARTS="none")
+    ended = python("-c", f"{BEGIN}\n{job}")
     lines = ended.stderr.splitlines()
-    assert ended.returncode == EXIT_REFUSED, ended.stderr
+    assert ended.returncode == EXIT_CONFIGURATION, ended.stderr
     assert any(line.startswith("Traceback") for line in lines), "where in the job"
     end = end_in_log(lines, OURS)
     assert end is not None
@@ -59,6 +63,21 @@ def test_it_ends_with_a_code_and_with_last_words(job: str, said: str) -> None:
     crashed, gave_up = life.feed(nothing, process=False, now=2.0, said=lines)
     assert (crashed.name, gave_up.name) == ("crashed", "gave_up")
     assert said in gave_up.text
+
+
+def test_a_signal_to_stop_while_it_declares_is_a_stop() -> None:
+    job = "import os, signal; Application('a'); os.kill(os.getpid(), signal.SIGTERM); print('on')"
+    ended = python("-c", f"{BEGIN}\n{job}")
+    end = end_in_log(ended.stderr.splitlines(), OURS)
+    assert (ended.returncode, ended.stdout) == (EXIT_STOPPED, ""), ended.stderr
+    assert end is not None
+    assert (end.how, end.retry) == ("stopped", False)
+
+
+def test_a_signal_that_the_job_hears_itself_stays_its_own() -> None:
+    job = "signal.signal(signal.SIGTERM, lambda *_: print('mine')); Application('a')"
+    ended = python("-c", f"import os, signal\n{BEGIN}\n{job}\nos.kill(os.getpid(), signal.SIGTERM)")
+    assert (ended.returncode, ended.stdout.strip()) == (0, "mine"), ended.stderr
 
 
 def test_any_other_error_ends_as_python_ends_it() -> None:

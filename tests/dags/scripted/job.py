@@ -21,10 +21,10 @@ import threading
 import time
 from pathlib import Path
 
-from state_lib import Application, Text
 from state_lib.changelog.admin import ensure_topics
 from state_lib.changelog.topics import commits_topic, plan_topics
 from state_lib.config import Settings
+from state_lib.declaration import Aggregation, Declaration, Expression, Field, Kept, Source
 from state_lib.drivers.control import Control
 from state_lib.drivers.identity import Identity
 from state_lib.drivers.presence import Presence
@@ -34,6 +34,7 @@ from state_lib.kafka import Kafka
 from state_lib.logs import configure_logging
 from state_lib.marker import Marker, now_ms
 from state_lib.spark.claims import write_claim
+from state_lib.specs import StoreSpec
 
 BATCH_S = 0.2
 stopping = threading.Event()
@@ -48,8 +49,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())
     settings = Settings.load()
     kafka = Kafka.of(settings)
-    app = Application(name, partitions=1)
-    app.stream(f"{name}-lines", Text()).group_by("value").count("counts")
+    app = declared(name)
     control = Control(kafka, name, Identity.of_this_process())
     control.begin()
     presence = Presence(kafka, name, Identity.of_this_process())
@@ -74,6 +74,14 @@ def main() -> None:
     presence.leave(*control.ending, retry=False, handover=control.handover)
     while what == "hang":
         time.sleep(1)
+
+
+def declared(name: str) -> Declaration:
+    """Counts lines: what a job would declare by PySpark."""
+    store = StoreSpec("counts", "timestamped-key-value", key_serde="utf8", value_serde="int64")
+    kept = Kept(store, "utf8", {"count": Field("count", "int64", of_rows=True)})
+    lines = Source(f"{name}-lines", "text")
+    return Declaration(name, 1, (Aggregation(lines, (), Expression("value"), {}, kept),))
 
 
 def follow(kafka: Kafka, name: str, control: Control, epoch: int, *, once: bool) -> None:

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import NewTopic
 
-from state_lib import Application, Text
 from state_lib.changelog.claims import Claim, newest_claim, topology_of
 from state_lib.changelog.topics import topology_topic
 from state_lib.config import Settings
@@ -22,6 +21,7 @@ from state_lib.spark.driver import Driver
 from state_lib.specs import StoreSpec, Topology
 from tests.integration.conftest import MakeApp
 from tests.support.apps import KV, TS, app_of, batch, claimed, kv
+from tests.support.declared import counting
 from tests.support.hosts import publish
 from tests.support.lost import made_again
 from tests.support.waiting import until
@@ -102,8 +102,7 @@ def test_an_id_that_another_team_uses_is_refused(make_app: MakeApp, name: str) -
     epoch = publish(theirs)
     create(theirs.kafka, f"{name}-orders")
     before = set(theirs.kafka.admin().list_topics(timeout=15).topics)
-    job = Application(theirs.name, partitions=2)
-    job.stream(f"{name}-orders", Text()).group_by("value").count("counts")
+    job = counting(theirs.name, {f"{name}-orders": "counts"}, 2)
     servers = str(theirs.kafka.properties["bootstrap.servers"])
     settings = Settings.load(bootstrap_servers=servers, replication_factor=1)
     with pytest.raises(ConfigurationError) as refused:

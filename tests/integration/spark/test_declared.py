@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import pickle
+import re
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import Column, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 
-from state_lib import Application, Json, TimeWindows, agg
+from state_lib import Application, KStream, Materialized, TimeWindows, agg
+from state_lib.declaration import Expression
 from state_lib.errors import ConfigurationError, InvalidName
 from state_lib.kafka import TopicFacts
-from state_lib.spark.declared import check_declared, first_plan
 from state_lib.spark.frames import combine
+from state_lib.spark.opened import Opened
 from state_lib.spark.plan import BatchPlan
+from state_lib.spark.prepared import first_plan, prepared
+from tests.support.declared import counting
 from tests.support.rows import NOW, Row, source
 
 
@@ -20,41 +27,175 @@ def plan_of(app: Application) -> BatchPlan:
     return first_plan(app, {t: TopicFacts(t, "id", 2, 1) for t in app.topology.sources}, {})
 
 
+REFUSED = {
+    "cannot be computed": ["nope", "upper(k", "k + nope", "explode(array(1)) + 1"],
+    "gives another value each time": ["uuid()", "cast(rand() AS STRING)", "input_file_name()"],
+    "reads (Current|Now|LocalTimestamp)": [
+        "cast(now() AS STRING)", "current_date", "localtimestamp()", "unix_timestamp()",
+        "current_timestamp()", "current_user()", "current_timezone()", "current_database()",
+        "current_catalog()",
+    ],
+    "by a subquery": ["(SELECT 1)", "x IN (SELECT 1)", "EXISTS (SELECT 1)"],
+    "looks at several rows": ["sum(x)", "max(x) OVER ()"],
+}  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    "expr",
-    ["uuid()", "cast(rand() AS STRING)", "cast(now() AS STRING)", "cast(current_date AS STRING)"],
+    ("why", "expr"), [(why, expr) for why, exprs in REFUSED.items() for expr in exprs]
 )
-def test_an_expression_that_gives_another_value_each_time_is_refused(
-    spark: SparkSession, expr: str
+def test_an_expression_that_reads_more_than_its_row_is_refused(
+    spark: SparkSession, why: str, expr: str
 ) -> None:
     """A repeated batch would move rows to other keys, tasks and windows."""
-    keyed, kept = Application("keyed", partitions=4), Application("kept", partitions=4)
-    keyed.stream("t").with_column("id", expr).group_by("id").count("ids")
-    kept.stream("t").group_by("key", "bytes").aggregate("ids", last=agg.last(expr))
-    for app in (keyed, kept):
-        with pytest.raises(ConfigurationError, match=r"'ids'.*gives another value each time"):
-            check_declared(spark, app, plan_of(app))
+    app = Application("app", spark, partitions=4)
+    rows = app.stream("t", "k STRING, x BIGINT")
+    for verb, declare in (
+        ("withColumn", lambda: rows.withColumn("id", F.expr(expr))),
+        ("select", lambda: rows.select(F.expr(expr).alias("id"))),
+        ("where", lambda: rows.where(f"({expr}) IS NULL")),
+        ("groupBy", lambda: rows.groupBy(expr)),
+        ("agg of s.n", lambda: rows.groupBy("k").agg("s", n=agg.count(expr))),
+    ):
+        with pytest.raises(ConfigurationError, match=rf"stream 't', step 1, {verb} ") as refused:
+            declare()
+        if verb != "where":  # there Spark itself refuses aggregates, in words of its own
+            assert re.search(why, refused.value.message, re.DOTALL), refused.value.message
+    assert not app.aggregations
+
+
+@pytest.mark.parametrize(
+    ("declare", "instead"),
+    [
+        (lambda rows: rows.groupBy("k", "x"), r"concat_ws"),
+        (lambda rows: rows.groupBy(F.struct("k")), r"cast\('string'\)"),
+        (lambda rows: rows.groupBy("cast(x AS DOUBLE)"), r"cast\('string'\)"),
+        (lambda rows: rows.groupBy("k").agg("s", a=agg.last(F.struct("k"))), "to_json"),
+        (lambda rows: rows.groupBy("k").agg("s", a=agg.sum("cast(x AS DECIMAL)")), "double"),
+        (lambda rows: rows.groupBy("k").agg("s", a=agg.max("k")), "number"),
+        (lambda rows: rows.groupBy("k").agg("s", a=agg.count_if("k")), "no condition"),
+        (lambda rows: rows.groupBy("k").agg("s", a=F.sum("x")), r"agg\.sum"),
+        (lambda rows: rows.groupBy("k").reduce(max), r"state_lib\.agg"),
+        (lambda rows: rows.groupBy("k").aggregate(int, max), r"state_lib\.agg"),
+        (lambda rows: rows.groupBy("k").count(Materialized("s", retention="1 day")), "windowedBy"),
+        (lambda rows: rows.withColumn("y", "x"), r"F\.col"),
+        (lambda rows: rows.withColumn("y", F.udf(len)("k")), "built-in"),
+        (lambda rows: rows.select(F.posexplode(F.split("k", ""))), "explode"),
+        (lambda rows: rows.select(F.explode(F.create_map("k", "x"))), "map_entries"),
+        (lambda rows: rows.select("k", F.col("x").alias("K")), "rename"),
+        (lambda rows: rows.select(*2 * [F.explode(F.split("k", ""))]), "in the next"),
+        (lambda rows: rows.drop("nope"), "no column"),
+        (lambda rows: rows.withColumnRenamed("nope", "y"), "no column"),
+        (lambda rows: rows["nope"], "nope"),
+    ],
+)
+def test_what_is_refused_says_what_to_write(
+    spark: SparkSession, declare: Callable[[KStream], object], instead: str
+) -> None:
+    rows = Application("app", spark).stream("t", "k STRING, x BIGINT")
+    with pytest.raises(ConfigurationError, match=instead):
+        declare(rows)
+
+
+def test_rows_have_the_columns_that_a_dataframe_would_have(spark: SparkSession) -> None:
+    rows = Application("app", spark).stream("t", "k STRING, x BIGINT, s STRUCT<a: INT>")
+    base = ["key", "value", "topic", "partition", "offset", "timestamp"]
+    assert rows.columns == [*base, "k", "x", "s"]
+    assert rows.select("*", F.lit(1).alias("one")).columns == [*rows.columns, "one"]
+    assert rows.select("k", rows.x, rows["s"], "s.a").columns == ["k", "x", "s", "a"]
+    assert rows.drop("x", F.col("k"), *base).columns == ["s"]
+    assert rows.drop(*base).withColumnRenamed("X", "y").columns == ["k", "y", "s"]
+    added = rows.drop(*base).withColumns({"K": F.upper("k"), "n": F.length("k")})
+    assert added.columns == ["K", "x", "s", "n"]
+    assert rows.selectExpr("k", "x + 1 AS y").columns == ["k", "y"]
+    assert rows.selectExpr(["*", "x AS y"]).columns == [*rows.columns, "y"]
+    assert rows.withColumn("l", F.explode(F.split("k", ""))).columns == [*rows.columns, "l"]
+    with pytest.raises(AttributeError, match="nope"):
+        rows.nope  # noqa: B018
+
+
+def test_types_and_the_keys_name_are_sparks(spark: SparkSession) -> None:
+    app = Application("app", spark)
+    rows = app.stream("t", "k STRING, i INT, d DOUBLE, f BOOLEAN")
+    rows.groupBy(F.upper("k").alias("K")).agg(
+        Materialized("s", backend="memory"),
+        n=agg.count(), yes=agg.count_if(F.col("f")), i=agg.sum(F.col("i")), d=agg.max("d / 2"),
+        k=agg.last("k"), f=agg.last("f"),
+    )  # fmt: skip
+    rows.groupBy("i").count("by_number")
+    rows.groupBy("key").windowedBy(TimeWindows("1 hour")).count(Materialized("w", "400 days"))
+    rows.groupBy(F.upper("k")).count("unnamed")
+    one, two, three, four = (verb.kept for verb in app.aggregations)
+    types = {name: (f.op, f.type) for name, f in one.fields.items()}
+    assert types == {
+        "n": ("count", "int64"), "yes": ("count", "int64"), "i": ("sum", "int64"),
+        "d": ("max", "float64"), "k": ("last", "utf8"), "f": ("last", "bool"),
+    }  # fmt: skip
+    assert [v.key_serde for v in (one, two, three)] == ["utf8", "int64", "bytes"]
+    assert [v.key_name for v in (one, two, three, four)] == ["K", "i", "key", "key"]
+    assert (one.store.backend, three.store.retention_ms) == ("memory", 400 * 86_400_000)
+
+
+def test_lambdas_whose_texts_are_the_same_are_told_apart(spark: SparkSession) -> None:
+    """Spark's text has no names for their variables: two branches would be taken for one."""
+
+    def step(join: Callable[[Column, Column], Column]) -> KStream:
+        rows = Application("app", spark).stream("t", "a ARRAY<STRING>, b ARRAY<STRING>")
+        return rows.select(
+            F.transform("a", lambda x: F.transform("b", lambda y: join(x, y))).alias("c")
+        )
+
+    one, other, again = (
+        step(join)._steps[0] for join in (F.concat, lambda x, y: F.concat(y, x), F.concat)
+    )
+    assert one != other
+    assert one == again
+
+
+def test_what_executors_are_sent_is_plain_data(spark: SparkSession) -> None:
+    app = Application("app", spark)
+    rows = app.stream("t", "k STRING, x BIGINT").where(F.col("x") > 1)
+    rows.groupBy(F.upper("k")).agg("s", total=agg.sum(F.col("x") * 2))
+    sent = pickle.dumps(tuple(verb.kept for verb in app.aggregations))
+    assert b"pyspark" not in sent
+    assert b"py4j" not in pickle.dumps(app.aggregations)
+    assert pickle.loads(pickle.dumps(app.aggregations)) == app.aggregations  # noqa: S301 - ours
+
+
+def test_a_users_session_is_used_and_stays_as_it_is(spark: SparkSession) -> None:
+    setting = "spark.sql.adaptive.enabled"
+    before = str(spark.conf.get(setting))
+    spark.conf.set(setting, "true")
+    try:
+        opened = Opened("app", spark)
+        session = opened.session()
+        assert (session.conf.get(setting), spark.conf.get(setting)) == ("false", "true")
+        opened.stop()
+        assert spark.range(3).count() == 3, "it is the user's to stop"
+    finally:
+        spark.conf.set(setting, before)
 
 
 def test_what_depends_on_the_record_alone_is_taken(spark: SparkSession) -> None:
-    app = Application("app", partitions=4)
-    rows = app.stream("t", Json("k STRING, x DOUBLE")).where("x > 1 AND k RLIKE 'a'")
-    rows.with_column("y", "sha2(k, 256)").explode("z", "split(y, 'a')").group_by("z").aggregate(
+    app = Application("app", spark, partitions=4)
+    rows = app.stream("t", "k STRING, x DOUBLE").where("x > 1 AND k RLIKE 'a'")
+    rows.withColumn("y", F.expr("sha2(k, 256)")).withColumn(
+        "z", F.expr("explode(split(y, 'a'))")
+    ).groupBy("z").agg(
         "all",
         n=agg.count(),
-        total=agg.sum("x", "float64"),
+        total=agg.sum("x"),
         last=agg.last("y"),
-        most=agg.max("x", "float64"),
+        most=agg.max("x"),
     )
-    rows.group_by("k").windowed_by(TimeWindows("1 hour")).count("hourly")
-    check_declared(spark, app, plan_of(app))
+    rows.groupBy("k").windowedBy(TimeWindows("1 hour")).count("hourly")
+    prepared(spark, app, plan_of(app))
 
 
 def test_what_was_built_for_the_check_serves_the_batches(spark: SparkSession) -> None:
-    app = Application("app", partitions=4)
-    app.stream("t", Json("k STRING, x BIGINT")).group_by("k").aggregate("all", n=agg.sum("x"))
+    app = Application("app", spark, partitions=4)
+    app.stream("t", "k STRING, x BIGINT").groupBy("k").agg("all", n=agg.sum("x"))
     empty = plan_of(app)
-    combiner = check_declared(spark, app, empty)
+    combiner = prepared(spark, app, empty)
     known = dict(combiner._templates)
     rows: list[Row] = [(None, b'{"k": "a", "x": 1}', i % 2, i, NOW) for i in range(5)]
     plan = replace(empty, epoch=3, n=1, now=NOW, clock=NOW, max_future_ms=1)
@@ -64,19 +205,37 @@ def test_what_was_built_for_the_check_serves_the_batches(spark: SparkSession) ->
     assert combiner._templates == known, "nothing was built anew"
 
 
-def test_of_several_stores_the_one_that_is_wrong_is_named(spark: SparkSession) -> None:
-    app = Application("app", partitions=4)
-    rows = app.stream("t", Json("k STRING, x BIGINT"))
-    rows.group_by("k").count("good")
-    rows.group_by("kk").count("bad")
-    with pytest.raises(ConfigurationError, match=r"'bad'.*cannot be computed.*kk"):
-        check_declared(spark, app, plan_of(app))
+def test_what_only_a_batch_cannot_compute_is_refused_at_once(spark: SparkSession) -> None:
+    """No other try helps, so it is none of Spark's errors, after which there is one."""
+    app = counting("app", {"t": "s"})
+    app.aggregations[0] = replace(app.aggregations[0], key=Expression("nope"))
+    plan = first_plan(app, {"t": TopicFacts("t", "id", 2, 1)}, {})
+    with pytest.raises(ConfigurationError, match=r"'app' declares what cannot .*in a batch.*nope"):
+        prepared(spark, app, plan)
+
+
+def test_a_session_that_is_there_is_taken_and_left(spark: SparkSession) -> None:
+    opened = Opened("app")
+    session = opened.session()
+    assert session is not spark
+    assert session.sparkContext is spark.sparkContext
+    opened.stop()
+    assert spark.range(3).count() == 3
+    assert opened.session() is session
 
 
 @pytest.mark.parametrize("name", ["__hf_x", "__HF_ts"])
 def test_a_field_that_begins_as_our_columns_is_refused(spark: SparkSession, name: str) -> None:
     """It would hide the column of that name: the record's own time, for example."""
-    app = Application("app", partitions=4)
-    app.stream("t", Json(f"k STRING, {name} STRING")).group_by("k").count("counts")
+    app = Application("app", spark, partitions=4)
     with pytest.raises(InvalidName, match=f"'{name}'.*begins those of Holdfast"):
-        check_declared(spark, app, plan_of(app))
+        app.stream("t", f"k STRING, {name} STRING")
+    rows = app.stream("t", "k STRING")
+    adds: tuple[Callable[[], object], ...] = (
+        lambda: rows.withColumn(name, F.lit(1)),
+        lambda: rows.select(F.lit(1).alias(name)),
+        lambda: rows.withColumnRenamed("k", name),
+    )
+    for add in adds:
+        with pytest.raises(InvalidName, match="Holdfast"):
+            add()

@@ -12,12 +12,14 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from jobs.word_count import app
 from state_lib.config import Settings
 from state_lib.errors import Superseded, Unavailable
 from state_lib.spark import ending, streaming
 from state_lib.spark.streaming import Streaming
+from tests.support.declared import counting
 from tests.support.waiting import SLOWNESS, until
+
+APP = counting("word_count", {"lines": "counts"}, outputs=("word-counts",))
 
 PATIENCE_S, SOON_S = 1.0, 5.0 * SLOWNESS
 pytestmark = pytest.mark.timeout(150)
@@ -44,13 +46,13 @@ def hanging(spark: SparkSession, tmp_path: Path) -> Iterator[StreamingQuery]:
         yield query
     finally:
         go.set()
-        ending.halt(query, app.id, lambda: 60.0)
+        ending.halt(query, APP.id, lambda: 60.0)
 
 
 def stream(spark: SparkSession, stopping: threading.Event) -> Streaming:
     """One that reaches no broker and no task."""
     none: Any = None
-    return Streaming(spark, none, none, app.topology, Settings.load(), stopping)
+    return Streaming(spark, none, none, APP.topology, Settings.load(), stopping)
 
 
 def soon(what: Callable[[], object], error: type[Exception], match: str) -> None:
@@ -112,4 +114,4 @@ def test_any_other_failure_is_told_at_once(spark: SparkSession) -> None:
 
     broken: Any = Broken()
     what = "ClassNotFoundException: TimeoutException"
-    soon(lambda: ending.halt(broken, app.id, lambda: 60.0), Unavailable, what)
+    soon(lambda: ending.halt(broken, APP.id, lambda: 60.0), Unavailable, what)

@@ -9,12 +9,12 @@ import orjson
 import pytest
 from pyspark.sql import SparkSession
 
-from state_lib import Application
 from state_lib.addresses import HostAddress
 from state_lib.errors import HoldfastError, from_wire
 from state_lib.spark.exchange import RESULT_DDL, exchange_partition
 from state_lib.spark.plan import SEEN, BatchPlan, ExchangePlan
 from tests.integration.conftest import MakeApp
+from tests.support.declared import counting
 from tests.support.hosts import address, served
 
 TOKEN = "only-for-tests"
@@ -32,10 +32,11 @@ def test_what_trying_again_does_not_mend_comes_to_the_driver_as_what_it_is(
     spark: SparkSession, host: HostAddress, name: str, token: str, code: str
 ) -> None:
     """A Spark task that fails is tried again, and its error is text."""
-    app = Application(f"{name}-of-nobody", partitions=1)
-    app.stream("t").group_by("key").count("counts")
+    app = counting(f"{name}-of-nobody", {"t": "counts"}, 1)
     batch = BatchPlan(0, 1, {}, {"t": {"0": 1}}, 0, 0, 0, {})
-    plan = ExchangePlan(app.id, 1, tuple(app.aggregations), batch, (host,), token, 20.0)
+    plan = ExchangePlan(
+        app.id, 1, tuple(verb.kept for verb in app.aggregations), batch, (host,), token, 20.0
+    )
 
     def carry(batches: Any) -> Any:
         return exchange_partition(plan, batches)

@@ -13,7 +13,7 @@ from pyspark import TaskContext
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from state_lib import Application, Json, Text, TimeWindows, agg
+from state_lib import Application, TimeWindows, agg
 from state_lib.errors import ConfigurationError, Misplaced
 from state_lib.keys import partition_for
 from state_lib.spark.exchange import check_placed
@@ -33,13 +33,11 @@ def combined(
 
 
 @pytest.fixture
-def flights() -> Application:
-    app = Application("app", partitions=4)
-    stream = app.stream("t", Json("k STRING, x BIGINT NOT NULL"))
-    stream.group_by("k").aggregate(
-        "totals", n=agg.count(), total=agg.sum("x"), seen=agg.last("x", "int64")
-    )
-    stream.group_by("k").windowed_by(TimeWindows("1 hour", grace="1 hour")).count("hourly")
+def flights(spark: SparkSession) -> Application:
+    app = Application("app", spark, partitions=4)
+    stream = app.stream("t", "k STRING, x BIGINT NOT NULL")
+    stream.groupBy("k").agg("totals", n=agg.count(), total=agg.sum("x"), seen=agg.last("x"))
+    stream.groupBy("k").windowedBy(TimeWindows("1 hour", grace="1 hour")).count("hourly")
     return app
 
 
@@ -176,9 +174,13 @@ def test_event_times_of_1970_are_kept_when_not_late(
 
 
 def test_steps_keep_filtered_rows_as_seen(spark: SparkSession) -> None:
-    app = Application("words", partitions=4)
-    lines = app.stream("t", Text()).explode("word", "split(lower(value), '[^a-z]+')")
-    lines.where("word <> ''").with_column("initial", "left(word, 1)").group_by("initial").count("c")
+    app = Application("words", spark, partitions=4)
+    lines = app.stream("t", format="text").withColumn(
+        "word", F.expr("explode(split(lower(value), '[^a-z]+'))")
+    )
+    lines.where("word <> ''").withColumn("initial", F.expr("left(word, 1)")).groupBy(
+        "initial"
+    ).count("c")
     rows = combined(
         spark,
         app,
@@ -189,8 +191,10 @@ def test_steps_keep_filtered_rows_as_seen(spark: SparkSession) -> None:
 
 
 def test_undecodable_text_is_a_letter(spark: SparkSession) -> None:
-    app = Application("words", partitions=4)
-    app.stream("t", Text()).explode("word", "split(value, ' ')").group_by("word").count("c")
+    app = Application("words", spark, partitions=4)
+    app.stream("t", format="text").withColumn("word", F.expr("explode(split(value, ' '))")).groupBy(
+        "word"
+    ).count("c")
     rows = combined(spark, app, [(b"k", b"caf\xe9 cr\xe8me", 0, 0, 5), (b"k", b"plain", 0, 1, 5)])
     assert [json.loads(bytes(r.key))["reason"] for r in rows if r.kind == DEAD] == ["undecodable"]
     assert {bytes(r.key) for r in rows if r.kind == 0} == {b"plain"}
@@ -229,8 +233,8 @@ def test_rows_of_tasks_that_are_parked_leave_their_event_times(
 
 
 def test_int64_keys_are_kafkas_bytes(spark: SparkSession) -> None:
-    app = Application("ints", partitions=4)
-    app.stream("t", Json("k BIGINT")).group_by("k", "int64").count("c")
+    app = Application("ints", spark, partitions=4)
+    app.stream("t", "k BIGINT").groupBy("k").count("c")
     rows = combined(spark, app, [(b"", b'{"k": -5}', 0, 0, 5), (b"", b'{"k": 258}', 0, 1, 5)])
     assert {bytes(r.key) for r in rows} == {
         (-5).to_bytes(8, "big", signed=True),
@@ -249,10 +253,10 @@ def test_a_field_may_have_any_name(spark: SparkSession, *, upper: bool) -> None:
     """Also those of the record's own columns, and of those that are added on the way."""
     names = [n.upper() if upper else n for n in NAMES]
     for name in names:
-        app = Application("app", partitions=4)
-        stream = app.stream("t", Json(f"{name} BIGINT NOT NULL, other STRING"))
-        stream.explode("part", "split(other, ' ')").group_by("part").aggregate(
-            "sums", total=agg.sum(name), seen=agg.last(name, "int64")
+        app = Application("app", spark, partitions=4)
+        stream = app.stream("t", f"{name} BIGINT NOT NULL, other STRING")
+        stream.withColumn("part", F.expr("explode(split(other, ' '))")).groupBy("part").agg(
+            "sums", total=agg.sum(name), seen=agg.last(name)
         )
         good = json.dumps({name: 7, "other": "a b"}).encode()
         rows = combined(spark, app, [(b"", good, 0, 0, 5), (b"", b"{}", 0, 1, 6)])
@@ -265,10 +269,9 @@ def test_a_field_may_have_any_name(spark: SparkSession, *, upper: bool) -> None:
 
 
 def test_fields_that_differ_in_case_only_are_refused(spark: SparkSession) -> None:
-    app = Application("app", partitions=4)
-    app.stream("t", Json("x BIGINT, X BIGINT")).group_by("x").count("sums")
+    app = Application("app", spark, partitions=4)
     with pytest.raises(ConfigurationError, match="differ in case only"):
-        combined(spark, app, [])
+        app.stream("t", "x BIGINT, X BIGINT")
 
 
 @pytest.mark.parametrize("job", ["flights", "word_count"])
@@ -303,11 +306,13 @@ def letters_of(rows: list[Any]) -> dict[int, str]:
 
 
 def test_a_row_on_which_a_step_fails_is_a_letter(spark: SparkSession) -> None:
-    app = Application("app", partitions=4)
-    stream = app.stream("t", Json("k STRING, x BIGINT, s STRING"))
-    stream = stream.with_column("ratio", "10 / x").where("cast(s AS INT) > 0")
-    stream = stream.explode("part", "if(k = 'boom', raise_error('boom'), split(k, ' '))")
-    stream.group_by("part").count("c")
+    app = Application("app", spark, partitions=4)
+    stream = app.stream("t", "k STRING, x BIGINT, s STRING")
+    stream = stream.withColumn("ratio", F.expr("10 / x")).where("cast(s AS INT) > 0")
+    stream = stream.withColumn(
+        "part", F.expr("explode(if(k = 'boom', raise_error('boom'), split(k, ' ')))")
+    )
+    stream.groupBy("part").count("c")
     records = [
         {"k": "a b", "x": 1, "s": "1"}, {"k": "a", "x": 0, "s": "1"}, {"k": "a", "x": 1, "s": "x"},
         {"k": "boom", "x": 1, "s": "1"}, {"k": None, "x": None, "s": None},
@@ -317,7 +322,7 @@ def test_a_row_on_which_a_step_fails_is_a_letter(spark: SparkSession) -> None:
     found = combined(spark, app, rows)
     assert letters_of(found) == {
         1: "failed:ratio",
-        2: "failed:where cast(s AS INT) > 0",
+        2: "failed:where (CAST(s AS INT) > 0)",
         3: "failed:part",
         5: "failed:ratio",
     }
@@ -326,11 +331,11 @@ def test_a_row_on_which_a_step_fails_is_a_letter(spark: SparkSession) -> None:
 
 
 def test_a_row_on_which_a_key_or_an_input_fails_is_a_letter(spark: SparkSession) -> None:
-    app = Application("app", partitions=4)
-    stream = app.stream("t", Json("k STRING, x DOUBLE, s STRING"))
-    stream.group_by("cast(s AS BIGINT)", "int64").count("by_number")
-    stream.group_by("k").aggregate(
-        "totals", total=agg.sum("x"), least=agg.min("1 / x", "float64"), n=agg.count("1 / x")
+    app = Application("app", spark, partitions=4)
+    stream = app.stream("t", "k STRING, x DOUBLE, s STRING")
+    stream.groupBy("cast(s AS BIGINT)").count("by_number")
+    stream.groupBy("k").agg(
+        "totals", total=agg.sum("cast(x AS BIGINT)"), least=agg.min("1 / x"), n=agg.count("1 / x")
     )
     records = [
         {"k": "a", "x": 1, "s": "1"}, {"k": "a", "x": 1e300, "s": "1"},
@@ -353,10 +358,10 @@ def test_a_row_on_which_a_key_or_an_input_fails_is_a_letter(spark: SparkSession)
 
 
 def test_what_fails_in_a_later_branch_of_a_topic_is_a_letter_too(spark: SparkSession) -> None:
-    app = Application("app", partitions=4)
-    stream = app.stream("t", Json("k STRING NOT NULL, x BIGINT"))
-    stream.group_by("k").count("plain")
-    stream.with_column("y", "10 / x").group_by("k").count("ratios")
+    app = Application("app", spark, partitions=4)
+    stream = app.stream("t", "k STRING NOT NULL, x BIGINT")
+    stream.groupBy("k").count("plain")
+    stream.withColumn("y", F.expr("10 / x")).groupBy("k").count("ratios")
     rows: list[Row] = [
         (b"", b'{"k": "a", "x": 0}', 0, 0, 5),
         (b"", b'{"k": "a", "x": 1}', 0, 1, 5),
@@ -368,9 +373,9 @@ def test_what_fails_in_a_later_branch_of_a_topic_is_a_letter_too(spark: SparkSes
 
 
 def test_one_letter_for_a_record_whatever_it_explodes_to(spark: SparkSession) -> None:
-    app = Application("app", partitions=4)
-    words = app.stream("t", Text()).explode("word", "split(value, ' ')")
-    words.group_by("word").aggregate("s", total=agg.sum("cast(word AS BIGINT)"))
+    app = Application("app", spark, partitions=4)
+    words = app.stream("t", format="text").withColumn("word", F.expr("explode(split(value, ' '))"))
+    words.groupBy("word").agg("s", total=agg.sum("cast(word AS BIGINT)"))
     found = combined(spark, app, [(b"", b"1 x 2 y z 3", 1, 0, 5)])
     dead = [r for r in found if r.kind == DEAD]
     assert [(r.task, r.n) for r in dead] == [(1, 3)], "of its source partition's task"
@@ -379,10 +384,10 @@ def test_one_letter_for_a_record_whatever_it_explodes_to(spark: SparkSession) ->
 
 def test_text_that_is_not_utf8_is_a_letter(spark: SparkSession) -> None:
     """As a key or a kept text, whoever reads the store could not decode it."""
-    app = Application("app", partitions=4)
+    app = Application("app", spark, partitions=4)
     stream = app.stream("t")
-    stream.group_by("key").aggregate("s", seen=agg.last("value"))
-    stream.group_by("key", "bytes").count("raw")
+    stream.groupBy("cast(key AS STRING)").agg("s", seen=agg.last("cast(value AS STRING)"))
+    stream.groupBy("key").count("raw")
     found = combined(
         spark, app, [(b"\xff", b"x", 0, 0, 5), (b"k", b"caf\xe9", 0, 1, 5), (b"k", b"x", 0, 2, 5)]
     )
@@ -392,10 +397,10 @@ def test_text_that_is_not_utf8_is_a_letter(spark: SparkSession) -> None:
 
 
 def test_a_row_too_large_for_its_topics_is_a_letter(spark: SparkSession) -> None:
-    app = Application("app", partitions=4)
-    stream = app.stream("t", Json("k STRING, x STRING"))
-    stream.group_by("k").count("counts").to("out")
-    stream.group_by("k").aggregate("seen", x=agg.last("x"))
+    app = Application("app", spark, partitions=4)
+    stream = app.stream("t", "k STRING, x STRING")
+    stream.groupBy("k").count("counts").toStream().to("out")
+    stream.groupBy("k").agg("seen", x=agg.last("x"))
     values = [
         {"k": "a", "x": "b"}, {"k": "k" * 2000, "x": "x"}, {"k": "a", "x": "x" * 6000},
         {"k": "\u0001" * 800, "x": "x"}, {"k": "k" * 1200, "x": "x"},

@@ -11,7 +11,7 @@ import orjson
 from confluent_kafka.admin import NewTopic
 from pyspark.sql import SparkSession
 
-from state_lib import Application, Json, TimeWindows, TopologyTestDriver, agg
+from state_lib import Application, Materialized, TimeWindows, TopologyTestDriver, agg
 from state_lib.changelog.reader import read
 from state_lib.changelog.topics import dead_letters_topic
 from state_lib.config import Settings
@@ -30,12 +30,13 @@ Told = dict[str, Any]
 
 
 def pipeline(app: Application, source: str) -> None:
-    rows = app.stream(source, Json("k STRING, x DOUBLE, at STRING"))
-    windows = TimeWindows("1 hour", grace="10 minutes", retention="1 day")
-    hours = rows.group_by("k").windowed_by(windows)
-    hours.aggregate("hourly", n=agg.count(), x=agg.sum("x", "float64")).to(f"{source}-hours")
-    last = agg.last("at", "utf8")
-    rows.group_by("at").aggregate("places", "memory", n=agg.count(), last=last).to(f"{source}-at")
+    rows = app.stream(source, "k STRING, x DOUBLE, at STRING")
+    hours = rows.groupBy("k").windowedBy(TimeWindows("1 hour", grace="10 minutes"))
+    hourly = Materialized("hourly", retention="1 day")
+    hours.agg(hourly, n=agg.count(), x=agg.sum("x")).toStream().to(f"{source}-hours")
+    places = Materialized("places", backend="memory")
+    table = rows.groupBy("at").agg(places, n=agg.count(), last=agg.last("at"))
+    table.toStream().to(f"{source}-at")
 
 
 def record(i: int) -> tuple[bytes | None, bytes, int, int]:
@@ -90,7 +91,7 @@ def written(message: Any, topic: str) -> tuple[Any, ...]:
 
 
 def over_kafka(spark: SparkSession, kafka: Kafka, name: str, source: str, root: Path) -> Told:
-    application = Application(name, partitions=PARTITIONS)
+    application = Application(name, spark, partitions=PARTITIONS)
     pipeline(application, source)
     kafka.admin().create_topics([NewTopic(source, PARTITIONS, 1, config={"retention.ms": "-1"})])[
         source

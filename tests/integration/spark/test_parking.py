@@ -16,7 +16,6 @@ import pytest
 from confluent_kafka.admin import NewPartitions, NewTopic
 from pyspark.sql import SparkSession
 
-from state_lib import Application, Text
 from state_lib.changelog.progress import ProgressLog, effective
 from state_lib.changelog.reader import read
 from state_lib.changelog.topics import progress_topic
@@ -42,6 +41,7 @@ from state_lib.spark.versions import make_way
 from state_lib.task import state_task
 from state_lib.task.room import check_disk
 from tests.support.apps import App, batch
+from tests.support.declared import counting
 from tests.support.hosts import address, publish, served
 from tests.support.waiting import until
 
@@ -54,11 +54,9 @@ class World:
 
     def __init__(self, spark: SparkSession, kafka: Kafka, name: str, root: Path) -> None:
         self.spark, self.kafka, self.name, self.topic = spark, kafka, name, f"{name}-in"
-        self.job = Application(name, partitions=PARTITIONS)
-        self.job.stream(self.topic, Text()).group_by("value").count("counts")
         self.other = f"{name}-other"
         """Another source, whose number is one more than the number of partitions of the first."""
-        self.job.stream(self.other, Text()).group_by("value").count("others")
+        self.job = counting(name, {self.topic: "counts", self.other: "others"}, PARTITIONS)
         for topic in self.job.topology.sources:
             kafka.admin().create_topics([NewTopic(topic, 1, 1)])[topic].result()
         self.app = App(kafka, self.job.topology, root)

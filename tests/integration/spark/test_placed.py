@@ -11,7 +11,6 @@ from confluent_kafka.admin import NewTopic
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from state_lib import Application, Text
 from state_lib.config import Settings
 from state_lib.errors import ConfigurationError, Misplaced
 from state_lib.kafka import Kafka
@@ -21,6 +20,7 @@ from state_lib.spark.frames import Combiner
 from state_lib.spark.properties import REQUIRED
 from state_lib.spark.session import open_session
 from tests.support.apps import App
+from tests.support.declared import counting
 from tests.support.hosts import address, claim, publish, served
 from tests.support.rows import Row, source
 
@@ -43,8 +43,7 @@ def test_rows_in_another_partition_than_their_task_s_reach_no_store(
 ) -> None:
     """Spark exchanges them once more, by all grouping columns: nobody would find their keys."""
     topic = f"{name}-in"
-    job = Application(name, partitions=len(TASKS))
-    job.stream(topic, Text()).group_by("value").count("counts")
+    job = counting(name, {topic: "counts"}, len(TASKS))
     kafka.admin().create_topics([NewTopic(topic, 1, 1)])[topic].result()
     app, at = App(kafka, job.topology, tmp_path), address()
     app.create()

@@ -11,8 +11,9 @@ import pytest
 from confluent_kafka import Message
 from confluent_kafka.admin import NewTopic
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 
-from state_lib import Application, Json, agg
+from state_lib import Application, agg
 from state_lib.changelog.topics import dead_letters_topic
 from state_lib.config import Settings
 from state_lib.kafka import Kafka, ends, require
@@ -39,12 +40,12 @@ RECORDS = {
 
 
 @pytest.fixture
-def application(name: str) -> Application:
-    app = Application(name, partitions=1)
-    stream = app.stream(f"{name}-in", Json("k STRING, x BIGINT, s STRING"))
-    stream.with_column("ratio", "10 / x").group_by(
+def application(spark: SparkSession, name: str) -> Application:
+    app = Application(name, spark, partitions=1)
+    stream = app.stream(f"{name}-in", "k STRING, x BIGINT, s STRING")
+    stream.withColumn("ratio", F.expr("10 / x")).groupBy(
         "if(k = 'bad', cast(x'ff' AS STRING), k)"
-    ).aggregate("sums", total=agg.sum("x"), seen=agg.last("s")).to(f"{name}-out")
+    ).agg("sums", total=agg.sum("x"), seen=agg.last("s")).toStream().to(f"{name}-out")
     return app
 
 

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from state_lib import Application, Json, Text, TimeWindows, agg
+from state_lib import Application, TimeWindows, agg
 from state_lib.marker import NO_CLOCK
 from state_lib.spark.frames import Combiner, combine
 from state_lib.spark.plan import DEAD, DROPPED, BatchPlan
@@ -21,15 +21,15 @@ TO = {"t": {"0": 99, "1": 99}, "u": {"0": 99}}
 
 
 @pytest.fixture
-def app() -> Application:
+def app(spark: SparkSession) -> Application:
     """Two topics, and two branches of one of them: the batch stands in the query three times."""
-    app = Application("app", partitions=4)
-    numbers = app.stream("t", Json("k STRING, x BIGINT NOT NULL"))
-    numbers.group_by("k").aggregate("totals", total=agg.sum("x"), seen=agg.last("x", "int64"))
-    numbers.where("x > 1").group_by("k").windowed_by(TimeWindows("1 hour")).count("hourly")
-    words = app.stream("u", Text()).explode("word", "split(value, ' ')")
-    words.group_by("word").count("words")
-    words.group_by("word").windowed_by(TimeWindows("1 hour")).count("words_hourly")
+    app = Application("app", spark, partitions=4)
+    numbers = app.stream("t", "k STRING, x BIGINT NOT NULL")
+    numbers.groupBy("k").agg("totals", total=agg.sum("x"), seen=agg.last("x"))
+    numbers.where("x > 1").groupBy("k").windowedBy(TimeWindows("1 hour")).count("hourly")
+    words = app.stream("u", format="text").withColumn("word", F.expr("explode(split(value, ' '))"))
+    words.groupBy("word").count("words")
+    words.groupBy("word").windowedBy(TimeWindows("1 hour")).count("words_hourly")
     return app
 
 

@@ -12,7 +12,6 @@ import pytest
 from confluent_kafka.admin import NewTopic
 from typer.testing import CliRunner
 
-from state_lib import Application, Text
 from state_lib.changelog.admin import set_topic_config
 from state_lib.cli import app as command
 from state_lib.config import Settings
@@ -27,14 +26,15 @@ from state_lib.spark.claims import write_claim
 from state_lib.stack.broker import LocalBroker
 from state_lib.stack.ports import free_port
 from tests.support.apps import App
+from tests.support.declared import counting
 from tests.support.waiting import deadline_in
 
 JOB = """
 import os
-from state_lib import Application, Text
+from state_lib import Application
 
 app = Application(os.environ["JOB_APP"], partitions=1)
-app.stream(os.environ["JOB_APP"] + "-lines", Text()).group_by("value").count("counts")
+app.stream(os.environ["JOB_APP"] + "-lines", format="text").groupBy("value").count("counts")
 app.run()
 """
 
@@ -78,8 +78,8 @@ def test_it_is_given_up_at_once_and_told(
 
 def application(name: str, kafka: Kafka, root: Path) -> App:
     """One that has run: as the job declares it."""
-    job, lines = Application(name, partitions=1), f"{name}-lines"
-    job.stream(lines, Text()).group_by("value").count("counts")
+    lines = f"{name}-lines"
+    job = counting(name, {lines: "counts"}, 1)
     app = App(kafka, job.topology, root)
     kafka.admin().create_topics([NewTopic(lines, 1, 1)])[lines].result()
     app.create()

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import signal
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JNetworkError
 
-from jobs.word_count import app
 from state_lib.config import Settings
 from state_lib.drivers.watched import Watched
-from state_lib.errors import ConfigurationError, Unavailable
-from state_lib.spark import driver
+from state_lib.errors import ConfigurationError, HoldfastError, Unavailable
+from state_lib.spark import running
 from state_lib.spark.driver import Driver
+from state_lib.spark.opened import Opened
+from tests.support.declared import counting
+
+APP = counting("word_count", {"lines": "counts"}, outputs=("word-counts",))
 
 MOST = 7
 
@@ -33,20 +35,30 @@ class Pauses(threading.Event):
 
 
 @pytest.fixture
-def pauses() -> Iterator[Pauses]:
-    """The loop takes over this process' signals."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    yield Pauses()
-    for number, handler in before.items():
-        signal.signal(number, handler)
+def pauses() -> Pauses:
+    return Pauses()
 
 
-def run(pauses: Pauses, token_file: Path | None = None) -> tuple[str, str, bool]:
+class Session(Opened):
+    """None is opened; ``error``: it was a user's, and has been stopped."""
+
+    def __init__(self, error: Unavailable | None = None) -> None:
+        self._error = error
+
+    def lost(self) -> Unavailable | None:
+        return self._error
+
+
+def run(
+    pauses: Pauses, token_file: Path | None = None, lost: Unavailable | None = None
+) -> tuple[str, str, bool]:
     settings = Settings.load(
         bootstrap_servers="127.0.0.1:1", max_restarts=MOST, token_file=token_file
     )
-    watched = Watched.of(app.id, settings)
-    return driver._run(app, settings, Watched(watched.presence, watched.control, pauses), None)
+    watched = Watched.of(APP.id, settings)
+    own = Watched(watched.presence, watched.control, pauses)
+    ended = running.tried(APP, settings, own, Session(lost))
+    return ended.how, ended.why, ended.retry
 
 
 def test_pauses_grow_up_to_a_bound(pauses: Pauses, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,6 +96,31 @@ def test_one_that_cannot_be_made_is_refused(pauses: Pauses, tmp_path: Path) -> N
 
 class _Committed:
     committed = True
+
+
+@pytest.mark.parametrize("error", [HoldfastError("the query ended"), AttributeError("no _jsc")])
+def test_without_its_session_no_other_try_helps_and_a_new_process_does(
+    pauses: Pauses, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fail(_: Driver) -> None:
+        raise error
+
+    monkeypatch.setattr(Driver, "run", fail)
+    lost = Unavailable("the session has been stopped")
+    assert run(pauses, lost=lost) == ("failed", "the session has been stopped", True)
+    assert pauses.seconds == []
+
+
+def test_without_its_jvm_no_other_try_helps(
+    pauses: Pauses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: Driver) -> None:
+        raise Py4JNetworkError("Answer from Java side is empty")
+
+    monkeypatch.setattr(Driver, "run", fail)
+    how, why, retry = run(pauses)
+    assert (how, retry, pauses.seconds) == ("failed", True, [])
+    assert why.startswith("the JVM is gone")
 
 
 def test_a_stop_ends_the_tries(pauses: Pauses, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from jobs.word_count import app
 from state_lib.config import Settings
-from state_lib.spark import driver, jvm, run
+from state_lib.errors import HoldfastError
+from state_lib.spark import jvm
+from state_lib.spark.opened import Opened
 
 
 @pytest.fixture(autouse=True)
@@ -21,15 +22,14 @@ def no_jvm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(jvm.PORT, raising=False)
 
 
-def test_what_stands_in_its_way_is_told_by_the_driver(
+def test_what_stands_in_its_way_is_told_by_the_session(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOLDFAST_SPARK_MASTER", "spark://127.0.0.1:7077")
     monkeypatch.setenv("HOLDFAST_EXECUTOR_ARCHIVE", str(tmp_path / "none.zip"))
-    given: list[Any] = []
-    monkeypatch.setattr(driver, "main", lambda *arguments: given.append(arguments))
-    run(app)
-    assert [starting for _, _, starting in given] == [None]
+    opened = Opened("app", settings=Settings.load())
+    with pytest.raises(HoldfastError, match=r"none\.zip"):
+        opened.session()
 
 
 @pytest.mark.parametrize("name", ["PYSPARK_SUBMIT_ARGS", "SPARK_TESTING"])
@@ -37,4 +37,4 @@ def test_who_tells_pyspark_what_to_start_gets_that(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(name, "--conf spark.x=y pyspark-shell")
-    assert jvm.start(app.id, Settings.load()) is None
+    assert jvm.start("app", Settings.load()) is None

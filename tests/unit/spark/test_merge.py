@@ -11,20 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from state_lib import Application, TimeWindows, agg
-from state_lib.application import Aggregation
+from state_lib.declaration import Field, Kept
 from state_lib.keys import window_key
 from state_lib.serdes import serde_from
 from state_lib.spark.merge import merge, rows_of
+from state_lib.specs import StoreSpec
+from tests.support.declared import keeping
+
+verb = keeping
 
 
-def verb(**fields: Any) -> Aggregation:
-    app = Application("app", partitions=1)
-    app.stream("t").group_by("key").aggregate("s", **fields)
-    return app.aggregations[0]
-
-
-def table(aggregation: Aggregation, rows: list[dict[str, Any]]) -> pa.Table:
+def table(aggregation: Kept, rows: list[dict[str, Any]]) -> pa.Table:
     """Combined rows as `state_lib.spark.frames.combine` makes them, for verb 0."""
     columns: dict[str, pa.Array] = {
         "kind": pa.array([0] * len(rows), pa.int32()),
@@ -36,7 +33,7 @@ def table(aggregation: Aggregation, rows: list[dict[str, Any]]) -> pa.Table:
     }
     lasts = [n for n, f in aggregation.fields.items() if f.op == "last"]
     for name, field in aggregation.fields.items():
-        if field.op != "last" and not (field.op == "count" and field.expr is None):
+        if field.op != "last" and not field.of_rows:
             kind = pa.float64() if field.type == "float64" else pa.int64()
             values = [r.get(name) for r in rows]
             if (field.op, field.type) == ("sum", "int64"):
@@ -57,7 +54,7 @@ def table(aggregation: Aggregation, rows: list[dict[str, Any]]) -> pa.Table:
     return pa.table(columns)
 
 
-def stored(aggregation: Aggregation, values: list[dict[str, Any] | int | None]) -> pa.BinaryArray:
+def stored(aggregation: Kept, values: list[dict[str, Any] | int | None]) -> pa.BinaryArray:
     serde = serde_from(aggregation.store.value_serde)
     return pa.array(
         [None if v is None else struct.pack(">q", 7) + serde.serialize(v) for v in values],
@@ -65,14 +62,18 @@ def stored(aggregation: Aggregation, values: list[dict[str, Any] | int | None]) 
     )
 
 
-def decoded(aggregation: Aggregation, values: pa.BinaryArray) -> list[Any]:
+def decoded(aggregation: Kept, values: pa.BinaryArray) -> list[Any]:
     serde = serde_from(aggregation.store.value_serde)
     return [serde.deserialize(v) for v in values.to_pylist()]
 
 
 def test_count_sum_min_max_with_nulls() -> None:
     v = verb(
-        n=agg.count(), some=agg.count("x"), total=agg.sum("x"), lo=agg.min("x"), hi=agg.max("x")
+        n=None,
+        some=("count", "int64"),
+        total=("sum", "int64"),
+        lo=("min", "int64"),
+        hi=("max", "int64"),
     )
     rows = rows_of(
         table(
@@ -96,7 +97,7 @@ def test_count_sum_min_max_with_nulls() -> None:
 
 
 def test_the_same_key_from_several_source_partitions_is_folded() -> None:
-    v = verb(n=agg.count(), total=agg.sum("x"), lo=agg.min("x"), where=agg.last("y"))
+    v = verb(n=None, total=("sum", "int64"), lo=("min", "int64"), where=("last", "utf8"))
     rows = rows_of(
         table(
             v,
@@ -144,7 +145,7 @@ def test_the_same_key_from_several_source_partitions_is_folded() -> None:
 
 
 def test_last_keeps_the_stored_value_if_that_is_newer() -> None:
-    v = verb(where=agg.last("y"))
+    v = verb(where=("last", "utf8"))
     one = {"key": b"k", "ts": 5, "offset": 9, "where": "batch"}
     rows = rows_of(table(v, [one]), 0, v)
     newer = {"_last_ts": 5, "_last_src": 1, "_last_offset": 0, "where": "store"}
@@ -154,9 +155,10 @@ def test_last_keeps_the_stored_value_if_that_is_newer() -> None:
 
 
 def test_window_rows_get_composite_keys() -> None:
-    app = Application("app", partitions=1)
-    app.stream("t").group_by("key").windowed_by(TimeWindows("1 hour")).count("w")
-    v = app.aggregations[0]
+    spec = StoreSpec(
+        "w", "window", value_serde="int64", window_size_ms=3_600_000, retention_ms=86_400_000
+    )
+    v = Kept(spec, "bytes", {"count": Field("count", "int64", of_rows=True)})
     rows = rows_of(table(v, [{"key": b"k", "start": 3_600_000}, {"key": b"k", "start": 0}]), 0, v)
     assert rows.keys.to_pylist() == [window_key(b"k", 0), window_key(b"k", 3_600_000)]
 
@@ -179,7 +181,7 @@ def test_window_rows_get_composite_keys() -> None:
 def test_any_cut_of_a_stream_gives_the_same_state(
     batches: list[list[tuple[bytes, int, int | None, int]]],
 ) -> None:
-    v = verb(n=agg.count(), total=agg.sum("x"), hi=agg.max("x"), seen=agg.last("x", "int64"))
+    v = verb(n=None, total=("sum", "int64"), hi=("max", "int64"), seen=("last", "int64"))
     state: dict[bytes, bytes] = {}
     offset = 0
     records = []
@@ -227,7 +229,7 @@ def test_any_cut_of_a_stream_gives_the_same_state(
 MOST, LEAST = 2**63 - 1, -(2**63)
 
 
-def folded(aggregation: Aggregation, cut: list[list[Any]], **of: str) -> tuple[bytes, int]:
+def folded(aggregation: Kept, cut: list[list[Any]], **of: str) -> tuple[bytes, int]:
     """What is stored of one key after these batches of values, and how many sums wrapped."""
     state, wrapped = None, 0
     for values in cut:
@@ -251,7 +253,7 @@ def cuts(values: list[Any]) -> list[list[list[Any]]]:
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.one_of(st.none(), st.integers(LEAST, MOST)), min_size=1, max_size=8))
 def test_sums_wrap_in_the_same_way_at_every_cut(values: list[int | None]) -> None:
-    v = verb(s=agg.sum("x"))
+    v = verb(s=("sum", "int64"))
     numbers = [x for x in values if x is not None]
     exact = sum(numbers)
     wanted = {"s": (exact + 2**63) % 2**64 - 2**63 if numbers else None}
@@ -263,7 +265,7 @@ def test_sums_wrap_in_the_same_way_at_every_cut(values: list[int | None]) -> Non
 
 
 def test_a_sum_that_wraps_is_counted() -> None:
-    v = verb(s=agg.sum("x"))
+    v = verb(s=("sum", "int64"))
     assert folded(v, [[MOST, 0]], s="x")[1] == 0
     assert folded(v, [[MOST, 1]], s="x")[1] == 1
     assert folded(v, [[MOST], [1]], s="x")[1] == 1
@@ -287,7 +289,7 @@ def test_a_sum_that_wraps_is_counted() -> None:
 def test_nan_is_greatest_and_there_is_one_zero_at_every_cut(
     values: list[float | None], least: float | None, most: float | None
 ) -> None:
-    v = verb(lo=agg.min("x", "float64"), hi=agg.max("x", "float64"))
+    v = verb(lo=("min", "float64"), hi=("max", "float64"))
     wanted = serde_from(v.store.value_serde).serialize({"lo": least, "hi": most})
     for order in (values, values[::-1]):
         for cut in cuts(order):

@@ -12,7 +12,6 @@ import pytest
 import structlog
 from structlog.testing import LogCapture
 
-from jobs.word_count import app
 from state_lib.config import Settings
 from state_lib.drivers import presence
 from state_lib.drivers.process import DriverProcess
@@ -22,6 +21,9 @@ from state_lib.spark.batches import Batches
 from state_lib.spark.ending import ENDING_S
 from state_lib.spark.streaming import Streaming
 from state_lib.stack.ending import DRIVER_WAIT_S
+from tests.support.declared import counting
+
+APP = counting("word_count", {"lines": "counts"}, outputs=("word-counts",))
 
 
 def test_a_batch_that_begins_while_the_query_is_stopped_ends_undone() -> None:
@@ -51,7 +53,7 @@ def test_a_batch_waits_for_what_is_done_beside_it() -> None:
 def _stream(stopping: threading.Event) -> Streaming:
     """One that has no query: nothing here reaches Spark or a task."""
     none: Any = None
-    return Streaming(none, none, none, app.topology, Settings.load(), stopping)
+    return Streaming(none, none, none, APP.topology, Settings.load(), stopping)
 
 
 def test_a_batch_that_hangs_is_left_to_the_next_driver(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,7 +61,7 @@ def test_a_batch_that_hangs_is_left_to_the_next_driver(monkeypatch: pytest.Monke
     monkeypatch.setattr(streaming, "ENDING_S", 0.2)
     none: Any = None
     settings = Settings.load(stop_timeout_s=0.2)
-    stream = Streaming(none, none, none, app.topology, settings, threading.Event())
+    stream = Streaming(none, none, none, APP.topology, settings, threading.Event())
     with stream._lock, pytest.raises(Unavailable, match="the batch of 'word_count' does not end"):
         stream._end(none)
 

@@ -32,7 +32,7 @@ from tests.support.apps import KV, TS, WIN, App, batch, digests, kv
 from tests.support.counting import Counting
 from tests.support.filled import filled
 
-REPOSITORY = Path(__file__).parents[2]
+REPOSITORY = Path(__file__).parents[3]
 STORES = [KV, TS, WIN, replace(KV, name="mem", backend="memory")]
 
 

@@ -20,7 +20,7 @@ from tests.support.apps import HOUR, KV, TS, WIN, App, batch, digests, kv
 from tests.support.counting import Counting
 from tests.support.filled import filled
 
-REPOSITORY = Path(__file__).parents[2]
+REPOSITORY = Path(__file__).parents[3]
 POINTS = [n for n in NAMES if n.startswith("restore.") and not n.endswith("_fetch")]
 QUICK = ["restore.after_run", "restore.during_swap"]
 

@@ -41,7 +41,7 @@ def test_the_command_is_killed_and_run_again(world: World, point: str) -> None:
     killed = subprocess.run(
         [str(Path(sys.executable).with_name("holdfast")), *words],
         env={**os.environ, "HOLDFAST_FAILPOINTS": f"{point}=kill"},
-        cwd=Path(__file__).parents[2],
+        cwd=Path(__file__).parents[3],
         capture_output=True,
         text=True,
         timeout=120,

@@ -20,7 +20,7 @@ from tests.integration.conftest import MakeApp
 from tests.support.apps import KV, TS, WIN, digests
 from tests.support.past import MEM, Traveller, traveller
 
-REPOSITORY = Path(__file__).parents[2]
+REPOSITORY = Path(__file__).parents[3]
 OF_COMMAND = ("past.stopped", "past.claimed")
 POINTS = [n for n in NAMES if n.startswith("past.") and n not in OF_COMMAND]
 BEGUN = POINTS.index("past.after_begin")

@@ -25,7 +25,7 @@ from tests.support.filled import filled
 from tests.support.fold import committed
 from tests.support.waiting import until
 
-REPOSITORY = Path(__file__).parents[2]
+REPOSITORY = Path(__file__).parents[3]
 EAGER = RestoreOptions(worker_records=20, run_bytes=3_000, batch_size=7)
 STORES = [KV, TS, WIN, replace(KV, name="empty")]
 

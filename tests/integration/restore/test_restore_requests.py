@@ -40,7 +40,7 @@ from tests.support.filled import filled
 from tests.support.held import HeldReplay
 from tests.support.waiting import SLOWNESS
 
-REPOSITORY = Path(__file__).parents[2]
+REPOSITORY = Path(__file__).parents[3]
 WAITS = RestoreOptions(mode="orchestrated")
 
 

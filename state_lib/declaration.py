@@ -1,0 +1,223 @@
+"""What a job declares, as plain data: sources, row-wise steps, what is kept, outputs.
+
+`state_lib.application` writes it down verb by verb, `state_lib.spark` turns it into DataFrames, and
+hosts see only its `Topology`. Nothing here touches Spark or Kafka.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import orjson
+
+from state_lib.errors import ConfigurationError
+from state_lib.names import check_name
+from state_lib.specs import OutputSpec, StoreSpec, Topology
+
+Format = Literal["json", "text", "raw"]
+KeySerde = Literal["utf8", "int64", "bytes"]
+Op = Literal["count", "sum", "min", "max", "last"]
+FieldType = Literal["int64", "float64", "utf8", "bool"]
+Generator = Literal["", "explode", "explode_outer"]
+_MEANING = 4
+"""Counts up when Holdfast itself does something else with a record."""
+ORDER_FIELDS = (("_last_ts", "int64"), ("_last_src", "int64"), ("_last_offset", "int64"))
+"""Hidden fields of a store with `last`: which record the kept values are from."""
+WINDOW_FIELDS = ("window_start", "window_end")
+"""What outputs of a window store say beside key and fields."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A topic and how its values are read. Event time is the record's timestamp.
+
+    ``schema`` (Spark DDL) is for ``json``: columns that are ``NOT NULL`` are required.
+    """
+
+    topic: str
+    format: Format = "raw"
+    schema: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.format} ({self.schema})" if self.schema else self.format
+
+
+@dataclass(frozen=True)
+class Expression:
+    """A Spark SQL expression over a stream's columns.
+
+    Attributes:
+        text: as Spark has resolved it: for people, and not all that there is to it.
+        tree: a digest of the whole of it as it was written; empty if it is not resolved.
+        type: Spark's, as DDL; empty if it is not resolved.
+        plain: it is nothing but a column or a literal, and cannot fail.
+        column: PySpark's own. It stays in its process.
+    """
+
+    text: str
+    tree: str = ""
+    type: str = ""
+    plain: bool = False
+    column: Any = field(default=None, compare=False, repr=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "column": None}
+
+    @property
+    def meaning(self) -> list[str]:
+        """What it says, as plain data."""
+        return [self.text, self.tree, self.type]
+
+
+@dataclass(frozen=True)
+class Item:
+    """One column that a select makes; ``rows``: it makes a row of each element of an array."""
+
+    name: str
+    expression: Expression
+    rows: Generator = ""
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is nothing but another column or a literal, and cannot fail."""
+        return self.expression.plain and not self.rows
+
+
+@dataclass(frozen=True)
+class Select:
+    """The columns that rows have from there on."""
+
+    items: tuple[Item, ...]
+
+    @property
+    def meaning(self) -> list[Any]:
+        """All that decides what it does with a row, as plain data."""
+        return ["select", *([i.name, i.rows, i.expression.meaning] for i in self.items)]
+
+
+@dataclass(frozen=True)
+class Where:
+    """Keeps rows for which a condition is true."""
+
+    condition: Expression
+
+    @property
+    def meaning(self) -> list[Any]:
+        """All that decides what it does with a row, as plain data."""
+        return ["where", self.condition.meaning]
+
+
+Step = Select | Where
+
+
+@dataclass(frozen=True)
+class Field:
+    """One field of what is kept: how values are joined, and the type they are stored as.
+
+    ``of_rows``: it counts rows, and takes no value of them.
+    """
+
+    op: Op
+    type: FieldType
+    of_rows: bool = False
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What is kept of a stream, and under which names: all of a verb that executors need."""
+
+    store: StoreSpec
+    key_serde: KeySerde
+    fields: Mapping[str, Field]
+    key_name: str = "key"
+    outputs: tuple[str, ...] = ()
+
+    @property
+    def has_last(self) -> bool:
+        """Whether the order of the latest record is kept."""
+        return any(f.op == "last" for f in self.fields.values())
+
+
+@dataclass(frozen=True)
+class Aggregation:
+    """A stateful verb: the rows that it takes, their key, the fields' values, what is kept."""
+
+    source: Source
+    steps: tuple[Step, ...]
+    key: Expression
+    inputs: Mapping[str, Expression]
+    kept: Kept
+
+    @property
+    def store(self) -> StoreSpec:
+        """The store that keeps it."""
+        return self.kept.store
+
+    @property
+    def fields(self) -> Mapping[str, Field]:
+        """Those that are kept."""
+        return self.kept.fields
+
+    @property
+    def meaning(self) -> list[Any]:
+        """All that decides what it does with a record, as plain data."""
+        kept, store = self.kept, self.kept.store
+        return [
+            [self.source.topic, self.source.format, self.source.schema],
+            [step.meaning for step in self.steps],
+            [self.key.meaning, kept.key_name, kept.key_serde],
+            [store.name, store.kind, store.window_size_ms, store.grace_ms, store.value_serde],
+            [[name, f.op, f.type, f.of_rows] for name, f in kept.fields.items()],
+            [[name, value.meaning] for name, value in self.inputs.items()],
+            kept.outputs,
+        ]
+
+
+class Declaration:
+    """An id, a partition count, and verbs.
+
+    Args:
+        app_id: names topics, directories and metrics.
+        partitions: of every changelog; the number of tasks. It cannot be changed later.
+        aggregations: the verbs.
+    """
+
+    def __init__(
+        self, app_id: str, partitions: int = 4, aggregations: tuple[Aggregation, ...] = ()
+    ) -> None:
+        self.id = check_name("application", app_id)
+        self.partitions = partitions
+        self.aggregations: list[Aggregation] = [*aggregations]
+
+    @property
+    def topology(self) -> Topology:
+        """What hosts need to know. Raises ConfigurationError on duplicate names."""
+        if not self.aggregations:
+            raise ConfigurationError(
+                f"application {self.id!r} declares no store: end a stream with groupBy(...) and "
+                "count(...) or agg(...)"
+            )
+        return Topology(
+            app=self.id,
+            partitions=self.partitions,
+            stores=tuple(a.store for a in self.aggregations),
+            outputs=tuple(
+                OutputSpec(topic, a.store.name)
+                for a in self.aggregations
+                for topic in a.kept.outputs
+            ),
+            sources=tuple(sorted({a.source.topic for a in self.aggregations})),
+        )
+
+    @property
+    def fingerprint(self) -> str:
+        """Twelve digits that change with whatever decides what a record does, and to which task.
+
+        Raises ConfigurationError as `topology`.
+        """
+        verbs = [a.meaning for a in self.aggregations]
+        meaning = [_MEANING, self.topology.partitions, self.topology.sources, verbs]
+        return hashlib.sha256(orjson.dumps(meaning)).hexdigest()[:12]

@@ -1,0 +1,247 @@
+"""What is kept of streams, by Kafka Streams' nouns: rows by key, windows, stores, tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NoReturn
+
+from state_lib.aggregates import Aggregate
+from state_lib.declaration import (
+    ORDER_FIELDS,
+    WINDOW_FIELDS,
+    Aggregation,
+    Declaration,
+    Expression,
+    Field,
+    FieldType,
+    Kept,
+    KeySerde,
+)
+from state_lib.durations import Duration, to_ms
+from state_lib.errors import ConfigurationError
+from state_lib.names import check_name
+from state_lib.specs import DAY_MS, BackendName, StoreSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import Column
+
+    from state_lib.streams import KStream
+
+_NUMBERS: dict[str, FieldType] = {
+    **dict.fromkeys(("tinyint", "smallint", "int", "bigint"), "int64"),
+    **dict.fromkeys(("float", "double"), "float64"),
+}
+_VALUES: dict[str, FieldType] = {**_NUMBERS, "string": "utf8", "boolean": "bool"}
+
+
+@dataclass(frozen=True)
+class TimeWindows:
+    """Tumbling windows. A record is late when window end + grace has passed the clock."""
+
+    size: Duration
+    grace: Duration = 0
+
+
+@dataclass(frozen=True)
+class Materialized:
+    """How a store is called and kept.
+
+    ``retention``: how long a window can be queried, from its start; default: size + grace, at least
+    a day. ``backend``: ``rocksdb`` or ``memory``.
+    """
+
+    name: str
+    retention: Duration | None = None
+    backend: BackendName = "rocksdb"
+
+
+class KGroupedStream:
+    """Rows by key, and by window after `windowedBy`."""
+
+    def __init__(
+        self,
+        stream: KStream,
+        key: Expression,
+        serde: KeySerde,
+        name: str,
+        windows: TimeWindows | None = None,
+    ) -> None:
+        self._stream, self._key, self._serde, self._name = stream, key, serde, name
+        self._windows = windows
+
+    def windowedBy(self, windows: TimeWindows) -> KGroupedStream:  # noqa: N802 - Kafka Streams'
+        """Group by window as well."""
+        return KGroupedStream(self._stream, self._key, self._serde, self._name, windows)
+
+    def count(self, materialized: Materialized | str) -> KTable:
+        """Count rows into a store of int64, as Kafka Streams' ``count()``: same bytes."""
+        return self._into(
+            materialized, {"count": Field("count", "int64", of_rows=True)}, {}, "int64"
+        )
+
+    def agg(self, materialized: Materialized | str, **fields: Aggregate) -> KTable:
+        """Keep several fields per key, as a packed struct (see `state_lib.agg`)."""
+        store = _materialized(materialized).name
+        if not fields or any(name.startswith("_") for name in fields):
+            raise ConfigurationError(
+                f"store {store!r} needs at least one field, and names without a leading '_': "
+                f"{sorted(fields)}"
+            )
+        inputs = self._inputs(store, fields)
+        made = {name: self._field(store, name, fields[name], inputs) for name in fields}
+        layout = [[name, f.type] for name, f in made.items()]
+        if any(f.op == "last" for f in made.values()):
+            layout = [*map(list, ORDER_FIELDS), *layout]
+        return self._into(materialized, made, inputs, {"struct": layout})
+
+    def reduce(self, *_: object, **__: object) -> NoReturn:
+        """Not there yet: refused, with what to write instead."""
+        self._refuse("reduce")
+
+    def aggregate(self, *_: object, **__: object) -> NoReturn:
+        """Not there yet: refused, with what to write instead."""
+        self._refuse("aggregate")
+
+    # ------------------------------------------------------------------ inside
+
+    def _refuse(self, verb: str) -> NoReturn:
+        raise ConfigurationError(
+            f"{self._stream._at(verb)}: Python functions cannot be kept yet. Write "  # noqa: SLF001
+            ".agg(Materialized('store'), total=agg.sum('x'), ...) with the aggregates of "
+            "state_lib.agg"
+        )
+
+    def _inputs(self, store: str, fields: Mapping[str, Aggregate]) -> dict[str, Expression]:
+        """What fields take of a row. Spark is asked once for all of them."""
+        from pyspark.sql import functions as F  # noqa: N812, PLC0415 - needs PySpark
+
+        from state_lib.spark.analysis import each_resolved  # noqa: PLC0415 - as above
+
+        rows = self._stream._rows  # noqa: SLF001 - ours
+        asked: dict[str, Column | str] = {}
+        for name, wanted in fields.items():
+            if not isinstance(wanted, Aggregate):
+                raise ConfigurationError(
+                    f"{self._at(store, name)} is to be {wanted!r}: write one of state_lib.agg's, "
+                    "like agg.sum('x')"
+                )
+            if wanted.value is not None:
+                asked[name] = wanted.value
+        found = each_resolved(rows, [(self._at(store, n), value) for n, value in asked.items()])
+        inputs: dict[str, Expression] = {}
+        conditions: dict[str, Column] = {}
+        for name, one in zip(asked, found, strict=True):
+            inputs[name] = one.expression
+            if not fields[name].condition:
+                continue
+            if one.type != "boolean":
+                raise ConfigurationError(
+                    f"{self._at(store, name)}: {one.expression.text} is {one.type}, no condition"
+                )
+            # Counted, it counts the rows for which it is true.
+            conditions[name] = F.nullif(one.expression.column, F.lit(False))  # noqa: FBT003
+        found = each_resolved(rows, [(self._at(store, n), c) for n, c in conditions.items()])
+        return inputs | {n: one.expression for n, one in zip(conditions, found, strict=True)}
+
+    def _field(
+        self, store: str, name: str, wanted: Aggregate, inputs: Mapping[str, Expression]
+    ) -> Field:
+        if wanted.op == "count":
+            return Field("count", "int64", of_rows=wanted.value is None)
+        found = inputs[name]
+        kind = (_VALUES if wanted.op == "last" else _NUMBERS).get(found.type)
+        if kind is None:
+            fits = "text, a boolean or a number" if wanted.op == "last" else "a number"
+            raise ConfigurationError(
+                f"{self._at(store, name)}: {wanted.op} of {found.text}, of type {found.type}, "
+                f"cannot be kept yet. Write {fits} (bigint or double), by cast(...) or to_json(...)"
+            )
+        return Field(wanted.op, kind)
+
+    def _at(self, store: str, name: str) -> str:
+        return self._stream._at(f"agg of {store}.{name}")  # noqa: SLF001 - ours
+
+    def _into(
+        self,
+        materialized: Materialized | str,
+        fields: Mapping[str, Field],
+        inputs: Mapping[str, Expression],
+        serde: object,
+    ) -> KTable:
+        kept = _materialized(materialized)
+        verb = Aggregation(
+            self._stream._source,  # noqa: SLF001 - ours
+            self._stream._steps,  # noqa: SLF001 - ours
+            self._key,
+            inputs,
+            Kept(self._spec(kept, serde), self._serde, fields, self._name),
+        )
+        taken = {self._name, *(WINDOW_FIELDS if verb.store.is_window else ())}
+        if clash := sorted(taken & fields.keys()):
+            raise ConfigurationError(
+                f"store {kept.name!r} has fields {clash}, and its key or window is called so as "
+                "well: in outputs one would hide the other. Rename the field, or group by a column "
+                "of another name",
+                store=kept.name,
+                fields=clash,
+            )
+        app = self._stream._app  # noqa: SLF001 - ours
+        app.aggregations.append(verb)
+        return KTable(app, len(app.aggregations) - 1)
+
+    def _spec(self, kept: Materialized, serde: object) -> StoreSpec:
+        size = grace = retention = 0
+        if self._windows is not None:
+            size, grace = to_ms(self._windows.size), to_ms(self._windows.grace)
+            given = kept.retention
+            retention = max(size + grace, DAY_MS) if given is None else to_ms(given)
+        elif kept.retention is not None:
+            raise ConfigurationError(
+                f"store {kept.name!r} keeps every key for ever: retention is for windows. Remove "
+                "it, or write windowedBy(...)"
+            )
+        return StoreSpec(
+            name=kept.name,
+            kind="timestamped-key-value" if self._windows is None else "window",
+            backend=kept.backend,
+            key_serde=self._serde,
+            value_serde=serde,
+            window_size_ms=size,
+            grace_ms=grace,
+            retention_ms=retention,
+        )
+
+
+class KTable:
+    """A store that a verb keeps, and its changes."""
+
+    def __init__(self, app: Declaration, index: int) -> None:
+        self._app, self._index = app, index
+
+    def toStream(self) -> Changes:  # noqa: N802 - Kafka Streams'
+        """Every changed row."""
+        return Changes(self._app, self._index)
+
+
+class Changes:
+    """Changed rows of a table: they can be written to a topic, and no more verbs follow yet."""
+
+    def __init__(self, app: Declaration, index: int) -> None:
+        self._app, self._index = app, index
+
+    def to(self, topic: str) -> None:
+        """Write every changed row to a topic, in the transaction that changes the store.
+
+        Keys are the store's (windowed: key and start, as Kafka Streams' windowed topic serde);
+        values are JSON objects with key, window and fields.
+        """
+        check_name("topic", topic)
+        old = self._app.aggregations[self._index]
+        kept = replace(old.kept, outputs=(*old.kept.outputs, topic))
+        self._app.aggregations[self._index] = replace(old, kept=kept)
+
+
+def _materialized(given: Materialized | str) -> Materialized:
+    return Materialized(given) if isinstance(given, str) else given

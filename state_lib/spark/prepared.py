@@ -1,0 +1,51 @@
+"""Builds the query of all batches on no rows, before anything is claimed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
+
+from state_lib.declaration import Declaration
+from state_lib.errors import ConfigurationError
+from state_lib.kafka import TopicFacts
+from state_lib.marker import NO_CLOCK
+from state_lib.spark.frames import Combiner
+from state_lib.spark.plan import BatchPlan
+from state_lib.spark.sources import empty, said
+
+_SOURCE = (
+    "key binary, value binary, topic string, partition int, offset bigint, "
+    "timestamp timestamp_ltz, timestampType int"
+)
+"""What Spark's Kafka source reads."""
+
+
+def first_plan(
+    app: Declaration, sources: Mapping[str, TopicFacts], limits: Mapping[str, int]
+) -> BatchPlan:
+    """A plan of no rows with the columns that those of batches have, as far as is known."""
+    none = {topic: dict.fromkeys(map(str, range(f.partitions)), 0) for topic, f in sources.items()}
+    return BatchPlan(0, 0, none, none, NO_CLOCK, 0, 0, {}, code=app.fingerprint, limits=limits)
+
+
+def prepared(spark: SparkSession, app: Declaration, plan: BatchPlan) -> Combiner:
+    """What batches need not build again, built before anything is claimed.
+
+    Raises:
+        ConfigurationError: what was resolved as it was declared cannot be computed in a batch.
+    """
+    jvm: Any = spark._jvm  # noqa: SLF001 - the way to the JVM that pyspark itself takes
+    schema = jvm.org.apache.spark.sql.types.StructType.fromDDL(_SOURCE)
+    combiner = Combiner(spark, app.aggregations, app.partitions)
+    try:
+        combiner.combine(empty(spark, schema), plan)
+    except AnalysisException as error:
+        raise ConfigurationError(
+            f"application {app.id!r} declares what cannot be computed in a batch: {said(error)}. "
+            "Write that step in another way",
+            app=app.id,
+        ) from error
+    return combiner

@@ -1,0 +1,59 @@
+"""A job as a user writes it: a type checker has nothing to say of it."""
+
+from pyspark.sql import Column, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql.types import LongType, StringType, StructType
+
+from state_lib import (
+    Application,
+    ConfigurationError,
+    KGroupedStream,
+    KStream,
+    KTable,
+    Materialized,
+    TimeWindows,
+    agg,
+)
+
+
+def declare(spark: SparkSession) -> Application:
+    """Every verb, with columns and with text."""
+    app = Application("app", spark, partitions=4)
+    schema = StructType().add("k", StringType(), nullable=False).add("x", LongType())
+    rows: KStream = app.stream("events", schema)
+    column: Column = rows["x"]
+    same: Column = rows.x
+    rows = rows.select("*", F.explode(F.split("k", ",")).alias("part")).where("part <> ''")
+    rows = rows.withColumn("y", column + same).withColumns({"z": F.lit(1)}).filter(rows.x > 0)
+    rows = rows.selectExpr("*", "x + 1 AS more").drop("more")
+    rows = rows.withColumnRenamed("y", "w").drop("z", F.col("key"))
+    grouped: KGroupedStream = rows.groupBy("part")
+    table: KTable = grouped.windowedBy(TimeWindows("1 hour", grace="24 hours")).agg(
+        Materialized("hourly", retention="400 days"),
+        n=agg.count(),
+        some=agg.count("x"),
+        large=agg.count_if(F.col("x") > 10),
+        total=agg.sum("x"),
+        least=agg.min(F.col("x")),
+        most=agg.max("x"),
+        last=agg.last("k"),
+    )
+    table.toStream().to("hourly-changes")
+    try:
+        app.stream("lines", format="text").groupBy(F.lower("value")).count("lines")
+    except ConfigurationError as error:
+        print(error.message)  # noqa: T201 - a notebook
+    app.describe()
+    return app
+
+
+def started(app: Application) -> bool | None:
+    """By the words of Spark's StreamingQuery."""
+    query = app.start()
+    over = query.awaitTermination(timeout=10)
+    if query.isActive:
+        query.stop()
+    print(query.id, query.name, query.lastProgress, query.recentProgress)  # noqa: T201 - as above
+    if (error := query.exception()) is not None:
+        raise error
+    return over
