@@ -176,7 +176,8 @@ def _judge_moments(nodes: list[Node], at: str) -> None:
     """Spark's optimizer reads some texts as the moment in which it meets them."""
     for number, node in enumerate(nodes):
         kind = kind_of(node)
-        if not (kind in _TO_MOMENTS or (kind == "Cast" and node.get("dataType") in _MOMENTS)):
+        cast = kind == "Cast" and str(node.get("dataType")) in _MOMENTS  # a nested type is a dict
+        if not (kind in _TO_MOMENTS or cast):
             continue
         given = _argument(nodes, number, 0)
         texts = [
