@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -123,7 +124,9 @@ def test_it_is_as_by_sparks_operator(
     source.mkdir()
     for number, rows in enumerate(batches()):
         text = "\n".join(json.dumps(row) for row in rows)
-        (source / f"{number}.json").write_text(text, encoding="utf-8")
+        file = source / f"{number}.json"
+        file.write_text(text, encoding="utf-8")
+        os.utime(file, (number, number))  # Spark reads files in order of time
     session = spark.newSession()
     session.conf.set(
         "spark.sql.streaming.stateStore.providerClass",
