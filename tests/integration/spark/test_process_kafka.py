@@ -16,7 +16,6 @@ from pyspark.sql import SparkSession
 
 from state_lib import Application, TopologyTestDriver
 from state_lib.changelog.progress import ProgressLog
-from state_lib.changelog.reader import read
 from state_lib.config import Settings
 from state_lib.host.tasks import TaskManager
 from state_lib.kafka import Kafka, describe, ends
@@ -29,6 +28,7 @@ from state_lib.spark.session import kafka_options, read_range
 from state_lib.spark.standing import Standing
 from tests.support import processors
 from tests.support.apps import App
+from tests.support.fold import committed
 from tests.support.hosts import address, claim, publish, served
 from tests.support.processors import BEAT, HOUR, Silence
 
@@ -136,16 +136,14 @@ class World:
 
     def told(self) -> Told:
         """What tasks and outputs hold."""
-        kafka, topic = self.app.kafka, f"{self.source}-silent"
-        end_of = ends(kafka.admin(), [(topic, p) for p in range(PARTITIONS)])
+        topic, brokers = f"{self.source}-silent", self.settings.bootstrap_servers
         tasks = [self.host.task(self.app.name, p) for p in range(PARTITIONS)]
         return {
             "clock": [task.marker.clock for task in tasks],
             "due": [task.marker.due for task in tasks],
             "stores": [dict(task.scan(s)[1]) for task in tasks for s in STORES],
             "outputs": [
-                [written(m) for some in read(kafka, topic, p, 0, end_of[topic, p]) for m in some]
-                for p in range(PARTITIONS)
+                [written(m) for m in committed(brokers, topic, p)] for p in range(PARTITIONS)
             ],
         }
 
