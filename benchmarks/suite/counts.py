@@ -74,7 +74,7 @@ class Counts:
         self.name = name
         self._keys, self._records, self._window_ms = keys, records, window_ms
         self._warm_up, self._engines = warm_up, ENGINES if engines is None else engines
-        self.guarantees = {engine: GUARANTEES[engine] for engine in self._engines}
+        self.guarantees: Mapping[str, str] = {name: GUARANTEES[name] for name in self._engines}
         what = f"count by key in windows of {window_ms // 1000} s" if window_ms else "count by key"
         drawn = "all keys distinct" if keys == "distinct" else "Zipf(1.2) keys"
         self.title = f"{what}{by}, {drawn}, {records:,} records after {warm_up:,} of warm-up"

@@ -219,9 +219,9 @@ class _Exchange:
                     column = task.get(message["store"], data.column("key"))
                     self._writer.write_batch(pa.record_batch([column], schema=DOWN))
                 case "page":
-                    bounds = (_unhexed(message[name]) for name in ("lower", "upper"))
-                    column = task.page(message["store"], *bounds, int(message["rows"])).column()
-                    self._writer.write_batch(pa.record_batch([column], schema=DOWN))
+                    lower, upper = _unhexed(message["lower"]), _unhexed(message["upper"])
+                    page = task.page(message["store"], lower, upper, int(message["rows"]))
+                    self._writer.write_batch(pa.record_batch([page.column()], schema=DOWN))
                 case "put":
                     task.put(message["store"], *(data.column(i) for i in range(3)))
                 case "output":

@@ -105,7 +105,8 @@ def _combined(
 ) -> DataFrame:
     verbs = _Verbs(aggregations, processes)
     branches: dict[tuple[Source, tuple[Step, ...]], list[int]] = {}
-    for index, verb in enumerate((*aggregations, *processes)):
+    every: list[Aggregation | Process] = [*aggregations, *processes]
+    for index, verb in enumerate(every):
         branches.setdefault((verb.source, verb.steps), []).append(index)
     frames: list[DataFrame] = []
     lettered: set[str] = set()

@@ -173,8 +173,8 @@ def test_a_repeated_batch_numbers_the_sources_as_it_did() -> None:
 
 
 def test_ticks_stand_until_a_newer_driver_has_spoken() -> None:
-    def tick(epoch: int, n: int, at: int, **more: bool) -> Recorded:
-        return replace(batch(epoch, n, at, at), offset=n, tick=True, **more)
+    def tick(epoch: int, n: int, at: int, *, aligned: bool = False) -> Recorded:
+        return replace(batch(epoch, n, at, at), offset=n, tick=True, aligned=aligned)
 
     begin = batch(2, 0, 10, 10)
     records = [

@@ -94,8 +94,8 @@ def run_initial(
     given = None if table is None else InitialRows(table, processor)
     run = _Run(processor, plan.batch, task, exchange)
     run.begin(given)
-    due = {} if run.due is None else {processor.time_mode: run.due}
-    return 0 if given is None else len(given), dict(due)
+    due: dict[str, int] = {} if run.due is None else {processor.time_mode: run.due}
+    return 0 if given is None else len(given), due
 
 
 class _Run:

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.streaming.stateful_processor import ValueState
 
 from state_lib import Application, TimeWindows, TopologyTestDriver, agg
 from state_lib.errors import ConfigurationError, ProcessorFailed
@@ -453,6 +454,8 @@ def test_aggregates_beside_it_are_as_ever(spark: SparkSession) -> None:
 
 class Opening(Doing):
     """Begins with what it is given."""
+
+    n: ValueState
 
     def handleInitialState(self, key: Any, initialState: Any, timerValues: Any) -> None:
         assert key == (initialState.who,)

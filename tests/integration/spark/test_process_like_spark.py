@@ -37,7 +37,8 @@ class Violations(StatefulProcessor):
             if row.temperature is not None:
                 count += 1
                 new += row.temperature > 100
-        before = self.violations.get()[0] if self.violations.exists() else 0
+        known: Any = self.violations.get() if self.violations.exists() else (0,)
+        (before,) = known
         self.violations.update((before + new,))
         yield Row(id=key[0], count=count, violations=before + new)
 
@@ -133,8 +134,8 @@ def test_it_is_as_by_sparks_operator(
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
     )
     session.conf.set("spark.sql.shuffle.partitions", "1")
-    rows = session.readStream.schema(READING).option("maxFilesPerTrigger", 1).json(str(source))
-    made = rows.groupBy("id").transformWithState(kind(), OUT, "Update", "None")
+    files = session.readStream.schema(READING).option("maxFilesPerTrigger", 1).json(str(source))
+    made = files.groupBy("id").transformWithState(kind(), OUT, "Update", "None")
     query = (
         made.writeStream.outputMode("update")
         .option("checkpointLocation", str(tmp_path / "checkpoint"))
@@ -161,7 +162,7 @@ def test_silence_is_as_by_sparks_tester(spark: SparkSession, beats: list[tuple[s
             told += tester.test(device, [Row(device=device, at=at)])
             topic.pipeInput({"device": device, "at": at}, timestamp=at)
             driver.advanceStreamTime(at)
-            told += tester.setWatermark(at)  # type: ignore[arg-type]
+            told += tester.setWatermark(at)
             found += driver.createOutputTopic("silent").readValuesToList()
         assert driver.streamTime == at
         assert sorted(map(str, found)) == sorted(str(row.asDict()) for row in told)

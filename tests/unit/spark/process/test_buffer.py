@@ -56,7 +56,7 @@ def test_it_is_as_a_dict(
     bound: bytes,
 ) -> None:
     task = Task(tmp_path_factory.mktemp("task"))
-    model: dict[bytes, bytes] = {}
+    model: dict[bytes, Any] = {}
 
     def apply(changes: dict[bytes, Any]) -> None:
         for key, value in changes.items():
