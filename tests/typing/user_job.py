@@ -5,7 +5,10 @@ from typing import Any
 
 from pyspark.sql import Column, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
-from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.streaming.stateful_processor import (  # PySpark does not say that it exports them
+    StatefulProcessor,
+    StatefulProcessorHandle,
+)
 from pyspark.sql.types import LongType, StringType, StructType
 
 from state_lib import (
