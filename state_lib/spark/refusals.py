@@ -187,13 +187,13 @@ def _judge_moments(nodes: list[Node], at: str) -> None:
         ]
         if not texts or _reads_rows(given):
             continue
+        if words := [text for text in texts if _SPECIAL.match(text)]:
+            raise ConfigurationError(_of_a_word(at, repr(words[0])))
         if len(given) > 1:
             raise ConfigurationError(
                 f"{at} makes a moment of a constant text that is computed ({texts[0]!r}, ...): "
                 "write the moment itself, like DATE'2026-01-31'"
             )
-        if _SPECIAL.match(texts[0]):
-            raise ConfigurationError(_of_a_word(at, repr(texts[0])))
 
 
 def _of_a_word(at: str, word: str) -> str:
