@@ -13,6 +13,7 @@
     │   ├── CodeChanged             other code left a batch half done
     │   ├── Misplaced               Spark brought rows to another task than theirs
     │   ├── TooLarge                a record that its topic does not take
+    │   ├── ProcessorFailed         a stateful processor raised, and is to stop the stream then
     │   ├── KafkaRefused            brokers do not let us in, or forbid what we ask
     │   └── PortInUse
     ├── CommitRefused               the commit protocol said no; carries both sides' numbers
@@ -126,6 +127,12 @@ class TooLarge(ConfigurationError):
     """A record is larger than its topic takes. Details: topic, size, limit (bytes)."""
 
     code = "too-large"
+
+
+class ProcessorFailed(ConfigurationError):
+    """A stateful processor raised. Details: processor, key, method."""
+
+    code = "processor-failed"
 
 
 class KafkaRefused(ConfigurationError):

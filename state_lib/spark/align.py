@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 
 import orjson
 import structlog
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import DataFrame
 
-from state_lib.changelog.progress import Recorded, effective
+from state_lib.changelog.progress import Recorded, effective, ticks
 from state_lib.errors import ConfigurationError, TopicRecreated
 from state_lib.kafka import Partition, TopicFacts, starts
 from state_lib.marker import Marker, flat, nested
-from state_lib.spark.batches import Batches, Positions
+from state_lib.spark.batches import Batches
+from state_lib.spark.standing import Positions
 from state_lib.spark.versions import Chain, behind
 
 log = structlog.get_logger(__name__)
@@ -64,7 +66,7 @@ def align(
     records: Callable[[int], Sequence[Recorded]],
     stopped: Callable[[], bool],
 ) -> bool:
-    """Repeat recorded batches for tasks that are behind, until all stand at the foremost.
+    """Repeat recorded batches and ticks for tasks that are behind, until all stand at the foremost.
 
     That is also up to where outputs were written: after a restore to the past all tasks may be
     behind it. What all of them have to repeat, the present code may: no row is lost or doubled.
@@ -82,12 +84,16 @@ def align(
     published = [m.published_to for m in standing.markers]
     target = {p: max(x.get(p, 0) for x in (*at, *published)) for p in at[0]}
     since = min(m.recorded for m in standing.markers)
-    chain = Chain(lambda: effective(records(since)))
+    if batches.has_timers:
+        batches.begin()
+    said = cache(lambda: records(since))
+    chain = Chain(lambda: effective(said()), lambda: ticks(said()))
     while True:
         if stopped():
             return False
         present = standing.present
-        found = behind([at[p] for p in present], chain, [*at, *published])
+        taken = [standing.markers[p].recorded for p in present] if batches.has_timers else []
+        found = behind([at[p] for p in present], chain, [*at, *published], taken)
         if found is None:
             break
         least, recorded = found.positions, found.batch
@@ -112,7 +118,7 @@ def repeat(
     target: Positions,
     tasks: Sequence[int],
 ) -> Positions:
-    """Repeat one batch for tasks that stand at some positions; returns where it leads them.
+    """Repeat one batch or tick for tasks that stand somewhere; returns where it leads them.
 
     They stay where they are in partitions that the batch did not know yet.
 
@@ -126,7 +132,8 @@ def repeat(
     """
     to = {p: max(at[p], min(recorded.to.get(p, at[p]), o)) for p, o in target.items()}
     log.info("aligning", tasks=list(tasks), rows=sum(to.values()) - sum(at.values()))
-    batches.align(read(_offsets(at), _offsets(to)), recorded, at, to, tasks)
+    rows = None if recorded.tick else read(_offsets(at), _offsets(to))
+    batches.align(rows, recorded, at, to, tasks)
     return to
 
 

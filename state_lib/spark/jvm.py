@@ -113,7 +113,7 @@ def start(app_id: str, settings: Settings) -> Starting | None:
 
 
 def joined() -> None:
-    """PySpark has joined it: Python programs that this one starts are to have a JVM of their own."""
+    """PySpark has joined it: Python programs that this one starts are to have JVMs of their own."""
     if _joined:
         os.environ.pop(PORT, None)
         os.environ.pop(SECRET, None)

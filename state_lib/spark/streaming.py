@@ -23,11 +23,12 @@ from state_lib.failpoints import failpoint
 from state_lib.kafka import Kafka
 from state_lib.marker import flat, nested
 from state_lib.spark.batch_size import BatchSize, records_within
-from state_lib.spark.batches import Batches, Positions
+from state_lib.spark.batches import Batches
 from state_lib.spark.ending import ENDING_S, STOP_S, halt
 from state_lib.spark.given import is_alive
 from state_lib.spark.parking import Parking
 from state_lib.spark.session import kafka_options
+from state_lib.spark.standing import Positions
 from state_lib.specs import Topology
 
 log = structlog.get_logger(__name__)

@@ -17,8 +17,9 @@ from state_lib.host.placement import owner_of
 from state_lib.host.tasks import TaskManager
 from state_lib.kafka import Kafka
 from state_lib.marker import Marker, nested
-from state_lib.spark.batches import Batches, Standing
+from state_lib.spark.batches import Batches
 from state_lib.spark.exchange import exchange
+from state_lib.spark.standing import Standing
 from tests.support.apps import NOON, App
 from tests.support.declared import counting
 from tests.support.hosts import address, claim, publish, served

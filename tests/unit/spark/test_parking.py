@@ -23,7 +23,9 @@ def parking(asked: list[int]) -> Parking:
         asked.append(since)
         return CHAIN[since:]
 
-    batches: Any = SimpleNamespace(standing=SimpleNamespace(positions={P: len(CHAIN)}))
+    batches: Any = SimpleNamespace(
+        standing=SimpleNamespace(positions={P: len(CHAIN)}), has_timers=False
+    )
     nothing: Any = None
     return Parking(batches, nothing, nothing, records, lambda: False)
 
@@ -55,3 +57,19 @@ def test_who_comes_back_from_further_behind_finds_its_batch() -> None:
     made._returning[5] = standing(1)
     assert made._late() == ([5], CHAIN[1])
     assert asked == [2, 0], "the log is not read anew for each"
+
+
+def test_who_is_where_the_others_are_repeats_the_ticks_that_it_missed() -> None:
+    here = {P: len(CHAIN)}
+    tick = Recorded(1, 3, here, here, 0, 0, offset=3, tick=True)
+    read: list[list[Recorded]] = [CHAIN, [*CHAIN, tick]]
+    standing_now = SimpleNamespace(positions=here, recorded=3)
+    batches: Any = SimpleNamespace(standing=standing_now, has_timers=True)
+    nothing: Any = None
+    made = Parking(batches, nothing, nothing, lambda _: read.pop(0), lambda: False)
+    made._returning[4] = _Returning(Marker(recorded=2), here)
+    assert not made._is_here(made._returning[4])
+    assert made._late() == ([4], tick), "it is found where the log is read anew"
+    made._returning[4] = _Returning(Marker(recorded=3), here)
+    assert made._is_here(made._returning[4])
+    assert made._late() is None
