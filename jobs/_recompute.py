@@ -63,8 +63,30 @@ def _override(ranges: list[Judgement], new: Judgement) -> None:
 def judged(spark: SparkSession, rows: DataFrame, batches: Iterable[Batch]) -> DataFrame:
     """Source records with ``ts`` (ms), ``src``, ``clock`` and ``bad``: why a time cannot be used.
 
+    Event time is the record's own timestamp. See `recorded`, and `timed` where it is a column's.
+    """
+    return timed(recorded(spark, rows, batches), F.unix_millis("timestamp"))
+
+
+def timed(rows: DataFrame, time: Column) -> DataFrame:
+    """Adds ``ts``, an event time in ms, and to ``bad`` why it cannot be used.
+
+    A record that is bad already stays so for its own reason: one that cannot be decoded has no time
+    in a column.
+    """
+    bad = (
+        F.when(time.isNull(), "null-timestamp")
+        .when(time < 0, "invalid-timestamp")
+        .when(time > F.col("_latest"), "future")
+    )
+    return rows.withColumns({"ts": time, "bad": F.coalesce("bad", bad)}).drop("_latest")
+
+
+def recorded(spark: SparkSession, rows: DataFrame, batches: Iterable[Batch]) -> DataFrame:
+    """Source records with ``src``, ``clock``, ``bad``, and ``_latest``, which `timed` takes.
+
     ``src`` numbers the source partitions by topic and partition. An offset that no batch covers is
-    bad as well (``not-recorded``), which no task ever counts: it shows as a difference.
+    bad (``not-recorded``), which no task ever counts: it shows as a difference.
     """
     ranges = judgements(batches)
     numbers = {place: i for i, place in enumerate(sorted(ranges))}
@@ -79,15 +101,10 @@ def judged(spark: SparkSession, rows: DataFrame, batches: Iterable[Batch]) -> Da
     base: Column = F.lit(0)
     for topic, first in topics.items():
         base = F.when(F.col("topic") == topic, first).otherwise(base)
-    ts = F.unix_millis("timestamp")
-    bad = (
-        F.when(F.col("clock").isNull(), "not-recorded")
-        .when(ts < 0, "invalid-timestamp")
-        .when(ts > F.col("_latest"), "future")
-    )
+    bad = F.when(F.col("clock").isNull(), "not-recorded")
     joined = rows.join(known, here & within, "left")
-    return joined.withColumns({"ts": ts, "src": base + F.col("partition"), "bad": bad}).drop(
-        "_t", "_p", "_start", "_end", "_latest"
+    return joined.withColumns({"src": base + F.col("partition"), "bad": bad}).drop(
+        "_t", "_p", "_start", "_end"
     )
 
 

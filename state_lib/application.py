@@ -63,6 +63,7 @@ class Application(Declaration):
         topic: str,
         schema: StructType | str | None = None,
         format: Format | None = None,  # noqa: A002
+        timestamp: str | None = None,
     ) -> KStream:
         """Read a topic.
 
@@ -74,12 +75,16 @@ class Application(Declaration):
                 reads it.)
             format: ``json`` (with a schema), ``text`` (column ``value`` is UTF-8 text; other bytes,
                 and nulls, are undecodable) or ``raw`` (``key`` and ``value`` are binary).
+            timestamp: the column of ``schema`` that is event time, a ``TIMESTAMP``, or a ``BIGINT``
+                of ms since 1970; without one it is the record's own timestamp. A record in which it
+                is null, or before 1970, is a dead letter.
 
         Raises:
-            ConfigurationError: it is read in another format already. A record that one of them can
-                read and the other cannot would be a dead letter and counted at once.
+            ConfigurationError: it is read in another format, or by another event time, already. A
+                record that one of them can read and the other cannot would be a dead letter and
+                counted at once.
         """
-        from state_lib.spark.sources import ddl_of, source_rows  # noqa: PLC0415 - as above
+        from state_lib.spark.sources import ddl_of, source_rows, time_column  # noqa: PLC0415
 
         chosen: Format = format or ("raw" if schema is None else "json")
         if chosen not in ("json", "text", "raw") or (chosen == "json") != (schema is not None):
@@ -90,7 +95,8 @@ class Application(Declaration):
             )
         spark = self._opened.session()
         ddl = "" if schema is None else ddl_of(schema)
-        source = Source(check_name("topic", topic), chosen, ddl)
+        time = "" if timestamp is None else time_column(topic, ddl, timestamp)
+        source = Source(check_name("topic", topic), chosen, ddl, time)
         known = self._sources.get(topic, source)
         if known != source:
             raise ConfigurationError(

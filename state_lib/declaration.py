@@ -33,17 +33,28 @@ WINDOW_FIELDS = ("window_start", "window_end")
 
 @dataclass(frozen=True)
 class Source:
-    """A topic and how its values are read. Event time is the record's timestamp.
+    """A topic and how its values are read.
 
     ``schema`` (Spark DDL) is for ``json``: columns that are ``NOT NULL`` are required.
+    ``timestamp``: the column that is event time; empty: it is the record's own timestamp.
     """
 
     topic: str
     format: Format = "raw"
     schema: str = ""
+    timestamp: str = ""
 
     def __str__(self) -> str:
-        return f"{self.format} ({self.schema})" if self.schema else self.format
+        said = f"{self.format} ({self.schema})" if self.schema else self.format
+        return f"{said}, timestamp {self.timestamp!r}" if self.timestamp else said
+
+    @property
+    def meaning(self) -> list[Any]:
+        """All that decides what it makes of a record, as plain data."""
+        said: list[Any] = [self.topic, self.format, self.schema]
+        if self.timestamp:
+            said.append(["timestamp", self.timestamp])
+        return said
 
 
 @dataclass(frozen=True)
@@ -167,7 +178,7 @@ class Aggregation:
         """All that decides what it does with a record, as plain data."""
         kept, store = self.kept, self.kept.store
         return [
-            [self.source.topic, self.source.format, self.source.schema],
+            self.source.meaning,
             [step.meaning for step in self.steps],
             [self.key.meaning, kept.key_name, kept.key_serde],
             [store.name, store.kind, store.window_size_ms, store.grace_ms, store.value_serde],

@@ -119,7 +119,7 @@ class Process:
         """All that decides what it does with a record, as plain data."""
         one = self.processor
         return [
-            [self.source.topic, self.source.format, self.source.schema],
+            self.source.meaning,
             [step.meaning for step in self.steps],
             [self.key.meaning, one.key_serde],
             [[s.name, s.kind, s.schema, s.key_schema, s.ttl_ms] for s in one.states],

@@ -17,7 +17,7 @@ from pyspark.sql.types import StringType, StructType
 
 from state_lib.declaration import Expression, Select, Source, Step
 from state_lib.names import RESERVED
-from state_lib.spark.analysis import quoted
+from state_lib.spark.analysis import plain_column, quoted
 from state_lib.spark.attempts import attempt, value_of
 from state_lib.spark.plan import BatchPlan
 from state_lib.spark.sources import schema_of
@@ -52,7 +52,9 @@ def decode(batch: DataFrame, source: Source, plan: BatchPlan) -> DataFrame:
     ``batch`` is what `judged_by` makes.
 
     ``__hf_bad`` says why a row is a dead letter: ``undecodable``, ``wrong-schema``,
-    ``invalid-timestamp`` or ``future``; null for good rows. ``__hf_ts`` is null for bad rows.
+    ``null-timestamp``, ``invalid-timestamp`` or ``future``; null for good rows. ``__hf_ts`` (event
+    time) is null for bad rows. ``__hf_millis`` is the record's own timestamp, whatever event time
+    is.
     """
     base = plan.sources().index((source.topic, 0))
     millis = F.unix_millis("timestamp")
@@ -80,9 +82,6 @@ def decode(batch: DataFrame, source: Source, plan: BatchPlan) -> DataFrame:
     rows = rows.withColumns(
         {f"__hf_{name}": F.col(f"__hf_{name}s")[F.col("__hf_src")] for name in ("limit", "clock")}
     ).drop("__hf_limits", "__hf_clocks")
-    timing = F.when(F.col("__hf_millis") < 0, "invalid-timestamp").when(
-        F.col("__hf_millis") > F.col("__hf_limit"), "future"
-    )
     match source.format:
         case "json":
             rows, broken = _json(rows, source.schema)
@@ -91,8 +90,14 @@ def decode(batch: DataFrame, source: Source, plan: BatchPlan) -> DataFrame:
             broken = F.when(~F.coalesce(F.is_valid_utf8("value"), F.lit(False)), "undecodable")  # noqa: FBT003
         case _:
             broken = F.lit(None).cast("string")
-    rows = rows.withColumn("__hf_bad", F.coalesce(timing, broken))
-    return rows.withColumn("__hf_ts", F.when(F.col("__hf_bad").isNull(), F.col("__hf_millis")))
+    if source.timestamp:  # what cannot be decoded has no time to be judged by
+        rows, time = _timed(rows, source)
+        bad = F.coalesce(broken, _timing(time))
+    else:
+        time = F.col("__hf_millis")
+        bad = F.coalesce(_timing(time), broken)
+    rows = rows.withColumn("__hf_bad", bad)
+    return rows.withColumn("__hf_ts", F.when(F.col("__hf_bad").isNull(), time))
 
 
 def apply_steps(rows: DataFrame, steps: Iterable[Step]) -> DataFrame:
@@ -189,6 +194,23 @@ def letter(reason: Column, size: Column, limit: int) -> Column:
             F.base64("__hf_value").alias("value"),
         )
     ).cast("binary")
+
+
+def _timed(rows: DataFrame, source: Source) -> tuple[DataFrame, Column]:
+    """Rows with the event time that a column says, in ms."""
+    time = plain_column(source.timestamp)
+    if dict(rows.dtypes)[source.timestamp] != "bigint":
+        time = F.unix_millis(time)
+    return rows.withColumn("__hf_time", time), F.col("__hf_time")
+
+
+def _timing(time: Column) -> Column:
+    """Why an event time (ms) cannot be used."""
+    return (
+        F.when(time.isNull(), "null-timestamp")
+        .when(time < 0, "invalid-timestamp")
+        .when(time > F.col("__hf_limit"), "future")
+    )
 
 
 def _json(rows: DataFrame, ddl: str) -> tuple[DataFrame, Column]:

@@ -73,6 +73,29 @@ def schema_of(ddl: str) -> StructType:
     return made
 
 
+def time_column(topic: str, ddl: str, name: str) -> str:
+    """The column that is event time, as the schema writes it.
+
+    Raises:
+        ConfigurationError: there is none of that name, or it is no time.
+    """
+    fields = schema_of(ddl).fields if ddl else []
+    found = next((f for f in fields if f.name.lower() == name.lower()), None)
+    if found is None:
+        raise ConfigurationError(
+            f"topic {topic!r}: timestamp={name!r} is no column of its schema, whose columns are "
+            f"{[f.name for f in fields]}. Name one of them, no field within one",
+            topic=topic,
+        )
+    if not isinstance(found.dataType, TimestampType | LongType):
+        raise ConfigurationError(
+            f"topic {topic!r}: timestamp={name!r} is of type {found.dataType.simpleString()}. "
+            "Event time is a TIMESTAMP, or a BIGINT of ms since 1970",
+            topic=topic,
+        )
+    return found.name
+
+
 def in_another_case(names: list[str]) -> list[str]:
     """The names that are the same to Spark."""
     lower = [name.lower() for name in names]

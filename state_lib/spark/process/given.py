@@ -99,13 +99,16 @@ class Given:
         offsets = pc.struct_field(part, "offset").to_pylist()
         keys = pc.struct_field(part, "key").to_pylist()
         values = pc.struct_field(part, "value").to_pylist()
+        stamped = part.type.get_field_index("stamp") >= 0  # else event time is the record's own
+        stamps = (
+            pc.struct_field(part, "stamp").to_pylist() if stamped else self._times[group.first :]
+        )
         made: dict[tuple[int, int], bytes] = {}
         for at, offset in enumerate(offsets):
             src = self._src[group.first + at]
             topic, partition = self._sources[src]
             place = {"topic": topic, "partition": partition, "offset": offset}
-            time = self._times[group.first + at]
-            made[src, offset] = letter(place, reason, error, time, keys[at], values[at])
+            made[src, offset] = letter(place, reason, error, stamps[at], keys[at], values[at])
         return list(made.values())
 
 

@@ -2,7 +2,8 @@
 
 Column ``r<verb>`` of an entry is a struct: ``offset``, ``p<number>`` (its place in each array that
 was exploded), ``row`` (the stream's columns), and for dead letters ``key`` and ``value`` as they
-came. It is null in entries of other verbs, and of rows that were dropped.
+came, and ``stamp``, the record's own timestamp in ms, if event time is another. It is null in
+entries of other verbs, and of rows that were dropped.
 """
 
 from __future__ import annotations
@@ -76,6 +77,8 @@ def _struct(verb: Process, index: int) -> Column:
     parts.append(F.struct(*(plain_column(name).alias(name) for name in names)).alias("row"))
     if verb.processor.on_error == "dead-letter":
         parts += [F.col("__hf_key").alias("key"), F.col("__hf_value").alias("value")]
+        if verb.source.timestamp:
+            parts.append(F.col("__hf_millis").alias("stamp"))
     return F.when(mine, F.struct(*parts).cast(_type(verb)))
 
 
@@ -90,6 +93,8 @@ def _type(verb: Process) -> T.StructType:
     fields.append(("row", struct_of(verb.processor.rows)))
     if verb.processor.on_error == "dead-letter":
         fields += [("key", T.BinaryType()), ("value", T.BinaryType())]
+        if verb.source.timestamp:
+            fields.append(("stamp", T.LongType()))
     whole: Any = T.StructType([T.StructField(name, kind) for name, kind in fields])
     nullable: T.StructType = whole._as_nullable()  # noqa: SLF001 - Spark has no other
     return nullable
