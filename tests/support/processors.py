@@ -57,6 +57,23 @@ def silence(app: Application) -> None:
     told.to("silent")
 
 
+class Ordered(StatefulProcessor):
+    """Yields the times of rows as they come; raises on the device ``bad``."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._seen = handle.getValueState("n", "n BIGINT")
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:
+        del timerValues
+        if key[0] == "bad":
+            raise ValueError("it is")
+        for row in rows:
+            yield Row(device=key[0], at=row.at)
+
+    def close(self) -> None:
+        pass
+
+
 class Doing(StatefulProcessor):
     """Does what a test says: functions of the processor, the key and what Spark hands over."""
 

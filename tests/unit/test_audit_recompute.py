@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 
 from jobs import flights_audit, word_count_audit
-from jobs._recompute import digest, judgements, packed
+from jobs._recompute import digest, json_fields, judgements, packed, recorded, timed
 from state_lib.serdes import serde_from
 from state_lib.stores.digest import digest as ours
 from tests.support.spark import spark_session
@@ -151,6 +152,22 @@ def test_bad_rows(spark: SparkSession) -> None:
     assert got["dropped"]["wrong-schema"] == 4
     hours = {r["start"]: r for r in got["stores"]["departures_by_hour"]}
     assert (hours[T0]["cancellations"], hours[T0]["delay_sum"]) == (1, None)
+
+
+def test_event_time_of_a_column(spark: SparkSession) -> None:
+    """A record that cannot be decoded is so first: it has no time."""
+    times: list[int | str | None] = [T0, None, -1, T0 + 100 * DAY + HOUR + 1, "soon", T0]
+    rows = [(-1, json.dumps({"at": time}).encode()) for time in times]
+    known = recorded(spark, frame(spark, rows), [batch(1, 0, 5, -1)])
+    seen = timed(json_fields(known, {"at": "BIGINT"}), F.col("at"))
+    assert {r.offset: (r.ts, r.bad) for r in seen.collect()} == {
+        0: (T0, None),
+        1: (None, "null-timestamp"),
+        2: (-1, "invalid-timestamp"),
+        3: (T0 + 100 * DAY + HOUR + 1, "future"),
+        4: (None, "wrong-schema"),
+        5: (T0, "not-recorded"),
+    }
 
 
 def test_words(spark: SparkSession) -> None:
