@@ -15,6 +15,8 @@
     │   ├── TooLarge                a record that its topic does not take
     │   ├── ProcessorFailed         a stateful processor raised, and is to stop the stream then
     │   ├── KafkaRefused            brokers do not let us in, or forbid what we ask
+    │   ├── RegistryRefused         the Schema Registry does not let us in, or is none
+    │   ├── UnknownSchemas          the Schema Registry does not know ids of schemas
     │   └── PortInUse
     ├── CommitRefused               the commit protocol said no; carries both sides' numbers
     │   ├── Realign                 `from` is not where the task stands
@@ -23,6 +25,7 @@
     │   └── NotOwner                this host is not, or no longer, the task's owner
     ├── Unavailable                 try again shortly: opening, restoring, disk full
     │   ├── StorageUnavailable      snapshot storage is away, full or read-only; names its URL
+    │   ├── RegistryAway            the Schema Registry does not answer; names its URL
     │   ├── Busy                    a restore of the task is running already
     │   └── Quarantined             its local state is lost: somebody must ask for a restore
     ├── StateCorrupt                local state that must be set aside and rebuilt
@@ -142,6 +145,22 @@ class KafkaRefused(ConfigurationError):
     http_status = 502
 
 
+class RegistryRefused(ConfigurationError):
+    """Log-in, certificate, or no Schema Registry at all. Details: url, status."""
+
+    code = "registry-refused"
+    http_status = 502
+
+
+class UnknownSchemas(ConfigurationError):
+    """Records have ids of schemas that the Schema Registry does not know. Details: url, ids.
+
+    Within a batch of a stream that is no failure: the batch is judged again, and says so.
+    """
+
+    code = "unknown-schemas"
+
+
 class PortInUse(ConfigurationError):
     """Another process listens where ours should. Details: port, setting."""
 
@@ -190,6 +209,12 @@ class StorageUnavailable(Unavailable):
     """Snapshot storage cannot be read or written now. Details: url, action, reason."""
 
     code = "storage-unavailable"
+
+
+class RegistryAway(Unavailable):
+    """The Schema Registry does not answer now. Details: url, reason."""
+
+    code = "registry-away"
 
 
 class SnapshotInvalid(HoldfastError):

@@ -69,7 +69,7 @@ class KafkaLogin:
             found["sasl.jaas.config"] = f"{module} required username={user} password={password};"
         if self.ca:
             found["ssl.truststore.type"] = "PEM"
-            found["ssl.truststore.certificates"] = _read_ca(self.ca)
+            found["ssl.truststore.certificates"] = read_ca(self.ca)
         return found
 
 
@@ -127,7 +127,7 @@ class LoginSettings(BaseModel):
                 other password is tried in its place.
         """
         if self.kafka_ssl_ca:
-            _read_ca(self.kafka_ssl_ca)
+            read_ca(self.kafka_ssl_ca)
         if not self.kafka_security_protocol.startswith("SASL_"):
             return KafkaLogin(self.kafka_security_protocol, ca=self.kafka_ssl_ca)
         return KafkaLogin(
@@ -166,20 +166,25 @@ def read_secret(path: Path, setting: str) -> str:
     return secret
 
 
-def _read_ca(path: Path) -> str:
+def read_ca(path: Path, setting: str = "HOLDFAST_KAFKA_SSL_CA") -> str:
+    """The PEM text of authorities.
+
+    Raises:
+        ConfigurationError: the file cannot be read, or holds no certificate.
+    """
     try:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is no text"
         message = (
-            f"cannot read HOLDFAST_KAFKA_SSL_CA {path}: {why}. It must be a PEM file with the "
-            "certificates of the authorities that sign the brokers'."
+            f"cannot read {setting} {path}: {why}. It must be a PEM file with the certificates of "
+            "the authorities that sign the servers'."
         )
         raise ConfigurationError(message, path=str(path)) from error
     if _PEM not in text:
         message = (
-            f"HOLDFAST_KAFKA_SSL_CA {path} holds no {_PEM!r}: it must be PEM. Turn a Java keystore "
-            "into PEM with 'keytool -exportcert -rfc'."
+            f"{setting} {path} holds no {_PEM!r}: it must be PEM. Turn a Java keystore into PEM "
+            "with 'keytool -exportcert -rfc'."
         )
         raise ConfigurationError(message, path=str(path))
     return text

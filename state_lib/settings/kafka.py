@@ -1,4 +1,4 @@
-"""``[kafka]``: where the brokers are, how to log in, and what their clients are told."""
+"""``[kafka]``: where brokers and registry are, how to log in, and what clients are told."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pydantic import AfterValidator, Field, PositiveInt
 
 from state_lib.kafka_login import LoginSettings
 from state_lib.settings.properties import Properties, refusing
+from state_lib.settings.registry import RegistrySettings
 
 KAFKA_PORT = 28092
 """Of the local stack's broker."""
@@ -42,7 +43,7 @@ _OURS = {
 }
 
 
-class KafkaSettings(LoginSettings):
+class KafkaSettings(LoginSettings, RegistrySettings):
     """The section ``[kafka]``."""
 
     bootstrap_servers: str = Field(

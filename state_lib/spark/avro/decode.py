@@ -1,0 +1,190 @@
+"""Decodes records, in executors: bytes of a column come in, the columns of a schema go out.
+
+Each record is read by the schema that it was written by, and resolved to the reader's. What a
+record becomes depends on its bytes, its schema and the reader's alone: a schema never changes under
+its id. Those that were read are kept, for as long as the process lives, up to a bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from io import BytesIO
+from typing import Any
+
+import orjson
+import pyarrow as pa
+from fastavro import parse_schema, schemaless_reader
+from fastavro.read import SchemaResolutionError
+from pyspark.sql.pandas.types import to_arrow_type
+
+from state_lib.errors import HoldfastError, UnknownSchemas
+from state_lib.spark.avro.registry import Schemas
+from state_lib.spark.avro.schema import BROKEN, columns_of, normal
+from state_lib.spark.avro.values import Convert, converter, filled, ours
+from state_lib.spark.carried import Carried
+
+MAGIC, HEADER = 0, 5
+UNDECODABLE, WRONG_SCHEMA = "undecodable", "wrong-schema"
+_WRITERS, _READERS = 1000, 64
+Row = dict[str, Any]
+
+
+class Reader:
+    """A reader's schema, and what becomes of values that were resolved to it.
+
+    Args:
+        text: as `state_lib.spark.avro.schema.pinned` makes it.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.schema = filled(parse_schema(orjson.loads(text)))
+        self._convert: Convert | None = converter(orjson.loads(text))
+        self._type: pa.DataType = to_arrow_type(columns_of(text), timezone="UTC")
+
+    def array(self, found: list[Row | None], whys: list[str | None]) -> pa.StructArray:
+        """Rows and why there is none, as Spark wants both. What does not fit is undecodable."""
+        rows = [self._converted(row, whys, at) for at, row in enumerate(found)]
+        try:
+            made = pa.array(rows, self._type)
+        except _MISFITS:
+            for at, row in enumerate(rows):
+                if not self._fits(row):
+                    rows[at], whys[at] = None, UNDECODABLE
+            made = pa.array(rows, self._type)
+        return pa.StructArray.from_arrays([made, pa.array(whys, pa.string())], ["row", "why"])
+
+    def _converted(self, row: Row | None, whys: list[str | None], at: int) -> Row | None:
+        if row is None or self._convert is None:
+            return row
+        try:
+            converted: Row = self._convert(row)
+        except _MISFITS:
+            whys[at] = UNDECODABLE
+            return None
+        return converted
+
+    def _fits(self, row: Row | None) -> bool:
+        try:
+            pa.array([row], self._type)
+        except _MISFITS:
+            return False
+        return True
+
+
+_MISFITS = (pa.ArrowException, ValueError, TypeError, ArithmeticError, AttributeError, KeyError)
+"""A number that its type does not hold, and the like. (MemoryError is none of them.)"""
+
+
+class Writer:
+    """A schema that records were written by; ``own``: it is the reader's very own."""
+
+    def __init__(self, schema: Any, *, own: bool) -> None:
+        self.schema, self.own = parse_schema(ours(schema)), own
+
+
+@lru_cache(_READERS)
+def reader_of(text: str) -> Reader:
+    """The reader of a schema."""
+    return Reader(text)
+
+
+@lru_cache(_WRITERS)
+def writer_of(schemas: Schemas, number: int, reader: str) -> Writer | None:
+    """The writer of an id; None if its schema is none of Avro.
+
+    Raises:
+        LookupError: nobody knows the id. That is not remembered: it may be registered.
+        RegistryAway, RegistryRefused: as `Schemas.of`.
+    """
+    texts = schemas.of(number)
+    if texts is None:
+        raise LookupError(number)
+    if not texts:
+        return None
+    try:
+        schema = normal(texts)
+        own = orjson.dumps(schema, option=orjson.OPT_SORT_KEYS).decode() == reader
+        return Writer(schema, own=own)
+    except BROKEN:
+        return None
+
+
+def decoder(reader: str, schemas: Schemas) -> Callable[[Iterator[pa.Array]], Iterator[pa.Array]]:
+    """For ``arrow_udf``: values of a topic → ``struct<row, why>``.
+
+    ``why``: null, ``undecodable`` or ``wrong-schema``. Both are null of a null.
+    """
+
+    def decode(values: Iterator[pa.Array]) -> Iterator[pa.Array]:
+        try:
+            yield from decoded(values, reader, schemas)
+        except HoldfastError as error:
+            raise Carried(error) from error
+
+    return decode
+
+
+def decoded(values: Iterator[pa.Array], reader: str, schemas: Schemas) -> Iterator[pa.Array]:
+    """See `decoder`.
+
+    Raises:
+        UnknownSchemas: names all ids in it that the registry does not know, at the end: the job
+            fails, and nothing of it counts.
+        RegistryAway, RegistryRefused: as `Schemas.of`.
+    """
+    known, unknown = reader_of(reader), set[int]()
+    for some in values:
+        rows: list[Row | None] = []
+        whys: list[str | None] = []
+        for raw in some.to_pylist():
+            row, why = _decoded(raw, known, schemas, unknown)
+            rows.append(row)
+            whys.append(why)
+        yield known.array(rows, whys)
+    if unknown:
+        ids = sorted(unknown)
+        raise UnknownSchemas(
+            f"the Schema Registry at {schemas.url} knows no schemas {ids}, by which records were "
+            "written",
+            url=schemas.url,
+            ids=ids,
+        )
+
+
+def _decoded(
+    raw: bytes | None, reader: Reader, schemas: Schemas, unknown: set[int]
+) -> tuple[Row | None, str | None]:
+    if raw is None:
+        return None, None
+    if len(raw) < HEADER or raw[0] != MAGIC:
+        return None, UNDECODABLE
+    number = int.from_bytes(raw[1:HEADER], "big")
+    if number in unknown:
+        return None, None
+    try:
+        writer = writer_of(schemas, number, reader.text)
+    except LookupError:
+        unknown.add(number)
+        return None, None
+    if writer is None:
+        return None, WRONG_SCHEMA
+    return _read(raw, writer, reader)
+
+
+def _read(raw: bytes, writer: Writer, reader: Reader) -> tuple[Row | None, str | None]:
+    """A record; bytes that are left over say that it was written by another schema."""
+    file = BytesIO(raw)
+    file.seek(HEADER)
+    try:
+        row = schemaless_reader(file, writer.schema, None if writer.own else reader.schema)
+    except SchemaResolutionError:
+        return None, WRONG_SCHEMA
+    except MemoryError:
+        raise  # that is not the record's
+    except Exception:  # noqa: BLE001 - fastavro raises many kinds of broken bytes
+        return None, UNDECODABLE
+    if file.tell() != len(raw):
+        return None, UNDECODABLE
+    return (row, None) if isinstance(row, dict) else (None, WRONG_SCHEMA)
