@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from state_lib.declaration import Declaration, Format, Source
@@ -61,7 +62,7 @@ class Application(Declaration):
     def stream(
         self,
         topic: str,
-        schema: StructType | str | None = None,
+        schema: StructType | str | Path | None = None,
         format: Format | None = None,  # noqa: A002
         timestamp: str | None = None,
     ) -> KStream:
@@ -72,9 +73,11 @@ class Application(Declaration):
             schema: the columns of JSON objects, as a StructType or as DDL. ``NOT NULL`` columns are
                 required: a record without one is a dead letter, as is one that is not JSON or has
                 another type in a column. (A number in a ``STRING`` column is its text, as Spark
-                reads it.)
-            format: ``json`` (with a schema), ``text`` (column ``value`` is UTF-8 text; other bytes,
-                and nulls, are undecodable) or ``raw`` (``key`` and ``value`` are binary).
+                reads it.) For Avro the schema to read by, as JSON or as the ``Path`` of a file;
+                without one the newest of ``<topic>-value`` in the Schema Registry, at this moment.
+            format: ``json`` (with a schema), ``avro`` (by the schema registered under the id in
+                each record), ``text`` (column ``value`` is UTF-8 text; other bytes, and nulls, are
+                undecodable) or ``raw`` (``key`` and ``value`` are binary).
             timestamp: the column of ``schema`` that is event time, a ``TIMESTAMP``, or a ``BIGINT``
                 of ms since 1970; without one it is the record's own timestamp. A record in which it
                 is null, or before 1970, is a dead letter.
@@ -82,21 +85,35 @@ class Application(Declaration):
         Raises:
             ConfigurationError: it is read in another format, or by another event time, already. A
                 record that one of them can read and the other cannot would be a dead letter and
-                counted at once.
+                counted at once. No schema is registered for a topic in Avro.
+            RegistryAway: the Schema Registry was to be asked, and does not answer.
         """
         from state_lib.spark.sources import ddl_of, source_rows, time_column  # noqa: PLC0415
 
+        check_name("topic", topic)
         chosen: Format = format or ("raw" if schema is None else "json")
-        if chosen not in ("json", "text", "raw") or (chosen == "json") != (schema is not None):
+        spark = self._opened.session()
+        ddl = reader = ""
+        if chosen == "avro":
+            from state_lib.spark.avro.declaring import reader_of  # noqa: PLC0415 - heavy
+
+            reader, ddl = reader_of(topic, schema, lambda: self._opened.settings)
+        elif chosen not in ("json", "text", "raw") or (chosen == "json") != (schema is not None):
             raise ConfigurationError(
                 f"topic {topic!r}: format={chosen!r} with schema={schema!r} is none that is read. "
-                "Give a schema for JSON, or format='text' or format='raw' without one",
+                "Give a schema for JSON, format='avro' with or without one, or format='text' or "
+                "format='raw' without one",
                 topic=topic,
             )
-        spark = self._opened.session()
-        ddl = "" if schema is None else ddl_of(schema)
+        elif isinstance(schema, Path):
+            raise ConfigurationError(
+                f"topic {topic!r}: files hold schemas of Avro: write format='avro' as well",
+                topic=topic,
+            )
+        elif schema is not None:
+            ddl = ddl_of(schema)
         time = "" if timestamp is None else time_column(topic, ddl, timestamp)
-        source = Source(check_name("topic", topic), chosen, ddl, time)
+        source = Source(topic, chosen, ddl, time, reader)
         known = self._sources.get(topic, source)
         if known != source:
             raise ConfigurationError(

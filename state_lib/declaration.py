@@ -18,7 +18,7 @@ from state_lib.names import check_name
 from state_lib.processing import Process
 from state_lib.specs import OutputSpec, StoreSpec, Topology
 
-Format = Literal["json", "text", "raw"]
+Format = Literal["json", "avro", "text", "raw"]
 KeySerde = Literal["utf8", "int64", "bytes"]
 Op = Literal["count", "sum", "min", "max", "last"]
 FieldType = Literal["int64", "float64", "utf8", "bool"]
@@ -35,14 +35,16 @@ WINDOW_FIELDS = ("window_start", "window_end")
 class Source:
     """A topic and how its values are read.
 
-    ``schema`` (Spark DDL) is for ``json``: columns that are ``NOT NULL`` are required.
-    ``timestamp``: the column that is event time; empty: it is the record's own timestamp.
+    ``schema`` (Spark DDL) is for ``json``, where columns that are ``NOT NULL`` are required, and
+    ``avro``. ``timestamp``: the column that is event time; empty: it is the record's own timestamp.
+    ``reader``: of ``avro`` the schema to which records are resolved, as JSON.
     """
 
     topic: str
     format: Format = "raw"
     schema: str = ""
     timestamp: str = ""
+    reader: str = field(default="", repr=False)
 
     def __str__(self) -> str:
         said = f"{self.format} ({self.schema})" if self.schema else self.format
@@ -54,6 +56,8 @@ class Source:
         said: list[Any] = [self.topic, self.format, self.schema]
         if self.timestamp:
             said.append(["timestamp", self.timestamp])
+        if self.reader:
+            said.append(["reader", self.reader])
         return said
 
 

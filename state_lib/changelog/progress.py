@@ -42,6 +42,8 @@ class Recorded:
     """Where the batch was recorded first: what came after it lies behind, repeats of it too."""
     tick: bool = False
     """Whether it has no records, and runs timers of processors."""
+    unknown: tuple[int, ...] = ()
+    """Ids of schemas that the registry did not know then: records of them are dead letters."""
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any], offset: int) -> Recorded:
@@ -60,6 +62,7 @@ class Recorded:
             limits=data.get("limits", {}),
             offset=offset if first < 0 else first,
             tick=bool(data.get("tick")),
+            unknown=tuple(data.get("unknown_schemas", ())),
         )
 
     def covers(self, positions: Mapping[Partition, int]) -> bool:

@@ -13,17 +13,26 @@ from typing import Any, TypeVar
 import orjson
 import structlog
 from confluent_kafka import Consumer, KafkaException, TopicPartition
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from state_lib.changelog.progress import ProgressLog, Recorded
 from state_lib.client.flight import FlightHostClient
 from state_lib.config import Settings
 from state_lib.declaration import Declaration
-from state_lib.errors import HoldfastError, Superseded, Unavailable, from_wire
+from state_lib.errors import (
+    HoldfastError,
+    Superseded,
+    Unavailable,
+    UnknownSchemas,
+    from_wire,
+)
 from state_lib.failpoints import failpoint
 from state_lib.host.placement import owner_of
 from state_lib.kafka import Kafka, ends
 from state_lib.marker import Marker, flat, nested, now_ms
+from state_lib.spark.carried import arrived
 from state_lib.spark.clock import next_clock
 from state_lib.spark.exchange import RESULT_DDL, exchange, exchange_partition
 from state_lib.spark.frames import Combiner
@@ -78,14 +87,32 @@ class Batches:
         unread = [p for p, start in self.standing.positions.items() if max(end[p], to[p]) > start]
         clock = next_clock(self.standing.clock, self.standing.maxima, unread)
         failpoint("driver.before_batch")
-        plan = self._plan(self.standing.positions, to, clock)
-        offset = self._patiently(lambda: self._progress.append(plan.record()), stopped)
-        failpoint("driver.after_record")
-        plan = replace(plan, recorded=offset)
-        self._run(lambda: self._combined(batch, plan), plan, stopped)
+        self._decided(batch, self._plan(self.standing.positions, to, clock), stopped)
         self.standing.positions = to
         self._commit_group(to)
         failpoint("driver.after_batch")
+
+    def _decided(
+        self, batch: DataFrame, plan: BatchPlan, stopped: Callable[[], bool] = lambda: False
+    ) -> None:
+        """Record a batch and run it.
+
+        Once more if records name schemas that the registry does not know: no task has seen it yet.
+        The ids are recorded with it, so that whoever repeats it makes dead letters of the same
+        records, whatever is registered meanwhile.
+        """
+        offset = self._patiently(lambda: self._progress.append(plan.record()), stopped)
+        failpoint("driver.after_record")
+        whole = replace(plan, recorded=offset)
+        try:
+            self._run(lambda: self._combined(batch, whole), whole, stopped)
+        except UnknownSchemas as error:
+            ids = error.details["ids"]
+            if any(m.n >= plan.n for m in self.standing.markers) or set(ids) <= set(plan.unknown):
+                raise
+            log.warning("records of unknown schemas", schemas=ids)
+            unknown = tuple(sorted({*plan.unknown, *ids}))
+            self._decided(batch, replace(plan, unknown=unknown), stopped)
 
     @property
     def has_timers(self) -> bool:
@@ -125,9 +152,18 @@ class Batches:
             repeated=True,
             recorded=recorded.offset,
             tick=recorded.tick,
+            unknown=recorded.unknown,
         )
         self._progress.append(plan.record())
-        self._run(lambda: self._combined(batch, plan), plan)
+        try:
+            self._run(lambda: self._combined(batch, plan), plan)
+        except UnknownSchemas as error:
+            raise UnknownSchemas(
+                f"{error.message}. They were known when batch {recorded.n} of epoch "
+                f"{recorded.epoch} was decided, which tasks {list(tasks)} have yet to repeat: "
+                "bring them back under their ids, or the registry that has them",
+                **error.details,
+            ) from error
 
     def check_code(self, recorded: Recorded, tasks: Sequence[int]) -> None:
         """See `state_lib.spark.versions.check_code`."""
@@ -336,10 +372,12 @@ class Batches:
         state of this processor, and no task may miss it.
 
         Raises:
-            Unavailable: no task could be reached, for as long as an exchange may take.
+            Unavailable: no task could be reached, for as long as an exchange may take; or the
+                Schema Registry.
+            UnknownSchemas: before any task has seen it.
         """
         deadline = time.monotonic() + self._settings.exchange_timeout_s
-        while away := self._attempt(combined(), plan, initial):
+        while away := self._patiently(lambda: self._attempt(combined(), plan, initial), stopped):
             if not initial and set(self.standing.present) - set(away):
                 self._park(away)
                 return
@@ -377,7 +415,11 @@ class Batches:
     def _attempt(
         self, combined: DataFrame, plan: BatchPlan, initial: str
     ) -> dict[int, Unavailable]:
-        """One time; returns the tasks that could not be reached."""
+        """One time; returns the tasks that could not be reached.
+
+        Raises:
+            RegistryAway, RegistryRefused, UnknownSchemas: of records in Avro; no task has seen it.
+        """
         exchange_plan = replace(self._exchange_plan(plan), initial=initial)
 
         def carry(batches: Any) -> Any:
@@ -385,7 +427,10 @@ class Batches:
 
         # of this thread, where no other jobs come from
         combined.sparkSession.sparkContext.addJobTag(self.tag)
-        results = combined.mapInArrow(carry, RESULT_DDL).collect()
+        try:
+            results = combined.mapInArrow(carry, RESULT_DDL).collect()
+        except (PySparkException, Py4JJavaError) as error:
+            raise arrived(error) or error from None
         expected = set(range(self._app.partitions) if plan.tasks is None else plan.tasks)
         refused = {r.task: from_wire(orjson.loads(r.error)) for r in results if r.error is not None}
         away = {task: error for task, error in refused.items() if isinstance(error, Unavailable)}

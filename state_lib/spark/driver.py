@@ -6,7 +6,7 @@ import contextlib
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 from confluent_kafka import Producer
@@ -45,6 +45,9 @@ from state_lib.spark.streaming import POLL_S, Streaming
 from state_lib.spark.versions import make_way
 from state_lib.spark.warm import warm_up
 from state_lib.task.claiming import claim_or_none
+
+if TYPE_CHECKING:
+    from state_lib.spark.avro.registry import Schemas
 
 log = structlog.get_logger(__name__)
 
@@ -122,7 +125,7 @@ class Driver:
         spark = self._opened.ready(settings)
         try:
             log.info("spark is up", seconds=round(time.monotonic() - started, 2))
-            combiner = prepared(spark, self._app, expected)
+            combiner = prepared(spark, self._app, expected, self._schemas())
             if spark is not early:
                 warm_up(spark)
             plans = plan_topics(topology, retention)
@@ -201,6 +204,14 @@ class Driver:
             with contextlib.suppress(Py4JError, ConnectionError, AttributeError):  # Spark is gone
                 spark.sparkContext.cancelJobsWithTag(batches.tag)  # the session outlives this run
             batches.close()
+
+    def _schemas(self) -> Schemas | None:
+        """Where those of records in Avro are."""
+        if all(verb.source.format != "avro" for verb in self._app.verbs):
+            return None
+        from state_lib.spark.avro.columns import schemas_of  # noqa: PLC0415 - heavy, and seldom
+
+        return schemas_of(self._app, self._settings)
 
     def _claimant(self, epoch: Epoch) -> Claimant:
         def stopped() -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
@@ -18,6 +18,9 @@ from state_lib.spark.rows import apply_steps, decode, judged_by
 from state_lib.spark.sizes import UNBOUNDED
 from state_lib.spark.sources import active, empty
 from state_lib.spark.template import Template
+
+if TYPE_CHECKING:
+    from state_lib.spark.avro.registry import Schemas
 
 LOW = 0xFFFF_FFFF
 _KEPT = 4
@@ -39,14 +42,16 @@ class Combiner:
         aggregations: Sequence[Aggregation],
         partitions: int,
         processes: Sequence[Process] = (),
+        schemas: Schemas | None = None,
     ) -> None:
         self._spark, self._aggregations, self._partitions = spark, aggregations, partitions
-        self._processes = processes
+        self._processes, self._schemas = processes, schemas
+        self._avro = any(v.source.format == "avro" for v in (*aggregations, *processes))
         self._templates: dict[object, Template] = {}
 
     def combine(self, batch: DataFrame, plan: BatchPlan) -> DataFrame:
         """See `combine`."""
-        judged = judged_by(batch, plan)
+        judged = judged_by(batch, plan, avro=self._avro)
         limits = tuple(sorted(plan.limits.items()))
         shape = (tuple(plan.sources()), plan.tasks, plan.repeated, limits)
         known = self._templates.get(shape)
@@ -54,8 +59,9 @@ class Combiner:
             return known.over(judged)
         with active(self._spark):  # expressions that are text are parsed by its settings
             built = _combined(
-                self._spark, judged, self._aggregations, self._partitions, plan, self._processes
-            )
+                self._spark, judged, self._aggregations, self._partitions, plan, self._processes,
+                self._schemas,
+            )  # fmt: skip
         if known is None:
             kept = list(self._templates.items())[1 - _KEPT :]
             self._templates = {**dict(kept), shape: Template(judged, built)}
@@ -95,13 +101,14 @@ def combine(
         return _combined(spark, judged_by(batch, plan), aggregations, partitions, plan)
 
 
-def _combined(
+def _combined(  # noqa: PLR0917 - what is combined, and by what it is read
     spark: SparkSession,
     batch: DataFrame,
     aggregations: Sequence[Aggregation],
     partitions: int,
     plan: BatchPlan,
     processes: Sequence[Process] = (),
+    schemas: Schemas | None = None,
 ) -> DataFrame:
     verbs = _Verbs(aggregations, processes)
     branches: dict[tuple[Source, tuple[Step, ...]], list[int]] = {}
@@ -111,7 +118,7 @@ def _combined(
     frames: list[DataFrame] = []
     lettered: set[str] = set()
     for (source, steps), own in branches.items():
-        rows = decode(batch, source, plan)
+        rows = decode(batch, source, plan, schemas)
         told = F.col("__hf_bad").isNotNull() & F.lit(source.topic in lettered)
         lettered.add(source.topic)
         rows = apply_steps(rows.withColumn("__hf_told", told), steps)

@@ -36,6 +36,7 @@ class BatchPlan:
         numbered: source partitions of a repeated batch as it was first recorded: which task has a
             row without a key goes by their numbers. There are no rows of others, which are newer.
         tick: whether it has no records, and runs timers.
+        unknown: ids of schemas of Avro that the registry did not know when it was decided.
     """
 
     epoch: int
@@ -54,6 +55,7 @@ class BatchPlan:
     parked: tuple[int, ...] = ()
     numbered: tuple[tuple[str, int], ...] = ()
     tick: bool = False
+    unknown: tuple[int, ...] = ()
 
     def sources(self) -> list[tuple[str, int]]:
         """Source partitions in the order in which rows number them."""
@@ -76,6 +78,7 @@ class BatchPlan:
             "parked": self.parked,
             "recorded": self.recorded,
             **({"tick": True} if self.tick else {}),
+            **({"unknown_schemas": self.unknown} if self.unknown else {}),
         }
 
     def _own(self, positions: ByPartition) -> ByPartition:

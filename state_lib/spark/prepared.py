@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
@@ -15,6 +16,9 @@ from state_lib.spark.frames import Combiner
 from state_lib.spark.plan import BatchPlan
 from state_lib.spark.sources import said
 
+if TYPE_CHECKING:
+    from state_lib.spark.avro.registry import Schemas
+
 
 def first_plan(
     app: Declaration, sources: Mapping[str, TopicFacts], limits: Mapping[str, int]
@@ -24,13 +28,17 @@ def first_plan(
     return BatchPlan(0, 0, none, none, NO_CLOCK, 0, 0, {}, code=app.fingerprint, limits=limits)
 
 
-def prepared(spark: SparkSession, app: Declaration, plan: BatchPlan) -> Combiner:
+def prepared(
+    spark: SparkSession, app: Declaration, plan: BatchPlan, schemas: Schemas | None = None
+) -> Combiner:
     """What batches need not build again, built before anything is claimed.
+
+    ``schemas``: where those of records in Avro are.
 
     Raises:
         ConfigurationError: what was resolved as it was declared cannot be computed in a batch.
     """
-    combiner = Combiner(spark, app.aggregations, app.partitions, app.processes)
+    combiner = Combiner(spark, app.aggregations, app.partitions, app.processes, schemas)
     try:
         combiner.nothing(plan)
     except AnalysisException as error:

@@ -10,6 +10,7 @@ Columns of our own begin with `RESERVED`, which no column of a user's may: field
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
@@ -22,39 +23,48 @@ from state_lib.spark.attempts import attempt, value_of
 from state_lib.spark.plan import BatchPlan
 from state_lib.spark.sources import schema_of
 
+if TYPE_CHECKING:
+    from state_lib.spark.avro.registry import Schemas
+
 _CORRUPT, _TRIED, _ARRAY = "__hf_corrupt", "__hf_tried", "__hf_array"
 POSITION = "__hf_position"
 _SHOWN = 60  # characters of a condition in a reason
 _STRICT = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
 
 
-def judged_by(batch: DataFrame, plan: BatchPlan) -> DataFrame:
+def judged_by(batch: DataFrame, plan: BatchPlan, *, avro: bool = False) -> DataFrame:
     """A batch, and beside each record the numbers that change with every batch.
 
     Spark writes a number into the code that it generates, and compiles it anew for each batch. An
     array is handed over by reference, and an index that is a column (a row's source) keeps it from
     being folded.
+
+    ``avro``: whether a source is in Avro; then ids of schemas that nobody knew are beside, too.
     """
 
     def each(value: int) -> Column:
         return F.lit([value] * len(plan.sources())).cast("array<bigint>")  # small ones, too
 
+    unknown = [F.lit([-1, *plan.unknown]).cast("array<bigint>")] if avro else []
     return batch.select(
         *("key", "value", "topic", "partition", "offset", "timestamp"),
         each(plan.now + plan.max_future_ms).alias("__hf_limits"),
         each(plan.clock).alias("__hf_clocks"),
+        *(ids.alias("__hf_unknown") for ids in unknown),
     )
 
 
-def decode(batch: DataFrame, source: Source, plan: BatchPlan) -> DataFrame:
+def decode(
+    batch: DataFrame, source: Source, plan: BatchPlan, schemas: Schemas | None = None
+) -> DataFrame:
     """Rows of one source with its columns and what every row keeps: place, time, verdict.
 
-    ``batch`` is what `judged_by` makes.
+    ``batch`` is what `judged_by` makes; ``schemas``: where those of records in Avro are.
 
     ``__hf_bad`` says why a row is a dead letter: ``undecodable``, ``wrong-schema``,
-    ``null-timestamp``, ``invalid-timestamp`` or ``future``; null for good rows. ``__hf_ts`` (event
-    time) is null for bad rows. ``__hf_millis`` is the record's own timestamp, whatever event time
-    is.
+    ``unknown-schema``, ``null-timestamp``, ``invalid-timestamp`` or ``future``; null for good rows.
+    ``__hf_ts`` (event time) is null for bad rows. ``__hf_millis`` is the record's own timestamp,
+    whatever event time is.
     """
     base = plan.sources().index((source.topic, 0))
     millis = F.unix_millis("timestamp")
@@ -78,13 +88,20 @@ def decode(batch: DataFrame, source: Source, plan: BatchPlan) -> DataFrame:
         millis.alias("__hf_millis"),
         "__hf_limits",
         "__hf_clocks",
+        *(["__hf_unknown"] if source.format == "avro" else ()),
     )
     rows = rows.withColumns(
         {f"__hf_{name}": F.col(f"__hf_{name}s")[F.col("__hf_src")] for name in ("limit", "clock")}
     ).drop("__hf_limits", "__hf_clocks")
     match source.format:
         case "json":
-            rows, broken = _json(rows, source.schema)
+            rows = _opened(_json(rows, source.schema), source)
+            broken = F.col("__hf_broken")
+        case "avro":
+            from state_lib.spark.avro.columns import parsed  # noqa: PLC0415 - heavy, and seldom
+
+            rows = _opened(parsed(rows, source, schemas), source)
+            broken = F.col("__hf_broken")
         case "text":
             rows = rows.withColumn("value", F.col("__hf_value").cast("string"))
             broken = F.when(~F.coalesce(F.is_valid_utf8("value"), F.lit(False)), "undecodable")  # noqa: FBT003
@@ -213,7 +230,8 @@ def _timing(time: Column) -> Column:
     )
 
 
-def _json(rows: DataFrame, ddl: str) -> tuple[DataFrame, Column]:
+def _json(rows: DataFrame, ddl: str) -> DataFrame:
+    """Rows with ``__hf_parsed``, the fields of an object, and ``__hf_broken``: why none."""
     schema = schema_of(ddl)
     nullable = StructType([type(f)(f.name, f.dataType, True) for f in schema.fields])  # noqa: FBT003
     parsed_as = StructType([*nullable.fields]).add(_CORRUPT, StringType())
@@ -234,8 +252,13 @@ def _json(rows: DataFrame, ddl: str) -> tuple[DataFrame, Column]:
         )
         .when(missing, "wrong-schema")
     )
-    rows = rows.withColumn("__hf_broken", broken)
+    return rows.withColumn("__hf_broken", broken)
+
+
+def _opened(rows: DataFrame, source: Source) -> DataFrame:
+    """Rows with the fields of ``__hf_parsed`` as columns, which hide the record's own."""
+    schema, parsed = schema_of(source.schema), F.col("__hf_parsed")
     hidden = {"__hf_parsed", *(name.lower() for name in schema.fieldNames())}
     kept = [quoted(c) for c in rows.columns if c.lower() not in hidden]
     fields = [parsed.getField(f.name).alias(f.name) for f in schema.fields]
-    return rows.select(*kept, *fields), F.col("__hf_broken")
+    return rows.select(*kept, *fields)

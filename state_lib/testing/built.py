@@ -14,6 +14,7 @@ from state_lib.declaration import Declaration
 from state_lib.kafka import TopicFacts
 from state_lib.spark.frames import Combiner
 from state_lib.spark.prepared import first_plan, prepared
+from state_lib.testing.avro import local_schemas
 from state_lib.testing.session import clone
 
 _MOST = 16
@@ -33,7 +34,7 @@ def combined(
     if key in there:
         return there[key]
     session, plan = clone(spark), first_plan(app, sources, limits)
-    combiner = prepared(session, app, plan)
+    combiner = prepared(session, app, plan, local_schemas(app))
     while len(there) >= _MOST:
         there.pop(next(iter(there)))
     there[key] = session, combiner

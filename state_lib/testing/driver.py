@@ -21,6 +21,7 @@ from state_lib.kafka import TopicFacts
 from state_lib.marker import now_ms
 from state_lib.specs import StoreSpec
 from state_lib.testing import repeats
+from state_lib.testing.avro import local_schemas
 from state_lib.testing.built import combined
 from state_lib.testing.pipeline import Given, Pipeline, Rules, limits_of
 from state_lib.testing.session import check
@@ -108,8 +109,8 @@ class TopologyTestDriver:
     def createInputTopic(self, name: str) -> TestInputTopic:
         """A source to pipe records into. Raises InvalidRequest, naming those that there are."""
         known_topic(name, self._app.topology.sources, "source")
-        formats = {verb.source.topic: verb.source.format for verb in self._app.verbs}
-        return TestInputTopic(name, formats[name], self._pipe)
+        sources = {verb.source.topic: verb.source for verb in self._app.verbs}
+        return TestInputTopic(sources[name], self._pipe, local_schemas(self._app))
 
     def createOutputTopic(self, name: str) -> TestOutputTopic:
         """An output to read from. Raises InvalidRequest, naming those that there are."""

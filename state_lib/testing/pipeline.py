@@ -8,11 +8,15 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from state_lib.declaration import Declaration
+from state_lib.errors import UnknownSchemas
 from state_lib.marker import nested
 from state_lib.processing import Process
+from state_lib.spark.carried import arrived
 from state_lib.spark.clock import next_clock
 from state_lib.spark.exchange import exchange
 from state_lib.spark.frames import Combiner
@@ -110,11 +114,22 @@ class Pipeline:
         to = standing.positions | {(r.topic, r.partition): r.offset + 1 for r in records}
         plan = self._plan(to, clock, now)
         batch = frame(self._rules.given, self._rules.spark, records)
-        combined = self._rules.combiner.combine(batch, plan).toArrow()
+        plan, combined = self._combined(batch, plan)
         for task in range(self._rules.partitions):
             own = combined.filter(pc.equal(combined.column("task"), task))
             self._carry(plan, task, own if own.num_rows else None)
         standing.positions = to
+
+    def _combined(self, batch: DataFrame, plan: BatchPlan) -> tuple[BatchPlan, pa.Table]:
+        """The entries of a batch, and its plan: with the ids of schemas that nobody knows."""
+        try:
+            return plan, self._rules.combiner.combine(batch, plan).toArrow()
+        except (PySparkException, Py4JJavaError) as error:
+            found = arrived(error)
+            if not isinstance(found, UnknownSchemas):
+                raise found or error from None
+            ids = {*plan.unknown, *found.details["ids"]}
+        return self._combined(batch, replace(plan, unknown=tuple(sorted(ids))))
 
     def tick(self, clock: int | None, now: int) -> None:
         """A commit of every task that moves the clock and covers no record.

@@ -10,9 +10,10 @@ from typing import Any
 import orjson
 from confluent_kafka import Message
 
-from state_lib.declaration import Format
+from state_lib.declaration import Source
 from state_lib.errors import InvalidRequest
 from state_lib.serdes import serde_from
+from state_lib.testing.avro import LocalSchemas
 
 Time = int | datetime
 Key = str | bytes | int | None
@@ -49,8 +50,10 @@ class TestInputTopic:
 
     __test__ = False
 
-    def __init__(self, name: str, value: Format, pipe: Callable[..., None]) -> None:
-        self.name, self._format, self._pipe = name, value, pipe
+    def __init__(
+        self, source: Source, pipe: Callable[..., None], schemas: LocalSchemas | None = None
+    ) -> None:
+        self.name, self._source, self._pipe, self._schemas = source.topic, source, pipe, schemas
 
     def pipeInput(
         self,
@@ -62,8 +65,9 @@ class TestInputTopic:
         """Add a record.
 
         Args:
-            value: a dict for JSON, a str for text, bytes for raw topics. Bytes go into every topic
-                as they are, and None is a null.
+            value: a dict for JSON and Avro (written by the schema that the topic is read by), a str
+                for text, bytes for raw topics. Bytes go into every topic as they are, and None is a
+                null.
             key: text is UTF-8, an int Kafka's Long; None is a null.
             timestamp: ms since 1970, or an aware datetime; None: the driver's wall time.
             partition: None: by the key, as Kafka's producer; without one, round and round.
@@ -86,14 +90,17 @@ class TestInputTopic:
     def _bytes(self, value: Any) -> bytes | None:
         if value is None or isinstance(value, bytes):
             return value
-        match self._format:
+        match self._source.format:
             case "json" if isinstance(value, Mapping):
                 return orjson.dumps(dict(value))
+            case "avro" if isinstance(value, Mapping) and self._schemas is not None:
+                return self._schemas.encoded(self._source.reader, value, self.name)
             case "text" if isinstance(value, str):
                 return value.encode()
-        wanted = {"json": "a dict", "text": "a str"}.get(self._format, "bytes")
+        form = self._source.format
+        wanted = {"json": "a dict", "avro": "a dict", "text": "a str"}.get(form, "bytes")
         raise InvalidRequest(
-            f"topic {self.name!r} is read as {self._format}: its values are "
+            f"topic {self.name!r} is read as {form}: its values are "
             f"{wanted} (or bytes, as they are), not {type(value).__name__} {value!r}",
             topic=self.name,
         )

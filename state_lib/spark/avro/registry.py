@@ -87,8 +87,8 @@ def newest(registry: Registry, subject: str) -> tuple[tuple[str, ...], int]:
     if found is None or not found[0]:
         why = "no such subject" if found is None else "no Avro under that subject"
         raise ConfigurationError(
-            f"the Schema Registry at {registry.url} has {why}: {subject!r}. Give the schema to read "
-            "by, as text or as the Path of a file: app.stream(..., schema=...)",
+            f"the Schema Registry at {registry.url} has {why}: {subject!r}. Give the schema to "
+            "read by, as text or as the Path of a file: app.stream(..., schema=...)",
             subject=subject,
         )
     return found

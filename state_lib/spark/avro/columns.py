@@ -1,0 +1,73 @@
+"""The columns of a topic in Avro, on a frame of its records."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import types as T  # noqa: N812
+from pyspark.sql.pandas.functions import arrow_udf
+
+from state_lib.declaration import Declaration, Source
+from state_lib.errors import ConfigurationError
+from state_lib.settings.registry import RegistrySettings
+from state_lib.spark.avro.decode import MAGIC, decoder
+from state_lib.spark.avro.registry import RegistrySchemas, Schemas
+from state_lib.spark.avro.schema import columns_of
+
+_FOUND = "__hf_found"
+
+
+def schemas_of(app: Declaration, settings: RegistrySettings) -> Schemas | None:
+    """Where the schemas of an application's records are; None if none are in Avro.
+
+    Raises:
+        ConfigurationError: they are in Avro, and no registry is set, or its log-in cannot be read.
+    """
+    topics = sorted({verb.source.topic for verb in app.verbs if verb.source.format == "avro"})
+    if not topics:
+        return None
+    registry = settings.schema_registry()
+    if registry is None:
+        raise ConfigurationError(
+            f"application {app.id!r} reads {topics} as Avro, and no Schema Registry is set: its "
+            "schemas are there by the ids in the records. Set schema_registry_url in [kafka]",
+            topics=topics,
+        )
+    return RegistrySchemas(registry)
+
+
+def parsed(rows: DataFrame, source: Source, schemas: Schemas | None) -> DataFrame:
+    """Rows with ``__hf_parsed``, the fields of a record, and ``__hf_broken``, why there are none.
+
+    ``__hf_unknown``: ids of schemas that the registry did not know when the batch was decided. Once
+    it is decided they stay unknown, whatever is registered later.
+
+    Raises:
+        ConfigurationError: nobody says where schemas are.
+    """
+    if schemas is None:
+        raise ConfigurationError(
+            f"topic {source.topic!r} is in Avro, and no Schema Registry is set"
+        )
+    fields = columns_of(source.reader)
+    result = T.StructType([T.StructField("row", fields), T.StructField("why", T.StringType())])
+    decode = arrow_udf(decoder(source.reader, schemas), result)
+    raw = F.col("__hf_value")
+    rows = rows.withColumn(_FOUND, decode(F.when(~_is_unknown(raw), raw)))
+    found = F.col(_FOUND)
+    broken = (
+        F.when(raw.isNull(), "undecodable")
+        .when(_is_unknown(raw), "unknown-schema")
+        .otherwise(found.getField("why"))
+    )
+    return rows.withColumns({"__hf_parsed": found.getField("row"), "__hf_broken": broken}).drop(
+        _FOUND, "__hf_unknown"
+    )
+
+
+def _is_unknown(raw: Column) -> Column:
+    number = F.conv(F.hex(F.substring(raw, 2, 4)), 16, 10).cast("bigint")
+    known_unknown = F.array_contains(F.col("__hf_unknown"), number)
+    begins = F.substring(raw, 1, 1) == F.lit(bytes([MAGIC]))
+    whole = F.octet_length(raw) >= F.lit(5)
+    return F.coalesce(begins & whole & known_unknown, F.lit(False))  # noqa: FBT003

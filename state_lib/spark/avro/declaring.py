@@ -1,0 +1,67 @@
+"""The schema that a topic is read by, as it is declared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import structlog
+
+from state_lib.errors import ConfigurationError
+from state_lib.settings.registry import RegistrySettings
+from state_lib.spark.avro.registry import newest
+from state_lib.spark.avro.schema import columns_of, pinned
+from state_lib.spark.sources import ddl_of
+
+log = structlog.get_logger(__name__)
+
+
+def reader_of(
+    topic: str, given: object, settings: Callable[[], RegistrySettings]
+) -> tuple[str, str]:
+    """A reader's schema in the form of a topology, and its columns as DDL.
+
+    Args:
+        topic: the topic.
+        given: its JSON, or the path of a file that holds it; None: the newest of ``<topic>-value``.
+        settings: where the registry is, asked for only if it is needed.
+
+    Raises:
+        ConfigurationError: it is none, or Spark has no columns for it; the registry has none.
+        RegistryAway, RegistryRefused: it cannot be asked.
+    """
+    if given is None:
+        text = _newest(topic, settings())
+    elif isinstance(given, Path):
+        text = pinned([_read(given)], f"topic {topic!r}: {given}")
+    elif isinstance(given, str):
+        text = pinned([given], f"topic {topic!r}: what is given as schema")
+    else:
+        raise ConfigurationError(
+            f"topic {topic!r}: format='avro' takes a schema of Avro, as JSON or as the Path of a "
+            f"file, not {given!r}. Without one it is the newest in the Schema Registry",
+            topic=topic,
+        )
+    return text, ddl_of(columns_of(text))
+
+
+def _newest(topic: str, settings: RegistrySettings) -> str:
+    registry = settings.schema_registry()
+    if registry is None:
+        raise ConfigurationError(
+            f"topic {topic!r}: there is no schema to read it by. Set schema_registry_url in "
+            "[kafka], or give one: app.stream(..., schema=Path('file.avsc'))",
+            topic=topic,
+        )
+    subject = f"{topic}-value"
+    texts, version = newest(registry, subject)
+    log.info("read by the newest schema", topic=topic, subject=subject, version=version)
+    return pinned(texts, f"topic {topic!r}: version {version} of {subject!r}")
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise ConfigurationError(f"cannot read the schema {path}: {why}", path=str(path)) from error
