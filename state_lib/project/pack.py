@@ -21,7 +21,8 @@ from state_lib.errors import ConfigurationError
 # What a Spark task imports: state_lib.spark, the client, serdes, settings; for snapshots stores and
 # storage, whose other protocols than that of files need a package of their own (--with s3fs).
 ROOTS = (
-    "confluent-kafka",
+    "confluent-kafka[schemaregistry]",
+    "fastavro",
     "fsspec",
     "numpy",
     "orjson",
@@ -81,10 +82,14 @@ def _folder(package: str) -> Path:
 
 
 def _closure(names: Iterable[str]) -> Iterator[Distribution]:
-    """Distributions and all that they require in this environment, without extras; each once."""
-    todo, seen = list(names), set()
+    """Distributions and all that they require in this environment, each once.
+
+    Without extras, but for those that a name has in brackets.
+    """
+    todo, seen = list(names), set[str]()
     while todo:
-        key = re.sub(r"[-_.]+", "-", todo.pop()).lower()
+        name, _, extras = todo.pop().rstrip("]").partition("[")
+        key = re.sub(r"[-_.]+", "-", name).lower()
         if key in seen or key.startswith("pyspark"):
             continue
         seen.add(key)
@@ -97,7 +102,12 @@ def _closure(names: Iterable[str]) -> Iterator[Distribution]:
             ) from error
         yield one
         requirements = [Requirement(text) for text in one.requires or ()]
-        todo += [r.name for r in requirements if not r.marker or r.marker.evaluate({"extra": ""})]
+        asked = ["", *filter(None, extras.split(","))]
+        todo += [
+            r.name
+            for r in requirements
+            if not r.marker or any(r.marker.evaluate({"extra": extra}) for extra in asked)
+        ]
 
 
 def _files(one: Distribution) -> Iterator[tuple[Path, str]]:

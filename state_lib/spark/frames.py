@@ -101,7 +101,7 @@ def combine(
         return _combined(spark, judged_by(batch, plan), aggregations, partitions, plan)
 
 
-def _combined(  # noqa: PLR0917 - what is combined, and by what it is read
+def _combined(  # noqa: PLR0913, PLR0917 - what is combined, and by what it is read
     spark: SparkSession,
     batch: DataFrame,
     aggregations: Sequence[Aggregation],

@@ -26,7 +26,7 @@ from state_lib.spark.carried import Carried
 
 MAGIC, HEADER = 0, 5
 UNDECODABLE, WRONG_SCHEMA = "undecodable", "wrong-schema"
-_WRITERS, _READERS = 1000, 64
+_WRITERS, _READERS, _SHOWN = 1000, 64, 10
 Row = dict[str, Any]
 
 
@@ -146,8 +146,8 @@ def decoded(values: Iterator[pa.Array], reader: str, schemas: Schemas) -> Iterat
     if unknown:
         ids = sorted(unknown)
         raise UnknownSchemas(
-            f"the Schema Registry at {schemas.url} knows no schemas {ids}, by which records were "
-            "written",
+            f"the Schema Registry at {schemas.url} does not know the schemas {ids[:_SHOWN]}"
+            f"{'…' if len(ids) > _SHOWN else ''}, by which records were written",
             url=schemas.url,
             ids=ids,
         )

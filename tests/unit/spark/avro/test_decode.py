@@ -1,0 +1,261 @@
+"""Records of Avro as columns: by their own schemas, resolved to the reader's."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from state_lib.errors import UnknownSchemas
+from state_lib.spark.avro.decode import decoded, writer_of
+from state_lib.spark.avro.schema import pinned
+from tests.support.registry import framed, record
+
+Found = list[tuple[Any, str | None]]
+MOMENT = dt.datetime(2024, 2, 29, 12, 30, 15, 123000, tzinfo=dt.UTC)
+MS = round(MOMENT.timestamp() * 1000)
+
+
+@dataclass(frozen=True)
+class Known:
+    """Schemas by id; equal to no other, so that nothing is remembered of another test."""
+
+    texts: Mapping[int, tuple[str, ...]]
+    url: str = "test:"
+    asked: list[int] = field(default_factory=list)
+
+    def of(self, number: int) -> tuple[str, ...] | None:
+        self.asked.append(number)
+        return self.texts.get(number)
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
+def long(logical: str) -> dict[str, str]:
+    return {"type": "long", "logicalType": logical}
+
+
+def read(reader: Any, known: Known, *raw: bytes | None) -> Found:
+    text = pinned([json.dumps(reader)], "it")
+    (made,) = decoded(iter([pa.array(raw, pa.binary())]), text, known)
+    return [(one["row"], one["why"]) for one in made.to_pylist()]
+
+
+def through(writer: Any, reader: Any, value: Any) -> Any:
+    """One record, written by one schema and read by another."""
+    known = Known({7: (json.dumps(writer),)})
+    ((row, why),) = read(reader, known, framed(7, writer, value))
+    return row if why is None else why
+
+
+def same(kind: Any, value: Any) -> Any:
+    schema = record("R", a=kind)
+    found = through(schema, schema, {"a": value})
+    other = record("R", a=kind, b=("int", 5))  # resolved to another reader's
+    if not isinstance(found, str):
+        resolved = through(schema, other, {"a": value})
+        assert resolved == {**found, "b": 5}
+        return found["a"]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "column"),
+    [
+        ("boolean", True, True),
+        ("int", -5, -5),
+        ("long", 2**62, 2**62),
+        ("double", 0.1, 0.1),
+        ("string", "äö", "äö"),
+        ("bytes", b"\x00\xff", b"\x00\xff"),
+        (["null", "string"], None, None),
+        (["null", "string"], "x", "x"),
+        (["int", "long"], 2**40, 2**40),
+        ({"type": "int", "logicalType": "date"}, dt.date(1969, 7, 20), dt.date(1969, 7, 20)),
+        (long("timestamp-millis"), MOMENT, MOMENT),
+        (long("timestamp-micros"), MOMENT, MOMENT),
+        (
+            long("local-timestamp-millis"),
+            MOMENT.replace(tzinfo=None),
+            MOMENT.replace(tzinfo=None),
+        ),
+        ({"type": "string", "logicalType": "uuid"}, "no uuid at all", "no uuid at all"),
+        (
+            {"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 2},
+            Decimal("-123456789012345678901234567890123456.78"),
+            Decimal("-123456789012345678901234567890123456.78"),
+        ),
+        (
+            {
+                "type": "fixed", "name": "M", "size": 4,
+                "logicalType": "decimal", "precision": 5, "scale": 1,
+            },
+            Decimal("-7.5"),
+            Decimal("-7.5"),
+        ),
+        ({"type": "fixed", "name": "F", "size": 2}, b"ab", b"ab"),
+        ({"type": "enum", "name": "E", "symbols": ["RED", "BLUE"]}, "BLUE", "BLUE"),
+        ({"type": "array", "items": ["null", "int"]}, [1, None], [1, None]),
+        ({"type": "array", "items": long("timestamp-millis")}, [MOMENT], [MOMENT]),
+        ({"type": "map", "values": "int"}, {"x": 1}, [("x", 1)]),
+        (
+            {"type": "map", "values": ["null", long("timestamp-millis")]},
+            {"x": MOMENT, "y": None},
+            [("x", MOMENT), ("y", None)],
+        ),
+        (
+            record("In", x="int", at=["null", long("timestamp-millis")]),
+            {"x": 1, "at": MOMENT},
+            {"x": 1, "at": MOMENT},
+        ),
+    ],
+)  # fmt: skip
+def test_values_come_as_they_are(kind: Any, value: Any, column: Any) -> None:
+    assert same(kind, value) == column
+
+
+def test_schemas_are_resolved_as_avro_has_it() -> None:
+    old = record("R", name="string", count="int", gone="string")
+    new = record(
+        "R",
+        count="double",
+        name=["null", "string"],
+        more=(["null", "long"], None),
+        raw=("bytes", "ÿ"),
+    )
+    assert through(old, new, {"name": "n", "count": 3, "gone": "x"}) == {
+        "count": 3.0, "name": "n", "more": None, "raw": b"\xff",
+    }  # fmt: skip
+    renamed = record("R", title="string")
+    renamed["fields"][0]["aliases"] = ["name"]
+    assert through(record("R", name="string"), renamed, {"name": "n"}) == {"title": "n"}
+
+
+@pytest.mark.parametrize(
+    ("writer", "reader", "value", "column"),
+    [
+        (long("timestamp-millis"), long("timestamp-micros"), MOMENT, MOMENT),
+        (long("timestamp-micros"), long("timestamp-millis"), MOMENT, MOMENT),
+        (long("timestamp-millis"), "long", MOMENT, MS),
+        ("long", long("timestamp-millis"), MS, MOMENT),
+        (["null", long("timestamp-millis")], long("timestamp-micros"), MOMENT, MOMENT),
+        (long("timestamp-millis"), ["null", long("timestamp-micros")], MOMENT, MOMENT),
+    ],
+)
+def test_moments_are_the_same_in_another_unit(
+    writer: Any, reader: Any, value: Any, column: Any
+) -> None:
+    assert through(record("R", a=writer), record("R", a=reader), {"a": value}) == {"a": column}
+
+
+@pytest.mark.parametrize(
+    ("writer", "reader", "value"),
+    [
+        (record("R", a="string"), record("R", a="int"), {"a": "5"}),
+        (record("R", a="int"), record("R", b="int"), {"a": 5}),
+        (record("R", a=["null", "int"]), record("R", a="int"), {"a": None}),
+        (record("R", a="int"), record("Other", a="int"), {"a": 5}),
+        (
+            record("R", a={"type": "enum", "name": "E", "symbols": ["X", "Y"]}),
+            record("R", a={"type": "enum", "name": "E", "symbols": ["X"]}),
+            {"a": "Y"},
+        ),
+        (
+            record("R", a=long("timestamp-millis")),
+            record("R", a=long("local-timestamp-millis")),
+            {"a": MOMENT},
+        ),
+        (
+            record("R", a={"type": "bytes", "logicalType": "decimal", "precision": 5, "scale": 2}),
+            record("R", a={"type": "bytes", "logicalType": "decimal", "precision": 5, "scale": 1}),
+            {"a": Decimal("1.25")},
+        ),
+    ],
+)
+def test_what_does_not_resolve_has_the_wrong_schema(writer: Any, reader: Any, value: Any) -> None:
+    assert through(writer, reader, value) == "wrong-schema"
+
+
+def test_broken_bytes_are_told_from_the_others() -> None:
+    schema = record("R", a="string", n="int")
+    good = framed(1, schema, {"a": "x", "n": 1})
+    known = Known({1: (json.dumps(schema),), 2: (), 3: ("{no schema",)})
+    found = read(
+        schema,
+        known,
+        good,
+        None,
+        b"",
+        b"\x00\x00\x00\x00",
+        b"\x01" + good[1:],
+        good[:-1],
+        good + b"\x00",
+        good[:6] + b"\xff" + good[7:],  # no UTF-8
+        b"\x00\x00\x00\x00\x02" + good[5:],
+        b"\x00\x00\x00\x00\x03" + good[5:],
+        good,
+    )
+    rows = [row for row, _ in found]
+    assert rows == [{"a": "x", "n": 1}, *[None] * 9, {"a": "x", "n": 1}]
+    assert [why for _, why in found] == [
+        None, None, "undecodable", "undecodable", "undecodable", "undecodable", "undecodable",
+        "undecodable", "wrong-schema", "wrong-schema", None,
+    ]  # fmt: skip
+
+
+def test_numbers_that_no_column_holds_are_undecodable() -> None:
+    wide, narrow = record("R", a="long"), record("R", a="int")
+    moments = record("R", a=long("timestamp-millis"))
+    known = Known({1: (json.dumps(narrow),), 2: (json.dumps(moments),)})
+    raw = framed(1, wide, {"a": 2**40})
+    fine = framed(1, narrow, {"a": 1})
+    assert read(narrow, known, fine, raw, fine) == [
+        ({"a": 1}, None), (None, "undecodable"), ({"a": 1}, None),
+    ]  # fmt: skip
+    assert read(moments, known, framed(2, wide, {"a": 2**62})) == [(None, "undecodable")]
+
+
+def test_ids_that_nobody_knows_are_told_all_at_once_and_asked_once() -> None:
+    schema = record("R", a="int")
+    known = Known({1: (json.dumps(schema),)})
+    good, bad = framed(1, schema, {"a": 1}), [framed(n, schema, {"a": 1}) for n in (9, 2**32 - 1)]
+    text = pinned([json.dumps(schema)], "it")
+    batches = [pa.array([good, *bad, bad[0]], pa.binary()), pa.array([bad[1], good], pa.binary())]
+    with pytest.raises(UnknownSchemas, match=r"test: does not know the schemas \[9, 4294967295\]"):
+        list(decoded(iter(batches), text, known))
+    assert sorted(known.asked) == [1, 9, 2**32 - 1]
+
+
+def test_schemas_are_asked_for_once() -> None:
+    schema = record("R", a="int")
+    known = Known({1: (json.dumps(schema),)})
+    for _ in range(3):
+        read(schema, known, framed(1, schema, {"a": 1}))
+    assert known.asked == [1]
+    assert writer_of.cache_info().maxsize == 1000
+
+
+@given(st.binary(max_size=40))
+def test_any_bytes_are_a_record_or_a_dead_letter(tail: bytes) -> None:
+    schema = record(
+        "R",
+        a=["null", "string"],
+        b={"type": "map", "values": {"type": "array", "items": "long"}},
+        c=long("timestamp-millis"),
+        d={"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2},
+    )
+    known = Known({1: (json.dumps(schema),)})
+    ((row, why),) = read(schema, known, b"\x00\x00\x00\x00\x01" + tail)
+    assert (row is None) == (why is not None)
