@@ -17,6 +17,8 @@ class Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.port = int(self.server_address[1])
         self.url = f"http://127.0.0.1:{self.port}"
+        self.authorization: str | None = None
+        """Of the request that is answered."""
 
     def answer(self, method: str, path: str, body: bytes) -> tuple[int, Any]:
         """Status and body, which is bytes or becomes JSON; ``path`` has the query."""
@@ -28,6 +30,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
+        self.server.authorization = self.headers.get("Authorization")
         status, answer = self.server.answer(self.command, self.path, body)
         self.send_response(status)
         self.end_headers()

@@ -117,5 +117,5 @@ def test_what_has_no_columns_is_refused(schema: Any, said: str) -> None:
 
 
 def test_what_is_no_json_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="flight.avsc is no Avro schema"):
+    with pytest.raises(ConfigurationError, match=r"flight\.avsc is no Avro schema"):
         pinned(["{"], "flight.avsc")
