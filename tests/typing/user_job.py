@@ -1,6 +1,7 @@
 """A job as a user writes it: a type checker has nothing to say of it."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import Column, Row, SparkSession
@@ -73,6 +74,12 @@ def declare(spark: SparkSession) -> Application:
         Seen(), schema, "Update", "ProcessingTime", None, "", name="too", grace="1 hour"
     )
     told.to("too")
+    timed = app.stream("timed", "k STRING, at TIMESTAMP", timestamp="at")
+    timed.groupBy("k").count("timed")
+    app.stream("planes", Path("plane.avsc"), format="avro", timestamp="built").groupBy("k").count(
+        "p"
+    )
+    app.stream("flights", format="avro").groupBy("origin").count("flights")
     try:
         app.stream("lines", format="text").groupBy(F.lower("value")).count("lines")
     except ConfigurationError as error:

@@ -76,6 +76,7 @@ def test_it_is_the_same_for_the_same() -> None:
         lambda: job(source=Source("others", "text")),
         lambda: job(source=Source("lines", "json", "x BIGINT")),
         lambda: job(source=Source("lines", "text", timestamp="x")),
+        lambda: job(source=Source("lines", "text", reader="{}")),
         lambda: job(item="lower(k)"),
         lambda: job(tree="other options"),
         lambda: job(where="x >= 0"),
