@@ -96,8 +96,10 @@ class Application(Declaration):
         ddl = reader = ""
         if chosen == "avro":
             from state_lib.spark.avro.declaring import reader_of  # noqa: PLC0415 - heavy
+            from state_lib.spark.avro.schema import columns_of  # noqa: PLC0415 - as above
 
-            reader, ddl = reader_of(topic, schema, lambda: self._opened.settings)
+            reader = reader_of(topic, schema, lambda: self._opened.settings)
+            ddl = ddl_of(columns_of(reader))
         elif chosen not in ("json", "text", "raw") or (chosen == "json") != (schema is not None):
             raise ConfigurationError(
                 f"topic {topic!r}: format={chosen!r} with schema={schema!r} is none that is read. "

@@ -48,6 +48,8 @@ class Source:
 
     def __str__(self) -> str:
         said = f"{self.format} ({self.schema})" if self.schema else self.format
+        if self.reader:  # two may have the same columns
+            said += f" by schema {hashlib.sha256(self.reader.encode()).hexdigest()[:8]}"
         return f"{said}, timestamp {self.timestamp!r}" if self.timestamp else said
 
     @property

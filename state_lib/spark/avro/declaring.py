@@ -10,16 +10,13 @@ import structlog
 from state_lib.errors import ConfigurationError
 from state_lib.settings.registry import RegistrySettings
 from state_lib.spark.avro.registry import newest
-from state_lib.spark.avro.schema import columns_of, pinned
-from state_lib.spark.sources import ddl_of
+from state_lib.spark.avro.schema import pinned
 
 log = structlog.get_logger(__name__)
 
 
-def reader_of(
-    topic: str, given: object, settings: Callable[[], RegistrySettings]
-) -> tuple[str, str]:
-    """A reader's schema in the form of a topology, and its columns as DDL.
+def reader_of(topic: str, given: object, settings: Callable[[], RegistrySettings]) -> str:
+    """A reader's schema in the form of a topology.
 
     Args:
         topic: the topic.
@@ -31,18 +28,16 @@ def reader_of(
         RegistryAway, RegistryRefused: it cannot be asked.
     """
     if given is None:
-        text = _newest(topic, settings())
-    elif isinstance(given, Path):
-        text = pinned([_read(given)], f"topic {topic!r}: {given}")
-    elif isinstance(given, str):
-        text = pinned([given], f"topic {topic!r}: what is given as schema")
-    else:
-        raise ConfigurationError(
-            f"topic {topic!r}: format='avro' takes a schema of Avro, as JSON or as the Path of a "
-            f"file, not {given!r}. Without one it is the newest in the Schema Registry",
-            topic=topic,
-        )
-    return text, ddl_of(columns_of(text))
+        return _newest(topic, settings())
+    if isinstance(given, Path):
+        return pinned([_read(given)], f"topic {topic!r}: {given}")
+    if isinstance(given, str):
+        return pinned([given], f"topic {topic!r}: what is given as schema")
+    raise ConfigurationError(
+        f"topic {topic!r}: format='avro' takes a schema of Avro, as JSON or as the Path of a "
+        f"file, not {given!r}. Without one it is the newest in the Schema Registry",
+        topic=topic,
+    )
 
 
 def _newest(topic: str, settings: RegistrySettings) -> str:
