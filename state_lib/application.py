@@ -98,7 +98,11 @@ class Application(Declaration):
             from state_lib.spark.avro.declaring import reader_of  # noqa: PLC0415 - heavy
             from state_lib.spark.avro.schema import columns_of  # noqa: PLC0415 - as above
 
-            reader = reader_of(topic, schema, lambda: self._opened.settings)
+            known = self._sources.get(topic)
+            if schema is None and known is not None and known.reader:
+                reader = known.reader  # the newest may be another one by now
+            else:
+                reader = reader_of(topic, schema, lambda: self._opened.settings)
             ddl = ddl_of(columns_of(reader))
         elif chosen not in ("json", "text", "raw") or (chosen == "json") != (schema is not None):
             raise ConfigurationError(
