@@ -69,8 +69,8 @@ class TestInputTopic:
                 for text, bytes for raw topics. Bytes go into every topic as they are, and None is a
                 null.
             key: text is UTF-8, an int Kafka's Long; None is a null.
-            timestamp: ms since 1970, or an aware datetime; None: the driver's wall time. Event time is
-                what a column says, where the source was declared so.
+            timestamp: ms since 1970, or an aware datetime; None: the driver's wall time. Event time
+                is what a column says, where the source was declared so.
             partition: None: by the key, as Kafka's producer; without one, round and round.
 
         Raises:
