@@ -73,8 +73,13 @@ class Reader:
         return True
 
 
-_MISFITS = (pa.ArrowException, ValueError, TypeError, ArithmeticError, AttributeError, KeyError)
-"""A number that its type does not hold, and the like. (MemoryError is none of them.)"""
+_MISFITS = (
+    ValueError, TypeError, ArithmeticError, AttributeError, KeyError, NotImplementedError,
+)  # fmt: skip
+"""A number that its type does not hold, and the like: Arrow's errors are of these.
+
+That memory was short is none of them: it is not the record's.
+"""
 
 
 class Writer:
