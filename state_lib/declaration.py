@@ -184,7 +184,7 @@ class Declaration:
         app_id: names topics, directories and metrics.
         partitions: of every changelog; the number of tasks. It cannot be changed later.
         aggregations: the verbs that keep columns.
-        processes: those that run processors.
+        processes: those that run Python per key: processors, `reduce` and `aggregate`.
     """
 
     def __init__(
@@ -205,12 +205,17 @@ class Declaration:
         return [*self.aggregations, *self.processes]
 
     @property
+    def has_timers(self) -> bool:
+        """Whether time alone may change what is kept: there is a processor that is no fold."""
+        return any(verb.processor.fold is None for verb in self.processes)
+
+    @property
     def topology(self) -> Topology:
         """What hosts need to know. Raises ConfigurationError on duplicate names."""
         if not self.verbs:
             raise ConfigurationError(
                 f"application {self.id!r} declares no store: end a stream with groupBy(...) and "
-                "count(...), agg(...) or transformWithState(...)"
+                "count(...), agg(...), reduce(...), aggregate(...) or transformWithState(...)"
             )
         kept = [a.store for a in self.aggregations]
         outputs = [OutputSpec(t, a.store.name) for a in self.aggregations for t in a.kept.outputs]

@@ -1,6 +1,7 @@
-"""What a job declares of a stateful processor, as plain data: docs/adr/0024.
+"""What a job declares of its own code per key, as plain data: docs/adr/0024.
 
-Nothing here touches Spark: `state_lib.spark.process` learns it of a processor, and runs it.
+A stateful processor of Spark's, or functions that fold rows. Nothing here touches Spark:
+`state_lib.spark.process` learns it of a processor, and runs it.
 """
 
 from __future__ import annotations
@@ -40,6 +41,28 @@ class State:
 
 
 @dataclass(frozen=True)
+class Fold:
+    """What `reduce` and `aggregate` keep: one value by key, and by window.
+
+    Attributes:
+        store: that keeps it. Its name is the processor's.
+        key_name: of the key in outputs; empty: it is among the value's columns.
+        single: the value is no row, but of one type.
+    """
+
+    store: StoreSpec
+    key_name: str
+    single: bool = False
+
+    @property
+    def meaning(self) -> list[Any]:
+        """All that decides what is kept of a row, as plain data."""
+        store = self.store
+        kept = [store.kind, store.window_size_ms, store.grace_ms, store.value_serde]
+        return [*kept, self.key_name, self.single]
+
+
+@dataclass(frozen=True)
 class Processor:
     """All of a processor that executors need.
 
@@ -57,6 +80,7 @@ class Processor:
         explodes: how many places within its record a row has.
         outputs: topics.
         initial: schema of the rows that it begins with; empty: it begins with nothing.
+        fold: of a verb that folds rows by functions, which are its ``code`` then.
     """
 
     name: str
@@ -73,6 +97,7 @@ class Processor:
     explodes: int = 0
     outputs: tuple[str, ...] = ()
     initial: str = ""
+    fold: Fold | None = None
 
     def store(self, state: str) -> str:
         """The name of a state's store."""
@@ -86,7 +111,7 @@ class Process:
     Attributes:
         source, steps, key: the rows that it takes, and what they are grouped by.
         processor: what takes them.
-        stores: that of timers first, then one for each state.
+        stores: that of timers first, then one for each state; of a fold the one that it keeps.
         code: digest of what the processor does.
         initial: PySpark's rows by key that it begins with; stays in its process.
     """
@@ -125,4 +150,5 @@ class Process:
             [[s.name, s.kind, s.schema, s.key_schema, s.ttl_ms] for s in one.states],
             [one.name, one.rows, one.results, one.time_mode, one.pandas, one.on_error],
             [one.event_time, one.outputs, one.grace_ms, self.code],
+            *([] if one.fold is None else [one.fold.meaning]),
         ]

@@ -90,7 +90,7 @@ class Batches:
     @property
     def has_timers(self) -> bool:
         """Whether ticks change more than the clock, so that each is for every task."""
-        return bool(self._app.processes)
+        return self._app.has_timers
 
     def begin(self) -> None:
         """Put on record that this driver is there: what one of before writes later is nothing."""
@@ -172,7 +172,7 @@ class Batches:
         moves = clock > standing.clock or not standing.is_level
         if not moves and not standing.is_due(clock, now_ms()):
             return False
-        if self._app.processes:
+        if self.has_timers:
             self._run_timers(clock)
             return True
         here = [standing.positions] * self._app.partitions

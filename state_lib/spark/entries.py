@@ -15,6 +15,7 @@ from state_lib.spark.partitioner import partition_for_key
 from state_lib.spark.plan import DEAD, DROPPED, SEEN, BatchPlan
 from state_lib.spark.rows import POSITION, column_of, letter
 from state_lib.spark.sizes import UNBOUNDED, too_large
+from state_lib.specs import StoreSpec
 
 _SQL_TYPES = {"int64": "bigint", "float64": "double", "utf8": "string", "bool": "boolean"}
 KEY_TYPES = {"int64": "bigint", "bytes": "binary", "utf8": "string"}
@@ -40,12 +41,7 @@ def judge(rows: DataFrame, index: int, verb: Aggregation, limit: int) -> DataFra
     rows, key, why = tried(
         rows, f"__hf_key{own}", usable, Wanted(verb.key, kind, f"{spec.name}.key")
     )
-    start: Column = F.lit(0).cast("bigint")
-    late: Column = F.lit(False)  # noqa: FBT003
-    if spec.is_window:
-        size = spec.window_size_ms
-        start = F.when(usable, F.col("__hf_ts") - F.pmod(F.col("__hf_ts"), F.lit(size)))
-        late = start + (size + spec.grace_ms) <= F.col("__hf_clock")
+    start, late = window_of(spec, usable)
     rows = rows.withColumns({f"__hf_why{own}": why, f"__hf_key{own}": key})
     key, why = F.col(f"__hf_key{own}"), F.col(f"__hf_why{own}")
     rows = rows.withColumns(
@@ -70,6 +66,15 @@ def judge(rows: DataFrame, index: int, verb: Aggregation, limit: int) -> DataFra
     rows = rows.withColumn(f"__hf_size{own}", larger.cast("bigint"))
     large = F.when(F.col(f"__hf_size{own}").isNotNull(), f"too-large:{spec.name}")
     return rows.withColumn(f"__hf_why{own}", F.coalesce(why, large))
+
+
+def window_of(spec: StoreSpec, usable: Column) -> tuple[Column, Column]:
+    """Where a row's window begins (ms; 0 without windows), and whether the row is late for it."""
+    if not spec.is_window:
+        return F.lit(0).cast("bigint"), F.lit(False)  # noqa: FBT003
+    size = spec.window_size_ms
+    start = F.when(usable, F.col("__hf_ts") - F.pmod(F.col("__hf_ts"), F.lit(size)))
+    return start, start + (size + spec.grace_ms) <= F.col("__hf_clock")
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,15 @@ class Stored(Protocol):
         """Changes."""
 
 
+class OpenExchange(Stored, Protocol):
+    """The part of an exchange that a run needs."""
+
+    def output(
+        self, topic: str, keys: pa.BinaryArray, values: pa.BinaryArray, timestamps: pa.Int64Array
+    ) -> None:
+        """Records for an output topic."""
+
+
 class Missing:
     """Stands for: nothing is known of an entry here. None says that there is none."""
 

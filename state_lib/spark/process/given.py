@@ -22,16 +22,20 @@ _SAID = 500
 
 @dataclass(frozen=True)
 class Group:
-    """Rows ``first`` to ``last`` are of one key. ``time_ms``: the greatest of theirs."""
+    """Rows ``first`` to ``last`` are of one key. ``time_ms``: the greatest of theirs.
+
+    ``start``: of their window (ms); 0 where there are none.
+    """
 
     key: bytes
     first: int
     last: int
     time_ms: int
+    start: int = 0
 
 
 class Given:
-    """Rows of one processor: by key, then time, topic, partition, offset, place in the record.
+    """Rows of one processor: by key, window, time, topic, partition, offset, place in the record.
 
     Args:
         table: entries of the task's batch, see `state_lib.spark.process.rows`.
@@ -54,6 +58,7 @@ class Given:
         rank[sorted(range(len(sources)), key=sources.__getitem__)] = np.arange(len(sources))
         order: dict[str, Any] = {
             "key": _flat(table.column("key")),
+            "start": _flat(table.column("start")),
             "ts": _flat(table.column("ts")),
             "src": pa.array(rank[src]),
             "offset": pc.struct_field(rows, "offset"),
@@ -64,8 +69,10 @@ class Given:
         by = pc.sort_indices(pa.table(order), sort_keys=ascending)
         self._rows = rows.take(by)
         self._keys: list[bytes] = order["key"].take(by).to_pylist()
+        self._starts: list[int] = order["start"].take(by).to_pylist()
         self._times: list[int] = order["ts"].take(by).to_pylist()
         self._src: list[int] = pa.array(src).take(by).to_pylist()
+        self._offsets = order["offset"].take(by)
         self._sources = sources
         self._names = struct_of(processor.rows).names
         self._pandas = processor.pandas
@@ -79,12 +86,17 @@ class Given:
         return self._keys
 
     def groups(self) -> Iterator[Group]:
-        """By key."""
-        keys, first = self._keys, 0
+        """By key, and by window where there are some."""
+        keys, starts, first = self._keys, self._starts, 0
         for at in range(1, len(keys) + 1):
-            if at == len(keys) or keys[at] != keys[first]:
-                yield Group(keys[first], first, at, self._times[at - 1])
+            if at == len(keys) or keys[at] != keys[first] or starts[at] != starts[first]:
+                yield Group(keys[first], first, at, self._times[at - 1], starts[first])
                 first = at
+
+    def each(self, group: Group) -> Iterator[tuple[Group, Any]]:
+        """Rows one by one, each as a group of its own."""
+        for at, row in zip(range(group.first, group.last), self.rows(group), strict=True):
+            yield Group(group.key, at, at + 1, self._times[at], group.start), row
 
     def rows(self, group: Group) -> Iterator[Any]:
         """As the processor takes them: `Row`s, or one DataFrame of pandas."""
@@ -92,6 +104,10 @@ class Given:
             return iter([_pandas(self._table.slice(group.first, group.last - group.first))])
         row = Row(*self._names)
         return map(row, *(column[group.first : group.last] for column in self._columns))
+
+    def place(self, group: Group) -> tuple[int, int]:
+        """Number of the source and offset of the record that its first row is from."""
+        return self._src[group.first], self._offsets[group.first].as_py()
 
     def letters(self, group: Group, reason: str, error: BaseException) -> list[bytes]:
         """Dead letters of a key's records, once for each."""

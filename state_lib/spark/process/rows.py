@@ -16,7 +16,7 @@ from pyspark.sql import types as T  # noqa: N812
 
 from state_lib.processing import Process
 from state_lib.spark.analysis import plain_column
-from state_lib.spark.entries import KEY_TYPES, Wanted, key_bytes, tried
+from state_lib.spark.entries import KEY_TYPES, Wanted, key_bytes, tried, window_of
 from state_lib.spark.process.schemas import struct_of
 from state_lib.spark.rows import POSITION
 
@@ -24,7 +24,8 @@ from state_lib.spark.rows import POSITION
 def judge(rows: DataFrame, index: int, verb: Process) -> DataFrame:
     """Add the key of each row, and why it is not used; columns as `state_lib.spark.entries.judge`.
 
-    A row is late by event time if its time and the grace are before the clock.
+    A row is late by event time if its time and the grace are before the clock; where there are
+    windows, as those of `agg`.
     """
     own = f"{index}"
     usable = F.col("__hf_bad").isNull() & ~F.col("__hf_skip")
@@ -32,7 +33,7 @@ def judge(rows: DataFrame, index: int, verb: Process) -> DataFrame:
     rows, key, why = tried(
         rows, f"__hf_key{own}", usable, Wanted(verb.key, kind, f"{verb.name}.key")
     )
-    late: Column = F.lit(False)  # noqa: FBT003
+    start, late = window_of(verb.stores[0], usable)
     if verb.processor.time_mode == "eventtime":
         grace = F.lit(verb.processor.grace_ms)
         late = F.coalesce(F.col("__hf_ts") + grace < F.col("__hf_clock"), late)
@@ -40,7 +41,7 @@ def judge(rows: DataFrame, index: int, verb: Process) -> DataFrame:
     key, why = F.col(f"__hf_key{own}"), F.col(f"__hf_why{own}")
     return rows.withColumns(
         {
-            f"__hf_start{own}": F.lit(0).cast("bigint"),
+            f"__hf_start{own}": start,
             f"__hf_late{own}": late,
             f"__hf_key{own}": F.when(why.isNull(), key_bytes(verb.processor.key_serde, key)),
             f"__hf_size{own}": F.lit(None).cast("bigint"),

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pickle
-import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.streaming import StatefulProcessor
@@ -17,26 +16,16 @@ from state_lib.processing import TIMERS, Processor
 from state_lib.serdes import serde_from
 from state_lib.spark.plan import BatchPlan, ExchangePlan
 from state_lib.spark.process import layout
-from state_lib.spark.process.buffer import Buffer, Stored
+from state_lib.spark.process.buffer import Buffer, OpenExchange
 from state_lib.spark.process.expiry import Expiry
+from state_lib.spark.process.failures import TooLarge, failed, reason_of
+from state_lib.spark.process.folding import folded
 from state_lib.spark.process.given import Given, Group, InitialRows, letter
 from state_lib.spark.process.handle import Handle
 from state_lib.spark.process.results import Results
 from state_lib.spark.process.states import Scene
 from state_lib.spark.process.timers import Timers
 from state_lib.spark.sizes import UNBOUNDED
-
-_LINES = 6
-"""Of a traceback in an error."""
-
-
-class OpenExchange(Stored, Protocol):
-    """The part of an exchange that a run needs."""
-
-    def output(
-        self, topic: str, keys: pa.BinaryArray, values: pa.BinaryArray, timestamps: pa.Int64Array
-    ) -> None:
-        """Records for an output topic."""
 
 
 @dataclass
@@ -50,10 +39,6 @@ class Told:
 
     letters: list[bytes] = field(default_factory=list)
     due: dict[str, int] = field(default_factory=dict)
-
-
-class _TooLarge(Exception):
-    """An entry or an output that its topic does not take."""
 
 
 def run_all(plan: ExchangePlan, task: int, exchange: OpenExchange, table: pa.Table | None) -> Told:
@@ -73,6 +58,9 @@ def run_all(plan: ExchangePlan, task: int, exchange: OpenExchange, table: pa.Tab
         given = None
         if table is not None and number in table.column("kind").unique().to_pylist():
             given = Given(table, number, processor, plan.batch.sources())
+        if processor.fold is not None:
+            told.letters += folded(processor, processor.fold, plan.batch, exchange, given)
+            continue
         run = _Run(processor, plan.batch, task, exchange)
         run.all(given)
         told.letters += run.letters
@@ -178,7 +166,7 @@ class _Run:
         error = self._handled(group.key, group.time_ms, handle)
         if error is not None:
             self._stop_on(error, group.key, "handleInputRows")
-            self.letters += given.letters(group, self._reason(error, "raised"), error)
+            self.letters += given.letters(group, reason_of(self._processor, error), error)
 
     def _on_timer(self, user: StatefulProcessor, expiry_ms: int, key: bytes) -> None:
         def handle() -> Any:
@@ -190,7 +178,7 @@ class _Run:
         if error is not None:
             self._stop_on(error, key, "handleExpiredTimer")
             place = {"topic": self._scene.timers, "partition": self._task, "offset": -1}
-            reason = self._reason(error, "raised-timer")
+            reason = reason_of(self._processor, error, "raised-timer")
             self.letters.append(letter(place, reason, error, expiry_ms, key, None))
         self._timers.delete(key, expiry_ms)  # consumed, whatever came of it
         self._buffer.keep(expiry_ms)
@@ -219,11 +207,7 @@ class _Run:
         outputs = max((len(key) + len(value) for value, _ in made), default=0)
         size = max(outputs if self._processor.outputs else 0, self._buffer.largest)
         if size > self._limit:
-            raise _TooLarge(f"a record of {size} bytes, and its topic takes {self._limit}")
-
-    def _reason(self, error: Exception, otherwise: str) -> str:
-        word = "too-large" if isinstance(error, _TooLarge) else otherwise
-        return f"{word}:{self._processor.name}"
+            raise TooLarge(size, self._limit)
 
     # ------------------------------------------------------------------ failures
 
@@ -240,17 +224,8 @@ class _Run:
             raise self._failed(error, method, None) from error
 
     def _failed(self, error: Exception, method: str, key: bytes | None) -> ProcessorFailed:
-        at = "" if key is None else f" on key {self._shown(key)[0]!r}"
-        lines = traceback.format_exception(error)
-        last = "".join(lines).strip().splitlines()[-_LINES:]
-        return ProcessorFailed(
-            f"processor {self._processor.name!r} raised in {method}{at}, and nothing of the batch "
-            "is committed. Mend it and start again, or declare it with onError='dead-letter'. It "
-            "said:\n" + "\n".join(last),
-            processor=self._processor.name,
-            method=method,
-            key=None if key is None else key.hex(),
-        )
+        shown = () if key is None else self._shown(key)
+        return failed(self._processor, error, method, key, *shown)
 
     # ------------------------------------------------------------------ inside
 

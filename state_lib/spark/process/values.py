@@ -93,6 +93,22 @@ def from_field(type_: T.DataType) -> Convert | None:
     return lambda text: back(orjson.loads(text))
 
 
+def from_arrow(type_: T.DataType) -> Convert | None:
+    """Makes of what Arrow gives what `from_field` gives, `Row`s and dicts; None: it is the same."""
+    if isinstance(type_, T.StructType):
+        row, names = T.Row(*type_.names), type_.names
+        fields = [_or_null(from_arrow(f.dataType) or _same) for f in type_.fields]
+        return lambda value: row(*(f(value[n]) for n, f in zip(names, fields, strict=True)))
+    if isinstance(type_, T.MapType):
+        key = from_arrow(type_.keyType) or _same
+        item = _or_null(from_arrow(type_.valueType) or _same)
+        return lambda pairs: {key(k): item(v) for k, v in pairs}
+    if isinstance(type_, T.ArrayType) and (inner := from_arrow(type_.elementType)) is not None:
+        each = _or_null(inner)
+        return lambda values: [each(v) for v in values]
+    return None
+
+
 # ---------------------------------------------------------------------- values within JSON
 
 
@@ -278,6 +294,10 @@ def _instance(kind: Any, value: Any) -> Any:
         value = _native(value)
         if not isinstance(value, kind):
             raise TypeError(f"{value!r} is of type {type(value).__name__}, and is to be {kind}")
+    return value
+
+
+def _same(value: Any) -> Any:
     return value
 
 

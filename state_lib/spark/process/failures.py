@@ -1,0 +1,42 @@
+"""What becomes of an exception of a user's: a dead letter's reason, or an error that stops."""
+
+from __future__ import annotations
+
+import traceback
+from typing import Any
+
+from state_lib.errors import ProcessorFailed
+from state_lib.processing import Processor
+
+_LINES = 6
+"""Of a traceback in an error."""
+
+
+class TooLarge(Exception):
+    """An entry or an output that its topic does not take."""
+
+    def __init__(self, size: int, limit: int) -> None:
+        super().__init__(f"a record of {size} bytes, and its topic takes {limit}")
+
+
+def reason_of(processor: Processor, error: Exception, otherwise: str = "raised") -> str:
+    """Why rows on which it raised are dead letters."""
+    word = "too-large" if isinstance(error, TooLarge) else otherwise
+    return f"{word}:{processor.name}"
+
+
+def failed(
+    processor: Processor, error: Exception, method: str, key: bytes | None, shown: Any = None
+) -> ProcessorFailed:
+    """The error that stops the stream; ``shown``: the key as a user knows it."""
+    at = "" if key is None else f" on key {shown!r}"
+    what = "processor" if processor.fold is None else "store"
+    last = "".join(traceback.format_exception(error)).strip().splitlines()[-_LINES:]
+    return ProcessorFailed(
+        f"{what} {processor.name!r} raised in {method}{at}, and nothing of the batch is committed. "
+        "Mend it and start again, or declare it with onError='dead-letter'. It said:\n"
+        + "\n".join(last),
+        processor=processor.name,
+        method=method,
+        key=None if key is None else key.hex(),
+    )
