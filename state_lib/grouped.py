@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from state_lib.aggregates import Aggregate
 from state_lib.declaration import (
     ORDER_FIELDS,
     WINDOW_FIELDS,
     Aggregation,
-    Declaration,
     Expression,
     Field,
     FieldType,
@@ -20,14 +19,17 @@ from state_lib.declaration import (
 from state_lib.durations import Duration, to_ms
 from state_lib.errors import ConfigurationError
 from state_lib.names import check_name
-from state_lib.processors import Processing
+from state_lib.processors import ProcessedStream, Processing
 from state_lib.specs import DAY_MS, BackendName, StoreSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from pyspark.sql import Column
+    from pyspark.sql.types import DataType
 
+    from state_lib.processing import OnError
+    from state_lib.spark.process.folds import Wanted
     from state_lib.streams import KStream
 
 _NUMBERS: dict[str, FieldType] = {
@@ -97,22 +99,79 @@ class KGroupedStream(Processing):
             layout = [*map(list, ORDER_FIELDS), *layout]
         return self._into(materialized, made, inputs, {"struct": layout})
 
-    def reduce(self, *_: object, **__: object) -> NoReturn:
-        """Not there yet: refused, with what to write instead."""
-        self._refuse("reduce")
+    def reduce(
+        self,
+        reducer: Callable[[Any, Any], Any],
+        materialized: Materialized | str,
+        *,
+        onError: OnError = "dead-letter",  # noqa: N803 - as transformWithState
+    ) -> KTable:
+        """Keep one row of each key: ``reducer(old, new)`` makes it of the one that is kept.
 
-    def aggregate(self, *_: object, **__: object) -> NoReturn:
-        """Not there yet: refused, with what to write instead."""
-        self._refuse("aggregate")
+        The first row of a key is kept as it is. Rows are PySpark's `Row`s with the columns of the
+        stream, and come by time, topic, partition, offset. What is returned is a `Row`, a tuple or
+        a dict of the same columns; None removes the key, as in Kafka Streams.
+
+        Args:
+            reducer: of two rows. It must be picklable, and depend on nothing else.
+            materialized: the store.
+            onError: what becomes of a row on which it raises, or gives what is no such row:
+                ``dead-letter`` (what is kept stays as it was) or ``stop``.
+
+        Raises:
+            ConfigurationError: a column that cannot be kept; a function that takes other arguments
+                or cannot be pickled.
+        """
+        from state_lib.spark.process.folds import Wanted  # noqa: PLC0415 - needs PySpark
+
+        return self._folded("reduce", materialized, Wanted(reducer, onError, self._name))
+
+    def aggregate(
+        self,
+        initializer: Callable[[], Any],
+        aggregator: Callable[[Any, Any, Any], Any],
+        materialized: Materialized | str,
+        schema: DataType | str,
+        *,
+        onError: OnError = "dead-letter",  # noqa: N803 - as transformWithState
+    ) -> KTable:
+        """Keep what ``aggregator(key, row, old)`` makes of each row and of what is kept.
+
+        Before the first row of a key that is what ``initializer()`` gives. Otherwise as `reduce`.
+
+        Args:
+            initializer: gives the first value, the same each time.
+            aggregator: of the key, a `Row` and a value. It must be picklable, and depend on nothing
+                else.
+            materialized: the store.
+            schema: of the value: columns, as DDL or a StructType (values are `Row`s then); or one
+                type, such as ``BIGINT`` (it is kept as a column ``value``).
+            onError: as of `reduce`.
+
+        Raises:
+            ConfigurationError: as `reduce`; or what the initializer gives is of another type.
+        """
+        from state_lib.spark.process.folds import Wanted  # noqa: PLC0415 - needs PySpark
+
+        wanted = Wanted(aggregator, onError, self._name, initializer, schema)
+        return self._folded("aggregate", materialized, wanted)
 
     # ------------------------------------------------------------------ inside
 
-    def _refuse(self, verb: str) -> NoReturn:
-        raise ConfigurationError(
-            f"{self._stream._at(verb)}: Python functions cannot be kept yet. Write "  # noqa: SLF001
-            ".agg(Materialized('store'), total=agg.sum('x'), ...) with the aggregates of "
-            "state_lib.agg, or .transformWithState(...) with a StatefulProcessor"
-        )
+    def _folded(self, verb: str, materialized: Materialized | str, wanted: Wanted) -> KTable:
+        from state_lib.spark.process.folds import fold_of  # noqa: PLC0415 - needs PySpark
+
+        kept = _materialized(materialized)
+        at = f"{self._stream._at(verb)} into {kept.name!r}"  # noqa: SLF001 - ours
+
+        def store(serde: object, columns: list[str], key_name: str) -> StoreSpec:
+            self._check_names(kept, columns, key_name)
+            return self._spec(kept, serde)
+
+        made = fold_of(self._stream, self._key, self._serde, wanted, store, at)
+        app = self._stream._app  # noqa: SLF001 - ours
+        app.processes.append(made)
+        return KTable(ProcessedStream(app, len(app.processes) - 1).to)
 
     def _inputs(self, store: str, fields: Mapping[str, Aggregate]) -> dict[str, Expression]:
         """What fields take of a row. Spark is asked once for all of them."""
@@ -179,8 +238,22 @@ class KGroupedStream(Processing):
             inputs,
             Kept(self._spec(kept, serde), self._serde, fields, self._name),
         )
-        taken = {self._name, *(WINDOW_FIELDS if verb.store.is_window else ())}
-        if clash := sorted(taken & fields.keys()):
+        self._check_names(kept, [*fields], self._name)
+        app = self._stream._app  # noqa: SLF001 - ours
+        app.aggregations.append(verb)
+        index = len(app.aggregations) - 1
+
+        def write(topic: str) -> None:
+            old = app.aggregations[index]
+            outputs = (*old.kept.outputs, topic)
+            app.aggregations[index] = replace(old, kept=replace(old.kept, outputs=outputs))
+
+        return KTable(write)
+
+    def _check_names(self, kept: Materialized, names: list[str], key_name: str) -> None:
+        """Refuse fields that an output would have twice."""
+        taken = {key_name, *(() if self._windows is None else WINDOW_FIELDS)}
+        if clash := sorted(taken.intersection(names)):
             raise ConfigurationError(
                 f"store {kept.name!r} has fields {clash}, and its key or window is called so as "
                 "well: in outputs one would hide the other. Rename the field, or group by a column "
@@ -188,9 +261,6 @@ class KGroupedStream(Processing):
                 store=kept.name,
                 fields=clash,
             )
-        app = self._stream._app  # noqa: SLF001 - ours
-        app.aggregations.append(verb)
-        return KTable(app, len(app.aggregations) - 1)
 
     def _spec(self, kept: Materialized, serde: object) -> StoreSpec:
         size = grace = retention = 0
@@ -216,32 +286,33 @@ class KGroupedStream(Processing):
 
 
 class KTable:
-    """A store that a verb keeps, and its changes."""
+    """A store that a verb keeps, and its changes.
 
-    def __init__(self, app: Declaration, index: int) -> None:
-        self._app, self._index = app, index
+    Args:
+        write: lets them be written to a topic.
+    """
+
+    def __init__(self, write: Callable[[str], None]) -> None:
+        self._write = write
 
     def toStream(self) -> Changes:  # noqa: N802 - Kafka Streams'
         """Every changed row."""
-        return Changes(self._app, self._index)
+        return Changes(self._write)
 
 
 class Changes:
     """Changed rows of a table: they can be written to a topic, and no more verbs follow yet."""
 
-    def __init__(self, app: Declaration, index: int) -> None:
-        self._app, self._index = app, index
+    def __init__(self, write: Callable[[str], None]) -> None:
+        self._write = write
 
     def to(self, topic: str) -> None:
         """Write every changed row to a topic, in the transaction that changes the store.
 
         Keys are the store's (windowed: key and start, as Kafka Streams' windowed topic serde);
-        values are JSON objects with key, window and fields.
+        values are JSON objects with key, window and fields, and null where a key was removed.
         """
-        check_name("topic", topic)
-        old = self._app.aggregations[self._index]
-        kept = replace(old.kept, outputs=(*old.kept.outputs, topic))
-        self._app.aggregations[self._index] = replace(old, kept=kept)
+        self._write(check_name("topic", topic))
 
 
 def _materialized(given: Materialized | str) -> Materialized:

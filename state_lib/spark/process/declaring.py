@@ -53,7 +53,7 @@ def process_of(
         key_serde=serde,
         time_mode=time_mode,
         pandas=wanted.pandas,
-        on_error=_on_error(wanted.on_error, at),
+        on_error=known_on_error(wanted.on_error, at),
         event_time=wanted.event_time,
         grace_ms=wanted.grace_ms,
         explodes=explodes(stream._steps),  # noqa: SLF001 - ours
@@ -94,7 +94,8 @@ def _modes(wanted: Wanted, at: str) -> TimeMode:
     )
 
 
-def _on_error(given: str, at: str) -> OnError:
+def known_on_error(given: str, at: str) -> OnError:
+    """What becomes of rows on which it raises. Raises ConfigurationError for another word."""
     for known in get_args(OnError):
         if given == known:
             chosen: OnError = known

@@ -144,16 +144,15 @@ class _Folding:
             try:
                 made = self._functions.next(key, self._as_given(row), value)
                 self._check_size(entry, key, group, made)
-            except Exception as error:  # noqa: BLE001 - whatever a user's code raises
+            except Exception as error:
                 if self._processor.on_error == "stop":
-                    raise failed(
-                        self._processor, error, "its function", group.key, key
-                    ) from error
+                    raise failed(self._processor, error, "its function", group.key, key) from error
                 reason = reason_of(self._processor, error)
                 (letter,) = given.letters(one, reason, error)
                 letters.setdefault((*given.place(one), reason), letter)
                 continue
-            value, time_ms, changed = made, max(time_ms, one.time_ms), True
+            since = 0 if value is None else time_ms  # of one that was removed nothing is left
+            value, time_ms, changed = made, max(since, one.time_ms), True
         self.letters += letters.values()
         if changed:
             self._buffer.put(self._store.name, entry, value)
