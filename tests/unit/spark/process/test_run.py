@@ -12,27 +12,25 @@ import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
 from pyspark.sql import Row
-from pyspark.sql.types import LongType, StringType, StructField, StructType
+from pyspark.sql.types import LongType, StructField, StructType
 
 from state_lib.errors import ProcessorFailed
 from state_lib.marker import CommitHeader
 from state_lib.processing import Processor, State
 from state_lib.spark.exchange import exchange as exchanged
-from state_lib.spark.plan import SEEN, BatchPlan, ExchangePlan
+from state_lib.spark.plan import BatchPlan, ExchangePlan
 from state_lib.spark.process.codec import RowCodec
 from state_lib.spark.process.given import Given
 from state_lib.spark.process.results import Results
 from state_lib.spark.process.run import Told, run_all
 from state_lib.specs import OutputSpec, StoreSpec, Topology
 from state_lib.testing.tasks import EPOCH, Tasks
+from tests.support.entries import ROWS, SOURCES, entries
 from tests.support.processors import Doing
 
-ROWS = StructType([StructField("k", StringType()), StructField("x", LongType())])
 LONG = StructType([StructField("x", LongType())])
 STATE = State("n", "value", LONG.json())
-SOURCES: dict[str, dict[str, int]] = {"b": {"0": 9}, "a": {"0": 9, "1": 9}}
 SOURCES_ORDER = BatchPlan(0, 0, {}, SOURCES, 0, 0, 0, {}).sources()
-Entry = tuple[str, int, int, int, int]
 
 
 def total(self: Any, key: Any, rows: Any, times: Any) -> Any:
@@ -59,33 +57,6 @@ def processor(**more: Any) -> Processor:
         "p", code, (STATE,), ROWS.json(), ROWS.json(), "utf8", "eventtime", outputs=("out",)
     )
     return replace(made, **more)
-
-
-def entries(*rows: Entry, explodes: int = 0) -> pa.Table:
-    """Entries of verb 0: key, x, time, number of the source partition, offset."""
-    fields = [("offset", pa.int64())]
-    fields += [(f"p{at}", pa.int32()) for at in range(explodes)]
-    row = pa.struct([("k", pa.string()), ("x", pa.int64())])
-    kind = pa.struct([*fields, ("row", row), ("key", pa.binary()), ("value", pa.binary())])
-    structs: list[Any] = [
-        {
-            "offset": offset,
-            **{f"p{at}": number for at in range(explodes)},
-            "row": {"k": key, "x": x},
-            "key": None,
-            "value": f"{key}{x}".encode(),
-        }
-        for number, (key, x, _, _, offset) in enumerate(rows)
-    ]
-    return pa.table(
-        {
-            "kind": pa.array([0] * len(rows) + [SEEN], pa.int32()),
-            "key": pa.array([*(r[0].encode() for r in rows), None], pa.binary()),
-            "src": pa.array([*(r[3] for r in rows), 0], pa.int32()),
-            "ts": pa.array([*(r[2] for r in rows), 0], pa.int64()),
-            "r0": pa.array([*structs, None], kind),
-        }
-    )
 
 
 class World:
