@@ -73,6 +73,13 @@ def declare(spark: SparkSession) -> Application:
         Seen(), schema, "Update", "ProcessingTime", None, "", name="too", grace="1 hour"
     )
     told.to("too")
+    grouped.reduce(
+        lambda old, new: new if new.x > old.x else old, Materialized("r"), onError="stop"
+    )
+    sums: KTable = grouped.windowedBy(TimeWindows("1 hour")).aggregate(
+        lambda: {"n": 0}, lambda key, row, old: {"n": old.n + row.x}, "sums", "n BIGINT"
+    )
+    sums.toStream().to("sums")
     try:
         app.stream("lines", format="text").groupBy(F.lower("value")).count("lines")
     except ConfigurationError as error:

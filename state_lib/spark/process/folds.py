@@ -67,7 +67,7 @@ def fold_of(
     rows = seen(stream._rows)  # noqa: SLF001 - ours
     schema, single = (rows, False) if wanted.schema is None else _schema(wanted.schema, at)
     key_name = _key_name(key, wanted)
-    spec = store(_serde(schema, at), schema.names, key_name)
+    spec = store(_serde(schema, wanted, at), schema.names, key_name)
     spec = replace(spec, state=f"value {schema.simpleString()}")
     _check_call(wanted.join, 2 if wanted.begin is None else 3, at)
     if wanted.begin is not None:
@@ -118,7 +118,7 @@ def _schema(given: DataType | str, at: str) -> tuple[StructType, bool]:
     return StructType([StructField(VALUE, made)]), True
 
 
-def _serde(schema: StructType, at: str) -> object:
+def _serde(schema: StructType, wanted: Wanted, at: str) -> object:
     if hidden := [name for name in schema.names if name.startswith("_")]:
         raise ConfigurationError(
             f"{at}: columns {hidden} begin with '_', and would be hidden in queries: rename them"
@@ -128,10 +128,8 @@ def _serde(schema: StructType, at: str) -> object:
             shown(field.dataType)
         return RowCodec(schema).serde
     except (TypeError, ConfigurationError) as error:
-        raise ConfigurationError(
-            f"{at}: {error}. Of a reduced row all columns are kept: select(...) those that are "
-            "wanted before groupBy(...)"
-        ) from error
+        hint = ". All columns are kept: select(...) those that are wanted before groupBy(...)"
+        raise ConfigurationError(f"{at}: {error}{'' if wanted.schema else hint}") from error
 
 
 def _check_call(function: object, arguments: int, at: str) -> None:

@@ -197,8 +197,7 @@ def test_a_value_is_known_as_it_was_made() -> None:
     given = {"s": {"a": 1}, "m": [("x", [{"a": 2}, None])]}
     converts = [from_arrow(f.dataType) for f in schema.fields]
     assert all(converts)
-    values = [
-        convert(one) for convert, one in zip(converts, given.values(), strict=True) if convert
-    ]
+    pairs = zip(converts, given.values(), strict=True)
+    values = [convert(one) for convert, one in pairs if convert]
     assert Row(*schema.names)(*values) == made
     assert from_arrow(ArrayType(LongType())) is None
