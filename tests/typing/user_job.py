@@ -77,7 +77,7 @@ def declare(spark: SparkSession) -> Application:
         lambda old, new: new if new.x > old.x else old, Materialized("r"), onError="stop"
     )
     sums: KTable = grouped.windowedBy(TimeWindows("1 hour")).aggregate(
-        lambda: {"n": 0}, lambda key, row, old: {"n": old.n + row.x}, "sums", "n BIGINT"
+        lambda: {"n": 0}, lambda _, row, old: {"n": old.n + row.x}, "sums", "n BIGINT"
     )
     sums.toStream().to("sums")
     try:
