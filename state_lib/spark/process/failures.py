@@ -8,6 +8,8 @@ from typing import Any
 from state_lib.errors import ProcessorFailed
 from state_lib.processing import Processor
 
+_SAID = 500
+"""Characters of an exception in a dead letter."""
 _LINES = 6
 """Of a traceback in an error."""
 
@@ -17,6 +19,16 @@ class TooLarge(Exception):
 
     def __init__(self, size: int, limit: int) -> None:
         super().__init__(f"a record of {size} bytes, and its topic takes {limit}")
+
+
+def described(error: BaseException) -> str:
+    """An exception in one line."""
+    try:
+        said = f"{type(error).__name__}: {error}"
+    except Exception:  # noqa: BLE001 - a user's own, whose text raises
+        said = type(error).__name__
+    said = " ".join(said.split())[:_SAID]
+    return said.encode(errors="replace").decode()  # a lone surrogate is no JSON
 
 
 def reason_of(processor: Processor, error: Exception, otherwise: str = "raised") -> str:

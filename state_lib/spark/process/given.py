@@ -14,10 +14,8 @@ import pyarrow.compute as pc
 from pyspark.sql import Row
 
 from state_lib.processing import Processor
+from state_lib.spark.process.failures import described
 from state_lib.spark.process.schemas import struct_of
-
-_SAID = 500
-"""Characters of an exception in a dead letter."""
 
 
 @dataclass(frozen=True)
@@ -162,12 +160,6 @@ def letter(
     raw = {"key": key, "value": value}
     encoded = {n: base64.b64encode(b).decode() for n, b in raw.items() if b is not None}
     return orjson.dumps(said | encoded)
-
-
-def described(error: BaseException) -> str:
-    """An exception in one line."""
-    said = " ".join(f"{type(error).__name__}: {error}".split())[:_SAID]
-    return said.encode(errors="replace").decode()  # a lone surrogate is no JSON
 
 
 def _flat(column: pa.ChunkedArray) -> Any:

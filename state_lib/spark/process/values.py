@@ -93,6 +93,56 @@ def from_field(type_: T.DataType) -> Convert | None:
     return lambda text: back(orjson.loads(text))
 
 
+def checked(type_: T.DataType) -> Convert:
+    """Makes of a value what Spark takes for one of the type; raises TypeError as `to_field`."""
+    if isinstance(type_, T.BinaryType):
+        return _bytes
+    if isinstance(type_, T.TimestampType):
+        return _zoned
+    if isinstance(type_, T.TimestampNTZType):
+        return lambda value: _instance(dt.datetime, value).replace(tzinfo=None)
+    if isinstance(type_, T.DateType):
+        return _date
+    if isinstance(type_, T.DecimalType):
+        text = _decimal(type_.precision, type_.scale)
+        return lambda value: Decimal(text(value))
+    if isinstance(type_, T.MapType):
+        key, item = checked(type_.keyType), _or_null(checked(type_.valueType))
+        return lambda value: {key(k): item(v) for k, v in _instance(Mapping, value).items()}
+    if isinstance(type_, T.ArrayType):
+        each = _or_null(checked(type_.elementType))
+        return lambda value: [each(v) for v in _list(value)]
+    if isinstance(type_, T.StructType):
+        names, fields = type_.names, [_or_null(checked(f.dataType)) for f in type_.fields]
+        return lambda value: tuple(
+            f(v) for f, v in zip(fields, fields_of(value, names), strict=True)
+        )
+    if _is_simple(type_):
+        return _simple(type_)
+    raise TypeError(f"values of type {type_.simpleString()} cannot be checked: cast them")
+
+
+def in_utc(type_: T.DataType) -> Convert | None:
+    """Makes of times in this machine's zone, as PySpark gives them, those in UTC; None: no time."""
+    if isinstance(type_, T.TimestampType):
+        return lambda value: value.astimezone(dt.UTC).replace(tzinfo=None)
+    if isinstance(type_, T.ArrayType) and (inner := in_utc(type_.elementType)) is not None:
+        each = _or_null(inner)
+        return lambda values: [each(v) for v in values]
+    if isinstance(type_, T.MapType):
+        key, item = in_utc(type_.keyType), in_utc(type_.valueType)
+        if key is None and item is None:
+            return None
+        to_key, to_item = key or _same, _or_null(item or _same)
+        return lambda value: {to_key(k): to_item(v) for k, v in value.items()}
+    if isinstance(type_, T.StructType):
+        row, fields = T.Row(*type_.names), [in_utc(f.dataType) for f in type_.fields]
+        if any(fields):
+            made = [_or_null(f or _same) for f in fields]
+            return lambda value: row(*(f(v) for f, v in zip(made, value, strict=True)))
+    return None
+
+
 def from_arrow(type_: T.DataType) -> Convert | None:
     """Makes of what Arrow gives what `from_field` gives, `Row`s and dicts; None: it is the same."""
     if isinstance(type_, T.StructType):
