@@ -47,6 +47,44 @@ class Source:
 
 
 @dataclass(frozen=True)
+class Call:
+    """A call of a Python function within an expression, which is evaluated before that.
+
+    Attributes:
+        name: as Spark calls the function.
+        column: what holds the result while the step is computed.
+        level: 0, or one more than that of the calls that it is called on.
+        code: digest of what the function does.
+        gives: the type of its result.
+        args: what it is called on.
+        keywords: of each the name by which it is given; empty where it has none.
+        takes: their types, PySpark's.
+        pickle: digest of the function's bytes, which another process may have in another way.
+        function: PySpark's own. It stays in its process.
+    """
+
+    name: str
+    column: str
+    level: int
+    code: str
+    gives: str
+    args: tuple[Expression, ...]
+    keywords: tuple[str, ...]
+    takes: tuple[Any, ...] = field(default=(), compare=False, repr=False)
+    pickle: str = field(default="", compare=False, repr=False)
+    function: Any = field(default=None, compare=False, repr=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "function": None}
+
+    @property
+    def meaning(self) -> list[Any]:
+        """What it says, as plain data."""
+        args = [[k, arg.meaning] for k, arg in zip(self.keywords, self.args, strict=True)]
+        return [self.name, self.column, self.code, self.gives, args]
+
+
+@dataclass(frozen=True)
 class Expression:
     """A Spark SQL expression over a stream's columns.
 
@@ -55,6 +93,7 @@ class Expression:
         tree: a digest of the whole of it as it was written; empty if it is not resolved.
         type: Spark's, as DDL; empty if it is not resolved.
         plain: it is nothing but a column or a literal, and cannot fail.
+        calls: of Python functions, those within others first; the column has their results.
         column: PySpark's own. It stays in its process.
     """
 
@@ -62,15 +101,17 @@ class Expression:
     tree: str = ""
     type: str = ""
     plain: bool = False
+    calls: tuple[Call, ...] = ()
     column: Any = field(default=None, compare=False, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "column": None}
 
     @property
-    def meaning(self) -> list[str]:
+    def meaning(self) -> list[Any]:
         """What it says, as plain data."""
-        return [self.text, self.tree, self.type]
+        calls = [call.meaning for call in self.calls]
+        return [self.text, self.tree, self.type, *([calls] if calls else [])]
 
 
 @dataclass(frozen=True)
@@ -94,6 +135,11 @@ class Select:
     items: tuple[Item, ...]
 
     @property
+    def expressions(self) -> list[Expression]:
+        """All that it computes."""
+        return [item.expression for item in self.items]
+
+    @property
     def meaning(self) -> list[Any]:
         """All that decides what it does with a row, as plain data."""
         return ["select", *([i.name, i.rows, i.expression.meaning] for i in self.items)]
@@ -104,6 +150,11 @@ class Where:
     """Keeps rows for which a condition is true."""
 
     condition: Expression
+
+    @property
+    def expressions(self) -> list[Expression]:
+        """All that it computes."""
+        return [self.condition]
 
     @property
     def meaning(self) -> list[Any]:
@@ -203,6 +254,15 @@ class Declaration:
     def verbs(self) -> list[Aggregation | Process]:
         """All that is stateful. Rows bear a verb's place among them."""
         return [*self.aggregations, *self.processes]
+
+    @property
+    def calls(self) -> list[Call]:
+        """All of Python functions within expressions."""
+        found: list[Expression] = []
+        for verb in self.verbs:
+            found += [one for step in verb.steps for one in step.expressions]
+            found += [verb.key, *(verb.inputs.values() if isinstance(verb, Aggregation) else ())]
+        return [call for one in found for call in one.calls]
 
     @property
     def has_timers(self) -> bool:

@@ -201,7 +201,7 @@ class KGroupedStream(Processing):
                     f"{self._at(store, name)}: {one.expression.text} is {one.type}, no condition"
                 )
             # Counted, it counts the rows for which it is true.
-            conditions[name] = F.nullif(one.expression.column, F.lit(False))  # noqa: FBT003
+            conditions[name] = F.nullif(one.column, F.lit(False))  # noqa: FBT003
         found = each_resolved(rows, [(self._at(store, n), c) for n, c in conditions.items()])
         return inputs | {n: one.expression for n, one in zip(conditions, found, strict=True)}
 

@@ -95,28 +95,17 @@ def from_field(type_: T.DataType) -> Convert | None:
 
 def checked(type_: T.DataType) -> Convert:
     """Makes of a value what Spark takes for one of the type; raises TypeError as `to_field`."""
-    if isinstance(type_, T.BinaryType):
-        return _bytes
-    if isinstance(type_, T.TimestampType):
-        return _zoned
-    if isinstance(type_, T.TimestampNTZType):
-        return lambda value: _instance(dt.datetime, value).replace(tzinfo=None)
-    if isinstance(type_, T.DateType):
-        return _date
+    for kind, check in _CHECKS.items():
+        if isinstance(type_, kind):
+            return check
     if isinstance(type_, T.DecimalType):
         text = _decimal(type_.precision, type_.scale)
         return lambda value: Decimal(text(value))
     if isinstance(type_, T.MapType):
         key, item = checked(type_.keyType), _or_null(checked(type_.valueType))
         return lambda value: {key(k): item(v) for k, v in _instance(Mapping, value).items()}
-    if isinstance(type_, T.ArrayType):
-        each = _or_null(checked(type_.elementType))
-        return lambda value: [each(v) for v in _list(value)]
-    if isinstance(type_, T.StructType):
-        names, fields = type_.names, [_or_null(checked(f.dataType)) for f in type_.fields]
-        return lambda value: tuple(
-            f(v) for f, v in zip(fields, fields_of(value, names), strict=True)
-        )
+    if (made := _structured(type_, checked)) is not None:
+        return made
     if _is_simple(type_):
         return _simple(type_)
     raise TypeError(f"values of type {type_.simpleString()} cannot be checked: cast them")
@@ -217,7 +206,7 @@ def _structured(type_: T.DataType, inner: Callable[[T.DataType], Convert]) -> Co
     if isinstance(type_, T.StructType):
         names = [f.name for f in type_.fields]
         fields = [_or_null(inner(f.dataType)) for f in type_.fields]
-        if inner is shown:
+        if inner in (shown, checked):
             return lambda value: {
                 n: f(v) for n, f, v in zip(names, fields, fields_of(value, names), strict=True)
             }
@@ -330,6 +319,13 @@ def _date(value: Any) -> dt.date:
     return date
 
 
+def _naive(value: Any) -> dt.datetime:
+    time: dt.datetime = _instance(dt.datetime, value)
+    if time.tzinfo is not None:
+        raise TypeError(f"{value!r} has a zone, and is to have none")
+    return time
+
+
 def _list(value: Any) -> Any:
     return value.tolist() if hasattr(value, "tolist") else _instance((list, tuple), value)
 
@@ -362,3 +358,11 @@ def is_missing(value: Any) -> bool:
     if isinstance(value, float):
         return math.isnan(value)
     return type(value).__name__ in ("NaTType", "NAType")
+
+
+_CHECKS: dict[type[T.DataType], Convert] = {
+    T.BinaryType: _bytes,
+    T.TimestampType: _zoned,
+    T.TimestampNTZType: _naive,
+    T.DateType: _date,
+}

@@ -1,0 +1,101 @@
+"""Evaluates calls of Python functions before the step that they stand in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import types as T  # noqa: N812
+from pyspark.sql.classic.column import Column as ClassicColumn
+
+from state_lib.declaration import Call, Expression
+from state_lib.spark.attempts import attempt, value_of
+from state_lib.spark.functions.caught import ERROR
+
+
+def with_calls(rows: DataFrame, calls: Sequence[Call], usable: Column) -> DataFrame:
+    """Rows with a column for each call, on those that are ``usable``.
+
+    Arguments are tried first. Where one fails, or is a text that is no UTF-8, which Python cannot
+    be given, nothing is called.
+    """
+    by_level = sorted(calls, key=lambda call: call.level)
+    for _, some in groupby(by_level, key=lambda call: call.level):
+        rows = _with_some(rows, list(some), usable)
+    return rows
+
+
+def _with_some(rows: DataFrame, calls: list[Call], usable: Column) -> DataFrame:
+    tried: dict[str, Column] = {}
+    made: dict[str, Column] = {}
+    for call in calls:
+        fine, values = usable, list[Column]()
+        for number, (arg, kind) in enumerate(zip(call.args, call.takes, strict=True)):
+            value = _column_of(arg)
+            if not arg.plain:
+                name = f"{call.column}_{number}"
+                tried[name] = F.when(usable, attempt(rows, value))
+                fine, value = fine & F.col(name).isNotNull(), value_of(F.col(name))
+            if (valid := is_text(value, kind)) is not None:
+                fine = fine & F.coalesce(valid, F.lit(True))  # noqa: FBT003
+            values.append(value)
+        made[call.column] = _called(rows, call, [fine, *values])
+    if tried:
+        rows = rows.withColumns(tried)
+    return rows.withColumns(made).drop(*tried)
+
+
+def errors_of(calls: Iterable[Call]) -> Column:
+    """What the first of calls that raised has said; null if none did."""
+    said = [F.col(call.column).getField(ERROR) for call in calls]
+    return F.coalesce(*said) if said else F.lit(None).cast("string")
+
+
+def is_text(value: Column, kind: T.DataType) -> Column | None:
+    """Whether all texts in a value are UTF-8 (null where the value is); None: there are none."""
+    if isinstance(kind, T.StringType | T.CharType | T.VarcharType):
+        return F.is_valid_utf8(value)
+    if isinstance(kind, T.ArrayType):
+        return _each_is_text(value, kind.elementType)
+    if isinstance(kind, T.MapType):
+        parts = [
+            _each_is_text(F.map_keys(value), kind.keyType),
+            _each_is_text(F.map_values(value), kind.valueType),
+        ]
+    elif isinstance(kind, T.StructType):
+        parts = [is_text(value.getField(f.name), f.dataType) for f in kind.fields]
+    else:
+        return None
+    found = [F.coalesce(part, F.lit(True)) for part in parts if part is not None]  # noqa: FBT003
+    whole = None
+    for part in found:
+        whole = part if whole is None else whole & part
+    return whole
+
+
+def _each_is_text(values: Column, kind: T.DataType) -> Column | None:
+    if is_text(F.lit(None), kind) is None:
+        return None
+
+    def one(value: Column) -> Column:
+        return F.coalesce(is_text(value, kind), F.lit(True))  # type: ignore[arg-type] # noqa: FBT003
+
+    return F.forall(values, one)
+
+
+def _called(rows: DataFrame, call: Call, given: list[Column]) -> Column:
+    if call.function is None:
+        raise ValueError(f"{call.name} was declared in another process")
+    jvm: Any = rows.sparkSession._jvm  # noqa: SLF001 - the way to the JVM that pyspark itself takes
+    columns: list[Any] = [one._jc for one in given]  # noqa: SLF001 - as above
+    return ClassicColumn(call.function.apply(jvm.PythonUtils.toSeq(columns)))
+
+
+def _column_of(arg: Expression) -> Column:
+    made: Column | None = arg.column
+    if made is None:
+        raise ValueError(f"{arg.text} was resolved in another process")
+    return made
