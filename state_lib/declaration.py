@@ -71,7 +71,7 @@ class Call:
     args: tuple[Expression, ...]
     keywords: tuple[str, ...]
     takes: tuple[Any, ...] = field(default=(), compare=False, repr=False)
-    pickle: str = field(default="", compare=False, repr=False)
+    pickle: str = field(default="", repr=False)
     function: Any = field(default=None, compare=False, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from state_lib.declaration import Aggregation, Expression, Field, KeySerde, Select, Step
 from state_lib.spark.attempts import attempt, value_of
+from state_lib.spark.functions.evaluated import errors_of, with_calls
 from state_lib.spark.partitioner import partition_for_key
 from state_lib.spark.plan import DEAD, DROPPED, SEEN, BatchPlan
 from state_lib.spark.rows import POSITION, column_of, letter
@@ -26,8 +27,9 @@ def judge(rows: DataFrame, index: int, verb: Aggregation, limit: int) -> DataFra
 
     Columns: ``__hf_key<i>`` (bytes), ``__hf_start<i>`` (ms), ``__hf_late<i>``, ``__hf_why<i>``
     (null, ``failed:<store>.<column>``, ``not-utf8:<store>.<column>`` or ``too-large:<store>``),
-    ``__hf_size<i>`` (bytes, if that is why), and one ``__hf_in<i>_<number>`` per field with an
-    expression. Fields are computed only for rows that have a key and are not late.
+    ``__hf_size<i>`` (bytes, if that is why), ``__hf_said<i>`` (the exception, if a Python function
+    is why), and one ``__hf_in<i>_<number>`` per field with an expression. Fields are computed only
+    for rows that have a key and are not late.
 
     Args:
         rows: after the steps.
@@ -38,7 +40,7 @@ def judge(rows: DataFrame, index: int, verb: Aggregation, limit: int) -> DataFra
     own, spec = f"{index}", verb.store
     usable = F.col("__hf_bad").isNull() & ~F.col("__hf_skip")
     kind = KEY_TYPES[verb.kept.key_serde]
-    rows, key, why = tried(
+    rows, key, why, said = tried(
         rows, f"__hf_key{own}", usable, Wanted(verb.key, kind, f"{spec.name}.key")
     )
     start, late = window_of(spec, usable)
@@ -52,16 +54,18 @@ def judge(rows: DataFrame, index: int, verb: Aggregation, limit: int) -> DataFra
         }
     )
     wanted = key.isNotNull() & ~F.col(f"__hf_late{own}")
-    reasons: list[Column] = [why]
+    reasons, exceptions = [why], [said]
     values: dict[str, Column] = {}
     for number, (name, field) in enumerate(verb.fields.items()):
         if not field.of_rows:
             column = f"__hf_in{own}_{number}"
             of_type = None if field.op == "count" else _SQL_TYPES[field.type]
             what = Wanted(verb.inputs[name], of_type, f"{spec.name}.{name}")
-            rows, values[column], why_not = tried(rows, column, wanted, what)
+            rows, values[column], why_not, said = tried(rows, column, wanted, what)
             reasons.append(why_not)
-    rows = rows.withColumns({**values, f"__hf_why{own}": F.coalesce(*reasons)})
+            exceptions.append(said)
+    verdict = {f"__hf_why{own}": F.coalesce(*reasons), f"__hf_said{own}": first_said(exceptions)}
+    rows = rows.withColumns({**values, **verdict})
     larger = F.when(wanted & why.isNull(), too_large(verb.kept, key, index, limit))
     rows = rows.withColumn(f"__hf_size{own}", larger.cast("bigint"))
     large = F.when(F.col(f"__hf_size{own}").isNotNull(), f"too-large:{spec.name}")
@@ -88,21 +92,36 @@ class Wanted:
 
 def tried(
     rows: DataFrame, column: str, usable: Column, wanted: Wanted
-) -> tuple[DataFrame, Column, Column]:
-    """Rows with ``column`` beside, the value that it holds, and why there is none."""
-    kind, value = wanted.kind, column_of(wanted.expression)
+) -> tuple[DataFrame, Column, Column, Column | None]:
+    """Rows with ``column`` beside, the value that it holds, and why there is none.
+
+    Where Python functions are called, also what they raised.
+    """
+    kind, value, said = wanted.kind, column_of(wanted.expression), None
     if kind is not None:
         value = value.cast(kind)
     if wanted.expression.plain and kind in (None, wanted.expression.type):
         rows = rows.withColumn(column, F.when(usable, value))
         value, why = F.col(column), F.lit(None).cast("string")
     else:
+        calls = wanted.expression.calls
+        rows = with_calls(rows, calls, usable)
         rows = rows.withColumn(column, F.when(usable, attempt(rows, value)))
+        if calls:
+            said = F.when(F.col(column).isNull(), errors_of(calls))
+            rows = rows.withColumn(f"{column}_said", said).drop(*(call.column for call in calls))
+            said = F.col(f"{column}_said")
         value = value_of(F.col(column))
         why = F.when(usable & F.col(column).isNull(), f"failed:{wanted.name}")
     if kind == "string":
         why = F.coalesce(why, F.when(~F.is_valid_utf8(value), f"not-utf8:{wanted.name}"))
-    return rows, value, why
+    return rows, value, why, said
+
+
+def first_said(exceptions: Sequence[Column | None]) -> Column:
+    """What the first of functions that raised has said; null if none did."""
+    said = [one for one in exceptions if one is not None]
+    return F.coalesce(*said) if said else F.lit(None).cast("string")
 
 
 def entry(
@@ -137,6 +156,7 @@ def places(
     key, why = F.col(f"__hf_key{index}"), F.col(f"__hf_why{index}")
     size, limit = F.col(f"__hf_size{index}"), plan.limits.get(name, UNBOUNDED)
     bad, late = F.col("__hf_bad"), F.col(f"__hf_late{index}")
+    said = F.coalesce(F.col("__hf_said"), F.col(f"__hf_said{index}"))
     told = F.col("__hf_told") if first else F.lit(True)  # noqa: FBT003
     kind = (
         F.when(bad.isNotNull(), F.when(told, SEEN).otherwise(DEAD))
@@ -149,7 +169,7 @@ def places(
     entry_key = (
         F.when(kind == index, key)
         .when(kind == DROPPED, reason.cast("binary"))
-        .when(kind == DEAD, letter(F.coalesce(bad, why), size, limit))
+        .when(kind == DEAD, letter(F.coalesce(bad, why), size, limit, said))
     )
     mine, keyed = kind == index, key.isNotNull() & why.isNull()
     by_key = partition_for_key(spark, key, partitions)

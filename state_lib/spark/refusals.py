@@ -182,8 +182,9 @@ def _judge_functions(made: Analysed, seen: set[str], at: str, *, calls: bool) ->
         return
     if not set(map(int, _EVAL_TYPE.findall(made.json))) <= _OF_SINGLE_ROWS:
         raise ConfigurationError(
-            f"{at} calls a function of several rows at a time (a pandas or Arrow UDF), and a row on "
-            "which it fails cannot be told from the others. Write it of single rows, by F.udf(...)"
+            f"{at} calls a function of several rows at a time (a pandas or Arrow UDF), and a row "
+            "on which it fails cannot be told from the others. Write it of single rows, by "
+            "F.udf(...)"
         )
     if not calls:
         raise ConfigurationError(

@@ -16,7 +16,8 @@ from pyspark.sql import types as T  # noqa: N812
 
 from state_lib.processing import Process
 from state_lib.spark.analysis import plain_column
-from state_lib.spark.entries import KEY_TYPES, Wanted, key_bytes, tried, window_of
+from state_lib.spark.entries import KEY_TYPES, Wanted, first_said, key_bytes, tried, window_of
+from state_lib.spark.functions.evaluated import is_text
 from state_lib.spark.process.schemas import struct_of
 from state_lib.spark.rows import POSITION
 
@@ -30,14 +31,16 @@ def judge(rows: DataFrame, index: int, verb: Process) -> DataFrame:
     own = f"{index}"
     usable = F.col("__hf_bad").isNull() & ~F.col("__hf_skip")
     kind = KEY_TYPES[verb.processor.key_serde]
-    rows, key, why = tried(
+    rows, key, why, said = tried(
         rows, f"__hf_key{own}", usable, Wanted(verb.key, kind, f"{verb.name}.key")
     )
     start, late = window_of(verb.stores[0], usable)
     if verb.processor.time_mode == "eventtime":
         grace = F.lit(verb.processor.grace_ms)
         late = F.coalesce(F.col("__hf_ts") + grace < F.col("__hf_clock"), late)
-    rows = rows.withColumns({f"__hf_why{own}": why, f"__hf_key{own}": key})
+    texts = _texts(verb, usable & key.isNotNull())
+    verdict = {f"__hf_why{own}": F.coalesce(why, *texts), f"__hf_said{own}": first_said([said])}
+    rows = rows.withColumns({**verdict, f"__hf_key{own}": key})
     key, why = F.col(f"__hf_key{own}"), F.col(f"__hf_why{own}")
     return rows.withColumns(
         {
@@ -47,6 +50,17 @@ def judge(rows: DataFrame, index: int, verb: Process) -> DataFrame:
             f"__hf_size{own}": F.lit(None).cast("bigint"),
         }
     )
+
+
+def _texts(verb: Process, usable: Column) -> list[Column]:
+    """Why a row is not used that has a text that is no UTF-8: Python cannot be given it."""
+    found = []
+    for field in struct_of(verb.processor.rows).fields:
+        valid = is_text(plain_column(field.name), field.dataType)
+        if valid is not None:
+            name = f"not-utf8:{verb.name}.{field.name}"
+            found.append(F.when(usable & ~F.coalesce(valid, F.lit(True)), name))  # noqa: FBT003
+    return found
 
 
 def taken(processes: Sequence[Process], first: int, index: int) -> list[Column]:
