@@ -60,6 +60,7 @@ class Call:
         keywords: of each the name by which it is given; empty where it has none.
         takes: their types, PySpark's.
         pickle: digest of the function's bytes, which another process may have in another way.
+        at: how errors call the step.
         function: PySpark's own. It stays in its process.
     """
 
@@ -72,6 +73,7 @@ class Call:
     keywords: tuple[str, ...]
     takes: tuple[Any, ...] = field(default=(), compare=False, repr=False)
     pickle: str = field(default="", repr=False)
+    at: str = field(default="", compare=False, repr=False)
     function: Any = field(default=None, compare=False, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:

@@ -14,6 +14,7 @@
     │   ├── Misplaced               Spark brought rows to another task than theirs
     │   ├── TooLarge                a record that its topic does not take
     │   ├── ProcessorFailed         a stateful processor raised, and is to stop the stream then
+    │   ├── FunctionFailed          a function within an expression ends Python's workers
     │   ├── KafkaRefused            brokers do not let us in, or forbid what we ask
     │   └── PortInUse
     ├── CommitRefused               the commit protocol said no; carries both sides' numbers
@@ -133,6 +134,12 @@ class ProcessorFailed(ConfigurationError):
     """A stateful processor raised. Details: processor, key, method."""
 
     code = "processor-failed"
+
+
+class FunctionFailed(ConfigurationError):
+    """A Python function within an expression ends the worker that runs it. Details: app."""
+
+    code = "function-failed"
 
 
 class KafkaRefused(ConfigurationError):

@@ -27,6 +27,7 @@ from state_lib.marker import Marker, flat, nested, now_ms
 from state_lib.spark.clock import next_clock
 from state_lib.spark.exchange import RESULT_DDL, exchange, exchange_partition
 from state_lib.spark.frames import Combiner
+from state_lib.spark.functions.lost import explained
 from state_lib.spark.limits import record_limits
 from state_lib.spark.patience import patiently
 from state_lib.spark.plan import BatchPlan, ExchangePlan
@@ -385,7 +386,8 @@ class Batches:
 
         # of this thread, where no other jobs come from
         combined.sparkSession.sparkContext.addJobTag(self.tag)
-        results = combined.mapInArrow(carry, RESULT_DDL).collect()
+        with explained(self._app):
+            results = combined.mapInArrow(carry, RESULT_DDL).collect()
         expected = set(range(self._app.partitions) if plan.tasks is None else plan.tasks)
         refused = {r.task: from_wire(orjson.loads(r.error)) for r in results if r.error is not None}
         away = {task: error for task, error in refused.items() if isinstance(error, Unavailable)}

@@ -16,6 +16,7 @@ from state_lib.processing import Process
 from state_lib.spark.clock import next_clock
 from state_lib.spark.exchange import exchange
 from state_lib.spark.frames import Combiner
+from state_lib.spark.functions.lost import explained
 from state_lib.spark.plan import BatchPlan, ExchangePlan
 from state_lib.spark.process.initial import initial_rows
 from state_lib.spark.standing import Standing
@@ -110,7 +111,8 @@ class Pipeline:
         to = standing.positions | {(r.topic, r.partition): r.offset + 1 for r in records}
         plan = self._plan(to, clock, now)
         batch = frame(self._rules.given, self._rules.spark, records)
-        combined = self._rules.combiner.combine(batch, plan).toArrow()
+        with explained(self._rules.app):
+            combined = self._rules.combiner.combine(batch, plan).toArrow()
         for task in range(self._rules.partitions):
             own = combined.filter(pc.equal(combined.column("task"), task))
             self._carry(plan, task, own if own.num_rows else None)

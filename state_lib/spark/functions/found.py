@@ -180,6 +180,7 @@ def call_of(
         keywords=one.keywords,
         takes=tuple(takes),
         pickle=hashlib.sha256(one.command).hexdigest(),
+        at=at,
         function=_function(spark, one, caught),
     )
 

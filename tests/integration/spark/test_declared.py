@@ -78,7 +78,7 @@ def test_an_expression_that_reads_more_than_its_row_is_refused(
         (lambda rows: rows.groupBy("k").aggregate(int, max), r"state_lib\.agg"),
         (lambda rows: rows.groupBy("k").count(Materialized("s", retention="1 day")), "windowedBy"),
         (lambda rows: rows.withColumn("y", "x"), r"F\.col"),
-        (lambda rows: rows.withColumn("y", F.udf(len)("k")), "built-in"),
+        (lambda rows: rows.withColumn("y", F.pandas_udf(len, "int")("k")), "pandas"),
         (lambda rows: rows.select(F.posexplode(F.split("k", ""))), "explode"),
         (lambda rows: rows.select(F.explode(F.create_map("k", "x"))), "map_entries"),
         (lambda rows: rows.select("k", F.col("x").alias("K")), "rename"),
