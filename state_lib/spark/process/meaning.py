@@ -30,7 +30,7 @@ def meaning_of(*given: object) -> str:
 
 
 def _parts(given: object) -> list[str]:
-    if given is None or isinstance(given, _FUNCTIONS):
+    if isinstance(given, _FUNCTIONS) or not hasattr(given, "__dict__"):
         inner = given.func if isinstance(given, partial) else given
         return [_Digest(getattr(inner, "__module__", None) or "").of(given)]
     found = _Digest(type(given).__module__)
