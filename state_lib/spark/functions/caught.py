@@ -17,9 +17,11 @@ Result = tuple[bool, Any, str | None]
 
 
 def result_type(value: T.DataType) -> T.StructType:
-    """What Spark is told that it gives."""
+    """What Spark is told that it gives. All of it may be null: else a null would fail a batch."""
     fields = ((FINE, T.BooleanType()), (VALUE, value), (ERROR, T.StringType()))
-    return T.StructType([T.StructField(name, kind) for name, kind in fields])
+    whole: Any = T.StructType([T.StructField(name, kind) for name, kind in fields])
+    nullable: T.StructType = whole._as_nullable()  # noqa: SLF001 - Spark has no other
+    return nullable
 
 
 class Caught:

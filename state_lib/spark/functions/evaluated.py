@@ -19,8 +19,8 @@ from state_lib.spark.functions.caught import ERROR
 def with_calls(rows: DataFrame, calls: Sequence[Call], usable: Column) -> DataFrame:
     """Rows with a column for each call, on those that are ``usable``.
 
-    Arguments are tried first. Where one fails, or is a text that is no UTF-8, which Python cannot
-    be given, nothing is called.
+    Arguments are tried first. Where one fails, or is none that Python can be given, nothing is
+    called.
     """
     by_level = sorted(calls, key=lambda call: call.level)
     for _, some in groupby(by_level, key=lambda call: call.level):
@@ -39,13 +39,13 @@ def _with_some(rows: DataFrame, calls: list[Call], usable: Column) -> DataFrame:
                 name = f"{call.column}_{number}"
                 tried[name] = F.when(usable, attempt(rows, value))
                 fine, value = fine & F.col(name).isNotNull(), value_of(F.col(name))
-            if (valid := is_text(value, kind)) is not None:
+            if (valid := is_givable(value, kind)) is not None:
                 fine = fine & F.coalesce(valid, F.lit(True))  # noqa: FBT003
             values.append(value)
         made[call.column] = _called(rows, call, [fine, *values])
-    if tried:
-        rows = rows.withColumns(tried)
-    return rows.withColumns(made).drop(*tried)
+    if not tried:
+        return rows.withColumns(made)
+    return rows.withColumns(tried).withColumns(made).drop(*tried)
 
 
 def errors_of(calls: Iterable[Call]) -> Column:
@@ -54,34 +54,42 @@ def errors_of(calls: Iterable[Call]) -> Column:
     return F.coalesce(*said) if said else F.lit(None).cast("string")
 
 
-def is_text(value: Column, kind: T.DataType) -> Column | None:
-    """Whether all texts in a value are UTF-8 (null where the value is); None: there are none."""
+def is_givable(value: Column, kind: T.DataType) -> Column | None:
+    """Whether Python can be given a value (null where it is null); None: it always can.
+
+    It cannot where a text is no UTF-8, and of Spark's times it knows the years 1 to 9999: without
+    the first and the last, another zone has them, too.
+    """
     if isinstance(kind, T.StringType | T.CharType | T.VarcharType):
         return F.is_valid_utf8(value)
+    if isinstance(kind, T.DateType | T.TimestampType | T.TimestampNTZType):
+        return F.year(value).between(2, 9998)
     if isinstance(kind, T.ArrayType):
-        return _each_is_text(value, kind.elementType)
+        return _each_is_givable(value, kind.elementType)
     if isinstance(kind, T.MapType):
         parts = [
-            _each_is_text(F.map_keys(value), kind.keyType),
-            _each_is_text(F.map_values(value), kind.valueType),
+            _each_is_givable(F.map_keys(value), kind.keyType),
+            _each_is_givable(F.map_values(value), kind.valueType),
         ]
     elif isinstance(kind, T.StructType):
-        parts = [is_text(value.getField(f.name), f.dataType) for f in kind.fields]
+        parts = [is_givable(value.getField(f.name), f.dataType) for f in kind.fields]
     else:
         return None
-    found = [F.coalesce(part, F.lit(True)) for part in parts if part is not None]  # noqa: FBT003
     whole = None
-    for part in found:
-        whole = part if whole is None else whole & part
+    for part in parts:
+        if part is not None:
+            fine = F.coalesce(part, F.lit(True))  # noqa: FBT003
+            whole = fine if whole is None else whole & fine
     return whole
 
 
-def _each_is_text(values: Column, kind: T.DataType) -> Column | None:
-    if is_text(F.lit(None), kind) is None:
+def _each_is_givable(values: Column, kind: T.DataType) -> Column | None:
+    if is_givable(F.lit(None), kind) is None:
         return None
 
     def one(value: Column) -> Column:
-        return F.coalesce(is_text(value, kind), F.lit(True))  # type: ignore[arg-type] # noqa: FBT003
+        fine = is_givable(value, kind)
+        return F.lit(True) if fine is None else F.coalesce(fine, F.lit(True))  # noqa: FBT003
 
     return F.forall(values, one)
 

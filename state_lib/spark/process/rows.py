@@ -17,7 +17,7 @@ from pyspark.sql import types as T  # noqa: N812
 from state_lib.processing import Process
 from state_lib.spark.analysis import plain_column
 from state_lib.spark.entries import KEY_TYPES, Wanted, first_said, key_bytes, tried, window_of
-from state_lib.spark.functions.evaluated import is_text
+from state_lib.spark.functions.evaluated import is_givable
 from state_lib.spark.process.schemas import struct_of
 from state_lib.spark.rows import POSITION
 
@@ -38,8 +38,8 @@ def judge(rows: DataFrame, index: int, verb: Process) -> DataFrame:
     if verb.processor.time_mode == "eventtime":
         grace = F.lit(verb.processor.grace_ms)
         late = F.coalesce(F.col("__hf_ts") + grace < F.col("__hf_clock"), late)
-    texts = _texts(verb, usable & key.isNotNull())
-    verdict = {f"__hf_why{own}": F.coalesce(why, *texts), f"__hf_said{own}": first_said([said])}
+    others = _ungivable(verb, usable & key.isNotNull())
+    verdict = {f"__hf_why{own}": F.coalesce(why, *others), f"__hf_said{own}": first_said([said])}
     rows = rows.withColumns({**verdict, f"__hf_key{own}": key})
     key, why = F.col(f"__hf_key{own}"), F.col(f"__hf_why{own}")
     return rows.withColumns(
@@ -52,14 +52,14 @@ def judge(rows: DataFrame, index: int, verb: Process) -> DataFrame:
     )
 
 
-def _texts(verb: Process, usable: Column) -> list[Column]:
-    """Why a row is not used that has a text that is no UTF-8: Python cannot be given it."""
+def _ungivable(verb: Process, usable: Column) -> list[Column]:
+    """Why a row is not used of which Python cannot be given a column."""
     found = []
     for field in struct_of(verb.processor.rows).fields:
-        valid = is_text(plain_column(field.name), field.dataType)
-        if valid is not None:
-            name = f"not-utf8:{verb.name}.{field.name}"
-            found.append(F.when(usable & ~F.coalesce(valid, F.lit(True)), name))  # noqa: FBT003
+        fine = is_givable(plain_column(field.name), field.dataType)
+        if fine is not None:
+            name = f"not-python:{verb.name}.{field.name}"
+            found.append(F.when(usable & ~F.coalesce(fine, F.lit(True)), name))  # noqa: FBT003
     return found
 
 

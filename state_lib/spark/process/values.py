@@ -319,6 +319,12 @@ def _date(value: Any) -> dt.date:
     return date
 
 
+def _text(value: Any) -> str:
+    text: str = _instance(str, value)
+    text.encode()  # a lone surrogate is none of UTF-8
+    return text
+
+
 def _naive(value: Any) -> dt.datetime:
     time: dt.datetime = _instance(dt.datetime, value)
     if time.tzinfo is not None:
@@ -365,4 +371,5 @@ _CHECKS: dict[type[T.DataType], Convert] = {
     T.TimestampType: _zoned,
     T.TimestampNTZType: _naive,
     T.DateType: _date,
+    **dict.fromkeys(_TEXTS, _text),
 }

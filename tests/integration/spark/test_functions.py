@@ -154,6 +154,8 @@ def test_an_argument_that_fails_is_no_call(spark: SparkSession) -> None:
     made = {
         "cast": lambda: always(F.col("k").cast("int")),
         "text": lambda: always(F.expr("cast(x'ff' AS STRING) || k")),
+        "year": lambda: always(F.expr("cast('+12345-01-01' AS DATE)")),
+        "years": lambda: always(F.expr("struct(timestamp_seconds(x * 1000000000000))")),
         "texts": lambda: always(F.expr("array(cast(x'ff' AS STRING), k)")),
     }
     for name, one in made.items():
@@ -208,6 +210,8 @@ GIVEN: dict[str, tuple[Any, str, Any]] = {
     "array": (lambda _: (1, None), "array<int>", [1, None]),
     "map": (lambda _: {"a": 1}, "map<string,int>", {"a": 1}),
     "array-of-texts": (lambda _: [1, "a"], "array<int>", None),
+    "lone-surrogate": (lambda _: "\ud800", "string", None),
+    "null-where-none-is": (lambda _: (None,), "a INT NOT NULL", {}),
     "no-coroutine": (lambda _: iter(()), "bigint", None),
 }  # fmt: skip
 

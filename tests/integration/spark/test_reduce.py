@@ -120,6 +120,20 @@ def test_a_removed_key_is_told_as_null(spark: SparkSession) -> None:
         driver.assertSurvivesRepeats()
 
 
+def test_what_python_cannot_be_given_is_a_dead_letter(spark: SparkSession) -> None:
+    def build(app: Application) -> None:
+        rows = app.stream("sales", SALE).withColumn("day", F.expr("make_date(amount, 1, 1)"))
+        rows = rows.withColumn("text", F.expr("if(shop = 'b', cast(x'ff' AS STRING), shop)"))
+        rows.select("shop", "day", "text").groupBy("shop").reduce(lambda _, new: new, "s")
+
+    with TopologyTestDriver(build, spark) as driver:
+        sales = driver.createInputTopic("sales")
+        for one in (sale("a", 2026), sale("a", 12345), sale("b", 2026)):
+            sales.pipeInput(one, timestamp=T0)
+        assert driver.droppedRecords() == {"not-python:s.day": 1, "not-python:s.text": 1}
+        assert [*driver.getKeyValueStore("s").all()] == ["a"]
+
+
 def test_it_stops_where_that_is_asked_for(spark: SparkSession) -> None:
     build = of(lambda g: g.reduce(dearest, "s", onError="stop"))
     with TopologyTestDriver(build, spark) as driver:
