@@ -204,33 +204,40 @@ def written(column: Column) -> list[str]:
 
 
 def _texts(node: Any) -> tuple[list[str], bool]:
-    """Of a node of PySpark's, and whether there are calls: its own text has what is of no use."""
+    """Of a node of PySpark's, and whether there are calls: its own text has addresses then."""
     if kind_of_node(node) == "ExpressionColumnNode":
         return _texts_within(node.expression())
     below = [_texts(child) for child in items(node.children())]
     if not any(calls for _, calls in below):
         return [str(node.sql())], False
-    said = [node.productElement(i) for i in range(node.productArity())]
-    plain = [str(one) for one in said if isinstance(one, str | bool | int)]
-    kinds = [str(one.sql()) for one in said if _is_type(one)]
-    own = " ".join([kind_of_node(node), *plain, *kinds])
-    return [own, *(text for texts, _ in below for text in texts)], True
+    return [_own(node), *(text for texts, _ in below for text in texts)], True
 
 
 def _texts_within(node: Any) -> tuple[list[str], bool]:
     """As `_texts`, of Catalyst's, which has PySpark's within."""
-    kind = kind_of_node(node)
+    kind, children = kind_of_node(node), items(node.children())
     if kind == "ColumnNodeExpression":
         return _texts(node.node())
-    below = [_texts_within(child) for child in items(node.children())]
-    if kind != "PythonUDF" and not any(calls for _, calls in below):
+    if not children and kind != "PythonUDF":
         return [str(node.sql())], False
-    own = f"{node.name()}" if kind == "PythonUDF" else kind
-    return [own, *(text for texts, _ in below for text in texts)], True
+    below = [_texts_within(child) for child in children]
+    texts = [_own(node), *(text for texts, _ in below for text in texts)]
+    return texts, kind == "PythonUDF" or any(calls for _, calls in below)
 
 
-def _is_type(one: Any) -> bool:
-    return hasattr(one, "getClass") and ".types." in str(one.getClass().getName())
+def _own(node: Any) -> str:
+    """What a node says beside its children: names, numbers and types."""
+    parts = [kind_of_node(node)]
+    for one in (node.productElement(i) for i in range(node.productArity())):
+        if isinstance(one, str | bool | int | float):
+            parts.append(str(one))
+        elif hasattr(one, "getClass") and _is_type(str(one.getClass().getName())):
+            parts.append(str(one.sql()))
+    return " ".join(parts)
+
+
+def _is_type(name: str) -> bool:
+    return ".sql.types." in name and name.rstrip("$").endswith("Type")
 
 
 def _bytes_of(command: Any) -> bytes:
