@@ -42,7 +42,8 @@ def _with_some(rows: DataFrame, calls: list[Call], usable: Column) -> DataFrame:
             if (valid := is_givable(value, kind)) is not None:
                 fine = fine & F.coalesce(valid, F.lit(True))  # noqa: FBT003
             values.append(value)
-        made[call.column] = _called(rows, call, [fine, *values])
+        # Arrow hands over what is not used as well, and must be able to.
+        made[call.column] = _called(rows, call, [fine, *(F.when(fine, v) for v in values)])
     if not tried:
         return rows.withColumns(made)
     return rows.withColumns(tried).withColumns(made).drop(*tried)
