@@ -12,7 +12,6 @@ from typing import Any
 
 import orjson
 from pyspark.sql import DataFrame
-from pyspark.util import PythonEvalType
 
 from state_lib.errors import ConfigurationError
 from state_lib.spark.sources import STAR
@@ -27,8 +26,6 @@ _FUNCTIONS = ("ScalaAggregator", "SQLFunction", "SQLScalarFunction")
 _TO_MOMENTS = {"ParseToDate", "ParseToTimestamp"}
 _MOMENTS = {"date", "timestamp", "timestamp_ntz"}
 _OF_ROWS = {"AttributeReference", "NamedLambdaVariable"}
-_OF_SINGLE_ROWS = {PythonEvalType.SQL_BATCHED_UDF, PythonEvalType.SQL_ARROW_BATCHED_UDF}
-_EVAL_TYPE = re.compile(r'(?<!\\)"evalType":(\d+)')
 _CLASS = re.compile(r'(?<!\\)"class":"([\w.$]+)"')
 _WORDS = r"(epoch|now|today|yesterday|tomorrow)\b"
 _SPECIAL = re.compile(rf"\s*{_WORDS}", re.IGNORECASE)
@@ -90,7 +87,7 @@ def judge(made: Analysed, at: str, *, calls: bool = False) -> None:
     Args:
         made: the plan.
         at: how errors call the step.
-        calls: whether Python functions of single rows may be called in it.
+        calls: whether Python functions may be called in it.
 
     Raises:
         ConfigurationError: the step, why, and what to write instead.
@@ -178,15 +175,7 @@ def _judge_functions(made: Analysed, seen: set[str], at: str, *, calls: bool) ->
             "told from the others. Write it in Python, by F.udf(...), or with Spark's built-in "
             "functions, like F.when(...), F.regexp_extract(...) or F.transform(...)"
         )
-    if not found:
-        return
-    if not set(map(int, _EVAL_TYPE.findall(made.json))) <= _OF_SINGLE_ROWS:
-        raise ConfigurationError(
-            f"{at} calls a function of several rows at a time (a pandas or Arrow UDF), and a row "
-            "on which it fails cannot be told from the others. Write it of single rows, by "
-            "F.udf(...)"
-        )
-    if not calls:
+    if found and not calls:
         raise ConfigurationError(
             f"{at} calls a Python function by a name that it was registered under, which may be "
             "another function after a restart. Call the function itself: f = F.udf(...), f('x')"

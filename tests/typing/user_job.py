@@ -56,6 +56,7 @@ def declare(spark: SparkSession) -> Application:
     rows = rows.withColumn("y", column + same).withColumns({"z": F.lit(1)}).filter(rows.x > 0)
     rows = rows.selectExpr("*", "x + 1 AS more").drop("more")
     rows = rows.withColumnRenamed("y", "w").drop("z", F.col("key"))
+    rows = rows.withColumn("upper", F.udf(str.upper, StringType())("part"))
     grouped: KGroupedStream = rows.groupBy("part")
     table: KTable = grouped.windowedBy(TimeWindows("1 hour", grace="24 hours")).agg(
         Materialized("hourly", retention="400 days"),

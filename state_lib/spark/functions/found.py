@@ -33,6 +33,7 @@ from state_lib.spark.sources import empty
 
 CALL = f"{RESERVED}call"
 """Begins the names of columns that hold what calls have given."""
+_OF_SINGLE_ROWS = {PythonEvalType.SQL_BATCHED_UDF, PythonEvalType.SQL_ARROW_BATCHED_UDF}
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,12 @@ class Finder:
 
     def _taken(self, call: Any, args: list[Any], level: int) -> Any:
         name = str(call.name())
+        if int(call.evalType()) not in _OF_SINGLE_ROWS:
+            raise ConfigurationError(
+                f"{self._at} calls {name!r}, a function of several rows at a time (a pandas or "
+                "Arrow UDF), and a row on which it fails cannot be told from the others. Write it "
+                "of single rows, by F.udf(...)"
+            )
         if len(call.func().broadcastVars()):
             raise ConfigurationError(
                 f"{self._at}: function {name!r} has a broadcast variable, or is larger than a "
