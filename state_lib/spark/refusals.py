@@ -93,7 +93,7 @@ def judge(made: Analysed, at: str, *, calls: bool = False) -> None:
         ConfigurationError: the step, why, and what to write instead.
     """
     seen = _seen(made)
-    _judge_functions(made, seen, at, calls=calls)
+    _judge_functions(seen, at, calls=calls)
     if seen & _SUBQUERIES:
         raise ConfigurationError(
             f"{at} asks for other rows by a subquery: {_REPEAT}. Put what it needs into the record"
@@ -167,7 +167,7 @@ def judge_shape(made: Analysed, wanted: tuple[str, ...], at: str) -> None:
 # ---------------------------------------------------------------------- inside
 
 
-def _judge_functions(made: Analysed, seen: set[str], at: str, *, calls: bool) -> None:
+def _judge_functions(seen: set[str], at: str, *, calls: bool) -> None:
     found = sorted(c for c in seen if "UDF" in c or c.startswith(_FUNCTIONS))
     if others := [c for c in found if c != "PythonUDF"]:
         raise ConfigurationError(
