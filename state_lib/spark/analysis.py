@@ -24,7 +24,7 @@ from pyspark.sql.types import DataType
 from state_lib.declaration import Call, Expression, Generator, Item, Select
 from state_lib.errors import ConfigurationError
 from state_lib.names import check_column
-from state_lib.spark.functions.found import Finder, call_of, written
+from state_lib.spark.functions.found import Finder, call_of, texts_of
 from state_lib.spark.refusals import (
     FILTERED,
     SELECTED,
@@ -182,14 +182,14 @@ def condition_of(rows: DataFrame, given: Column | str, at: str) -> Expression:
     with _asked(rows.sparkSession, at):
         kept = Analysed.of(rows.where(column))
         text = str(kept.plan.condition().sql())
-    (written,) = _all_written([column], kept, at)
-    judge_text(written, at)
+    (as_written,) = _all_written([column], kept, at)
+    judge_text(as_written, at)
     judge(kept, at, calls=True)
     judge_shape(kept, FILTERED, at)
     if calls_python(kept):
         (taken,) = _without_calls(rows, [column], at)
-        return replace(taken, text=text, tree=_tree(written), type="boolean", plain=False)
-    return Expression(text, _tree(written), "boolean", column=column)
+        return replace(taken, text=text, tree=_tree(as_written), type="boolean")
+    return Expression(text, _tree(as_written), "boolean", column=column)
 
 
 def resolved(rows: DataFrame, given: Column | str, at: str) -> Resolved:
@@ -318,10 +318,10 @@ def _written(column: Column) -> str:
 
 def _all_written(columns: list[Column], made: Analysed, at: str) -> list[str]:
     """As `_written`; of what calls Python functions all that is stable of it."""
-    if not calls_python(made):
-        return [_written(column) for column in columns]
     with _asked(made.frame.sparkSession, at):
-        return ["\n".join(written(column)) for column in columns]
+        if not calls_python(made):
+            return [_written(column) for column in columns]
+        return ["\n".join(texts_of(column)) for column in columns]
 
 
 def _tree(written: str) -> str:

@@ -203,7 +203,7 @@ def _function(spark: SparkSession, one: Found, caught: Caught) -> Any:
     return made(one.name, function, kind, PythonEvalType.SQL_ARROW_BATCHED_UDF, True)  # noqa: FBT003
 
 
-def written(column: Column) -> list[str]:
+def texts_of(column: Column) -> list[str]:
     """All texts of an expression with calls as it was written, the same in every process."""
     made: Any = column._jc  # noqa: SLF001 - as above
     texts, _ = _texts(made.node())
