@@ -208,9 +208,11 @@ def each_resolved(rows: DataFrame, given: Sequence[tuple[str, Column | str]]) ->
     at = given[0][0]
     try:
         made = _analysed(rows, columns, at)
-        return _resolved(rows, made, columns, _all_written(columns, made, at), at)
-    except ConfigurationError:  # which of them it is about, they say one by one
-        return [resolved(rows, one, at) for at, one in given]
+        if not calls_python(made):
+            return _resolved(rows, made, columns, _all_written(columns, made, at), at)
+    except ConfigurationError:
+        pass
+    return [resolved(rows, one, at) for at, one in given]  # which of them it is about, they say
 
 
 # ---------------------------------------------------------------------- Spark's answers
