@@ -33,7 +33,10 @@ class TestRecord:
 
 @dataclass(frozen=True)
 class DeadLetter:
-    """A record that could not be used: where it came from, why, and its own bytes."""
+    """A record that could not be used: where it came from, why, and its own bytes.
+
+    ``exception``: what a Python function raised, if that was why.
+    """
 
     topic: str
     partition: int
@@ -42,6 +45,7 @@ class DeadLetter:
     key: bytes | None
     value: bytes | None
     timestamp: int
+    exception: str | None = None
 
 
 class TestInputTopic:
@@ -198,6 +202,7 @@ def dead_letter(message: Message) -> DeadLetter:
         key=message.key(),
         value=message.value(),
         timestamp=int(text["timestamp"]),
+        exception=text.get("exception"),
     )
 
 

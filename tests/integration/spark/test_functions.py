@@ -20,9 +20,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import LongType
 
 from state_lib import Application, KStream, TopologyTestDriver, agg
-from state_lib.changelog.topics import dead_letters_topic
 from state_lib.errors import ConfigurationError, FunctionFailed
-from state_lib.testing.tasks import Tasks
 
 T0 = 1_700_000_000_000
 SCHEMA = "k STRING, x BIGINT, s STRUCT<a: INT, at: TIMESTAMP>, items ARRAY<STRING>"
@@ -57,15 +55,9 @@ def pipe(driver: TopologyTestDriver, *records: dict[str, Any] | bytes) -> None:
         topic.pipeInput(record, timestamp=T0)
 
 
-def exceptions(tasks: Tasks) -> list[tuple[int, str, str | None]]:
+def exceptions(driver: TopologyTestDriver) -> list[tuple[int, str, str | None]]:
     """Of dead letters: offset, reason, exception."""
-    topic, found = dead_letters_topic(tasks.topology.app), []
-    for p in range(tasks.topology.partitions):
-        for message in (m for some in tasks.log.read(topic, p, 0, 1 << 62) for m in some):
-            headers: dict[str, bytes] = dict(message.headers() or ())  # type: ignore[arg-type]
-            said = {k.removeprefix("__streams.errors."): v.decode() for k, v in headers.items()}
-            found.append((int(said["offset"]), said["message"], said.get("exception")))
-    return sorted(found)
+    return sorted((one.offset, one.reason, one.exception) for one in driver.deadLetters())
 
 
 PLACES: dict[str, tuple[Declare, str]] = {
@@ -123,7 +115,7 @@ def test_a_row_on_which_one_raises_is_a_dead_letter(
         assert kept == {"a": 1, "b": 4}
         (failed,) = [r for r in driver.droppedRecords() if r != "undecodable"]
         assert failed.startswith(reason)
-        told = exceptions(driver._current())
+        told = exceptions(driver)
         assert [said for _, why, said in told if why == failed] == ["ValueError: 3 is odd"]
         driver.assertSurvivesRepeats()
 
@@ -162,7 +154,7 @@ def test_an_argument_that_fails_is_no_call(spark: SparkSession) -> None:
         with TopologyTestDriver(keeping(one), spark) as driver:
             pipe(driver, {"k": "a", "x": 1})
             assert driver.droppedRecords() == {"failed:made": 1}, name
-            assert exceptions(driver._current()) == [(0, "failed:made", None)], name
+            assert exceptions(driver) == [(0, "failed:made", None)], name
 
 
 def test_functions_are_called_on_what_others_gave(spark: SparkSession) -> None:
@@ -173,7 +165,7 @@ def test_functions_are_called_on_what_others_gave(spark: SparkSession) -> None:
         pipe(driver, {"k": "a", "x": 6}, {"k": "b", "x": 4}, {"k": "c", "x": 5})
         kept = driver.getKeyValueStore("s").all()
         assert {k: json.loads(v["last"]) for k, v in kept.items()} == {"a": {"made": 5}}
-        told = exceptions(driver._current())
+        told = exceptions(driver)
         assert [said for _, _, said in told] == ["ValueError: 3 is odd", "ValueError: 5 is odd"]
 
 

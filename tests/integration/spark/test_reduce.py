@@ -59,7 +59,9 @@ def test_the_dearest_sale_is_kept(spark: SparkSession) -> None:
         sales.pipeInput(sale("a", 11), timestamp=T0 + 2)
         assert kept.get("a")["amount"] == 11
         (letter,) = driver.deadLetters()
-        assert letter.reason == "raised:dearest"
+        assert (letter.reason, letter.exception) == (
+            "raised:dearest", "ValueError: a sale of nothing",
+        )  # fmt: skip
         assert driver.droppedRecords() == {"raised:dearest": 1}
         driver.assertSameHoweverCut()
         driver.assertSurvivesRepeats()
