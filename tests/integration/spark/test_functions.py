@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +28,14 @@ SCHEMA = "k STRING, x BIGINT, s STRUCT<a: INT, at: TIMESTAMP>, items ARRAY<STRIN
 Declare = Callable[[KStream], Any]
 
 
-@F.udf(LongType())
-def halved(x: int) -> int:
+def half(x: int) -> int:
     if x % 2:
         raise ValueError(f"{x} is odd")
     return x // 2
+
+
+halved: Any = F.udf(half, LongType())
+vectorized: Any = F.pandas_udf
 
 
 def of(declare: Declare) -> Callable[[Application], object]:
@@ -242,8 +246,7 @@ def test_times_are_given_in_utc_wherever_it_runs(spark: SparkSession) -> None:
             assert json.loads(last) == {"made": "12 None"}
 
 
-@F.pandas_udf(LongType())  # type: ignore[call-overload]
-def lengths(k: pd.Series) -> pd.Series:
+def lengths(k: pd.Series[str]) -> pd.Series[int]:
     return k.str.len()
 
 
@@ -252,7 +255,10 @@ REFUSED: dict[str, tuple[Declare, str]] = {
         lambda rows: rows.withColumn("y", F.udf(len, "int").asNondeterministic()("k")),
         "another value each time",
     ),
-    "pandas": (lambda rows: rows.withColumn("y", lengths("k")), "several rows at a time"),
+    "pandas": (
+        lambda rows: rows.withColumn("y", vectorized(lengths, "bigint")("k")),
+        "several rows at a time",
+    ),
     "registered": (
         lambda rows: rows.where("registered(k) > 1"),
         "registered under|cannot be computed",
@@ -393,10 +399,11 @@ def test_two_that_look_alike_are_not_taken_for_one_another(spark: SparkSession) 
         def __init__(self, value: int) -> None:
             self.value = value
 
+    def holding(held: Held) -> Column:
+        return F.udf(lambda _: held.value, "int")("x")
+
     for value in (1, 2):
-        held = Held(value)
-        made = F.udf(lambda _, held=held: held.value, "int")  # type: ignore[misc]
-        with TopologyTestDriver(keeping(lambda made=made: made("x")), spark) as driver:  # type: ignore[misc]
+        with TopologyTestDriver(keeping(partial(holding, Held(value))), spark) as driver:
             pipe(driver, {"k": "a", "x": 1})
             last = driver.getKeyValueStore("s").get("a")["last"]
             assert json.loads(last) == {"made": value}
