@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark import cloudpickle
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import LongType
@@ -35,6 +36,15 @@ def half(x: int) -> int:
 
 halved: Any = F.udf(half, LongType())
 vectorized: Any = F.pandas_udf
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _shipped() -> Iterator[None]:
+    """Workers need not find this module: it is pickled whole, as a job's own file is."""
+    here = sys.modules[__name__]
+    cloudpickle.register_pickle_by_value(here)
+    yield
+    cloudpickle.unregister_pickle_by_value(here)
 
 
 def of(declare: Declare) -> Callable[[Application], object]:
