@@ -19,9 +19,11 @@ from state_lib.processing import Process
 from state_lib.specs import OutputSpec, StoreSpec, Topology
 
 Format = Literal["json", "text", "raw"]
-KeySerde = Literal["utf8", "int64", "bytes"]
+KeySerde = str | dict[str, Any]
+"""As `state_lib.serdes.serde_from` takes it; of several columns, that of a struct."""
 Op = Literal["count", "sum", "min", "max", "last"]
-FieldType = Literal["int64", "float64", "utf8", "bool"]
+FieldType = str | dict[str, Any]
+"""One of `state_lib.serdes.kinds`."""
 Generator = Literal["", "explode", "explode_outer"]
 _MEANING = 4
 """Counts up when Holdfast itself does something else with a record."""
@@ -128,13 +130,23 @@ class Field:
 
 @dataclass(frozen=True)
 class Kept:
-    """What is kept of a stream, and under which names: all of a verb that executors need."""
+    """What is kept of a stream, and under which names: all of a verb that executors need.
+
+    ``key_name``: how the key is called in outputs; empty: it has columns, with names of their own.
+    """
 
     store: StoreSpec
     key_serde: KeySerde
     fields: Mapping[str, Field]
     key_name: str = "key"
     outputs: tuple[str, ...] = ()
+
+    @property
+    def key_names(self) -> list[str]:
+        """Of the columns that outputs begin with."""
+        if self.key_name or not isinstance(self.key_serde, dict):
+            return [self.key_name]
+        return [name for name, _ in self.key_serde["struct"]]
 
     @property
     def has_last(self) -> bool:

@@ -13,7 +13,6 @@ from state_lib.declaration import (
     Declaration,
     Expression,
     Field,
-    FieldType,
     Kept,
     KeySerde,
 )
@@ -27,14 +26,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pyspark.sql import Column
+    from pyspark.sql.types import DataType
 
     from state_lib.streams import KStream
 
-_NUMBERS: dict[str, FieldType] = {
-    **dict.fromkeys(("tinyint", "smallint", "int", "bigint"), "int64"),
-    **dict.fromkeys(("float", "double"), "float64"),
-}
-_VALUES: dict[str, FieldType] = {**_NUMBERS, "string": "utf8", "boolean": "bool"}
+_NUMBERS = ("int64", "float64")
 
 
 @dataclass(frozen=True)
@@ -90,8 +86,8 @@ class KGroupedStream(Processing):
                 f"store {store!r} needs at least one field, and names without a leading '_': "
                 f"{sorted(fields)}"
             )
-        inputs = self._inputs(store, fields)
-        made = {name: self._field(store, name, fields[name], inputs) for name in fields}
+        inputs, types = self._inputs(store, fields)
+        made = {name: self._field(store, name, fields[name], inputs, types) for name in fields}
         layout = [[name, f.type] for name, f in made.items()]
         if any(f.op == "last" for f in made.values()):
             layout = [*map(list, ORDER_FIELDS), *layout]
@@ -114,8 +110,10 @@ class KGroupedStream(Processing):
             "state_lib.agg, or .transformWithState(...) with a StatefulProcessor"
         )
 
-    def _inputs(self, store: str, fields: Mapping[str, Aggregate]) -> dict[str, Expression]:
-        """What fields take of a row. Spark is asked once for all of them."""
+    def _inputs(
+        self, store: str, fields: Mapping[str, Aggregate]
+    ) -> tuple[dict[str, Expression], dict[str, DataType]]:
+        """What fields take of a row, and its types. Spark is asked once for all of them."""
         from pyspark.sql import functions as F  # noqa: N812, PLC0415 - needs PySpark
 
         from state_lib.spark.analysis import each_resolved  # noqa: PLC0415 - as above
@@ -132,9 +130,10 @@ class KGroupedStream(Processing):
                 asked[name] = wanted.value
         found = each_resolved(rows, [(self._at(store, n), value) for n, value in asked.items()])
         inputs: dict[str, Expression] = {}
+        types: dict[str, DataType] = {}
         conditions: dict[str, Column] = {}
         for name, one in zip(asked, found, strict=True):
-            inputs[name] = one.expression
+            inputs[name], types[name] = one.expression, one.data_type
             if not fields[name].condition:
                 continue
             if one.type != "boolean":
@@ -144,20 +143,39 @@ class KGroupedStream(Processing):
             # Counted, it counts the rows for which it is true.
             conditions[name] = F.nullif(one.expression.column, F.lit(False))  # noqa: FBT003
         found = each_resolved(rows, [(self._at(store, n), c) for n, c in conditions.items()])
-        return inputs | {n: one.expression for n, one in zip(conditions, found, strict=True)}
+        counted = {n: one.expression for n, one in zip(conditions, found, strict=True)}
+        return inputs | counted, types
 
     def _field(
-        self, store: str, name: str, wanted: Aggregate, inputs: Mapping[str, Expression]
+        self,
+        store: str,
+        name: str,
+        wanted: Aggregate,
+        inputs: Mapping[str, Expression],
+        types: Mapping[str, DataType],
     ) -> Field:
+        from state_lib.spark.kinds import kind_of  # noqa: PLC0415 - needs PySpark
+
         if wanted.op == "count":
             return Field("count", "int64", of_rows=wanted.value is None)
-        found = inputs[name]
-        kind = (_VALUES if wanted.op == "last" else _NUMBERS).get(found.type)
-        if kind is None:
-            fits = "text, a boolean or a number" if wanted.op == "last" else "a number"
+        at, found = self._at(store, name), inputs[name]
+        try:
+            kind = kind_of(types[name])
+        except TypeError as error:
             raise ConfigurationError(
-                f"{self._at(store, name)}: {wanted.op} of {found.text}, of type {found.type}, "
-                f"cannot be kept yet. Write {fits} (bigint or double), by cast(...) or to_json(...)"
+                f"{at}: {found.text} is of type {found.type}, and {error} cannot be kept. Write "
+                "another type, by cast(...) or to_json(...)"
+            ) from error
+        if wanted.op == "sum" and kind not in _NUMBERS:
+            raise ConfigurationError(
+                f"{at}: the sum of {found.text}, of type {found.type}, cannot be kept. Write a "
+                "number (bigint or double), by cast(...)"
+            )
+        if wanted.op in ("min", "max") and isinstance(kind, dict):
+            raise ConfigurationError(
+                f"{at}: {wanted.op} of {found.text}, of type {found.type}, cannot be kept yet. "
+                f"Write {wanted.op} of one value: a number, text, bytes, a boolean, a date, a "
+                "timestamp or a decimal"
             )
         return Field(wanted.op, kind)
 
@@ -179,7 +197,7 @@ class KGroupedStream(Processing):
             inputs,
             Kept(self._spec(kept, serde), self._serde, fields, self._name),
         )
-        taken = {self._name, *(WINDOW_FIELDS if verb.store.is_window else ())}
+        taken = {*verb.kept.key_names, *(WINDOW_FIELDS if verb.store.is_window else ())}
         if clash := sorted(taken & fields.keys()):
             raise ConfigurationError(
                 f"store {kept.name!r} has fields {clash}, and its key or window is called so as "
@@ -236,7 +254,7 @@ class Changes:
         """Write every changed row to a topic, in the transaction that changes the store.
 
         Keys are the store's (windowed: key and start, as Kafka Streams' windowed topic serde);
-        values are JSON objects with key, window and fields.
+        values are JSON objects with the key (or its columns), window and fields.
         """
         check_name("topic", topic)
         old = self._app.aggregations[self._index]

@@ -9,7 +9,7 @@ serde        key in a URL              in an answer
 ``bytes``    hexadecimal               hexadecimal
 ``json``     JSON                      as it is
 struct       JSON object               JSON object
-others       their JSON, without ``"`` as `state_lib.serdes.shown` has it
+others       the text of its JSON      as `state_lib.serdes.shown` has it
 ============ ========================= =======================================
 
 A struct's fields are as `state_lib.serdes.shown` has them, and numbers that JSON lacks as text.
@@ -128,5 +128,14 @@ def _integer(text: str) -> int:
 
 
 def _expected(serde: Any) -> str:
-    known = {"bytes": "two hexadecimal digits per byte", "int64": "a decimal integer"}
-    return known["bytes"] if serde == "bytes" else known.get(str(serde), "JSON of its type")
+    if isinstance(serde, dict):
+        columns = ", ".join(f'"{name}": {kind}' for name, kind in serde["struct"])
+        return f"a JSON object with all of its columns, {{{columns}}}"
+    known = {
+        "bytes": "two hexadecimal digits per byte",
+        "int64": "a decimal integer",
+        "date": "2013-01-31",
+        "timestamp": "2013-01-31T12:00:00Z",
+        "timestamp_ntz": "2013-01-31T12:00:00",
+    }
+    return known.get(serde, "JSON of its type")

@@ -18,7 +18,7 @@ kind                                JSON
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
@@ -41,16 +41,7 @@ def to_json(kind: Kind, value: Any) -> Any:
         return value
     if isinstance(kind, dict):
         return _nested(kind, value)
-    match kind:
-        case "bytes":
-            return value.hex()
-        case "date":
-            return value.isoformat()
-        case "timestamp":
-            return _time(value.astimezone(dt.UTC).replace(tzinfo=None)) + "Z"
-        case "timestamp_ntz":
-            return _time(value)
-    return format(value, "f")
+    return _SHOWN.get(kind, _digits)(value)
 
 
 def _nested(kind: dict[str, Any], value: Any) -> Any:
@@ -77,23 +68,13 @@ def from_json(kind: Kind, shown: Any) -> Any:
         return _of_nested(kind, shown)
     if not isinstance(shown, str):
         raise TypeError(f"{shown!r} is no text, as {kind} is written")
-    match kind:
-        case "bytes":
-            return _unhex(shown)
-        case "date":
-            return dt.date.fromisoformat(shown)
-        case "timestamp":
-            moment = dt.datetime.fromisoformat(shown)
-            return moment.replace(tzinfo=moment.tzinfo or dt.UTC)
-        case "timestamp_ntz":
-            return dt.datetime.fromisoformat(shown)
-    return decimal_of(kind, shown)
+    return _READ[kind](shown) if kind in _READ else decimal_of(kind, shown)
 
 
 def _of_nested(kind: dict[str, Any], shown: Any) -> Any:
     match kind:
         case {"struct": pairs} if isinstance(shown, Mapping):
-            kinds = {name: of for name, of in pairs}
+            kinds = dict(pairs)
             return {n: from_json(kinds[n], v) if n in kinds else v for n, v in shown.items()}
         case {"array": of} if isinstance(shown, list):
             return [from_json(of, item) for item in shown]
@@ -110,6 +91,19 @@ def decimal_of(kind: Kind, text: str) -> Decimal:
         return value.quantize(Decimal(1).scaleb(-(digits or (0, 0))[1]))
     except InvalidOperation as error:
         raise ValueError(f"{text!r} is no {kind}") from error
+
+
+def _digits(value: Decimal) -> str:
+    return format(value, "f")
+
+
+def _moment(value: dt.datetime) -> str:
+    return _time(value.astimezone(dt.UTC).replace(tzinfo=None)) + "Z"
+
+
+def _moment_of(shown: str) -> dt.datetime:
+    moment = dt.datetime.fromisoformat(shown)
+    return moment.replace(tzinfo=moment.tzinfo or dt.UTC)
 
 
 def _time(value: dt.datetime) -> str:
@@ -130,3 +124,17 @@ def _unhex(text: str) -> bytes:
     if any(character.isspace() for character in text):  # bytes.fromhex would skip it
         raise ValueError(text)
     return bytes.fromhex(text)
+
+
+_SHOWN: dict[str, Callable[[Any], str]] = {
+    "bytes": bytes.hex,
+    "date": dt.date.isoformat,
+    "timestamp": _moment,
+    "timestamp_ntz": _time,
+}
+_READ: dict[str, Callable[[str], Any]] = {
+    "bytes": _unhex,
+    "date": dt.date.fromisoformat,
+    "timestamp": _moment_of,
+    "timestamp_ntz": dt.datetime.fromisoformat,
+}

@@ -19,6 +19,7 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.classic.column import Column as ClassicColumn
+from pyspark.sql.types import DataType
 
 from state_lib.declaration import Expression, Generator, Item, Select
 from state_lib.errors import ConfigurationError
@@ -48,10 +49,11 @@ _UNSTABLE = re.compile(
 
 @dataclass(frozen=True)
 class Resolved:
-    """An expression, and how Spark calls it."""
+    """An expression, how Spark calls it, and its type."""
 
     expression: Expression
     name: str
+    data_type: DataType
 
     @property
     def type(self) -> str:
@@ -212,7 +214,8 @@ def _resolved(made: Analysed, columns: list[Column], texts: list[str], at: str) 
     found = []
     listed = made.plan.projectList()
     with _asked(made.frame.sparkSession, at):
-        for number, (name, kind) in enumerate(made.frame.dtypes):
+        for number, field in enumerate(made.frame.schema.fields):
+            name, kind = field.name, field.dataType.simpleString()
             nodes = [*map(kind_of, made.expressions[number][:2])]
             is_column = nodes[0] == "AttributeReference"
             if is_column:
@@ -223,7 +226,7 @@ def _resolved(made: Analysed, columns: list[Column], texts: list[str], at: str) 
             judge_text(texts[number], at)
             tree = _tree(texts[number])
             expression = Expression(text, tree, kind, plain=plain, column=columns[number])
-            found.append(Resolved(expression, name))
+            found.append(Resolved(expression, name, field.dataType))
     return found
 
 

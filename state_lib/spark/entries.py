@@ -9,24 +9,26 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from state_lib.declaration import Aggregation, Expression, Field, KeySerde, Select, Step
+from state_lib.declaration import Aggregation, Expression, Field, Select, Step
+from state_lib.serdes.kinds import Kind
 from state_lib.spark.attempts import attempt, value_of
+from state_lib.spark.faults import fault
+from state_lib.spark.keys import key_bytes, without_a_column
+from state_lib.spark.kinds import sql_of
 from state_lib.spark.partitioner import partition_for_key
 from state_lib.spark.plan import DEAD, DROPPED, SEEN, BatchPlan
 from state_lib.spark.rows import POSITION, column_of, letter
 from state_lib.spark.sizes import UNBOUNDED, too_large
-
-_SQL_TYPES = {"int64": "bigint", "float64": "double", "utf8": "string", "bool": "boolean"}
-KEY_TYPES = {"int64": "bigint", "bytes": "binary", "utf8": "string"}
 
 
 def judge(rows: DataFrame, index: int, verb: Aggregation, limit: int) -> DataFrame:
     """Add what a verb takes from each row, and why it is a dead letter for this verb.
 
     Columns: ``__hf_key<i>`` (bytes), ``__hf_start<i>`` (ms), ``__hf_late<i>``, ``__hf_why<i>``
-    (null, ``failed:<store>.<column>``, ``not-utf8:<store>.<column>`` or ``too-large:<store>``),
-    ``__hf_size<i>`` (bytes, if that is why), and one ``__hf_in<i>_<number>`` per field with an
-    expression. Fields are computed only for rows that have a key and are not late.
+    (null, or ``failed:``, ``not-utf8:`` or ``out-of-range:`` with ``<store>.<column>``,
+    ``null-key:<store>.<column>`` where a key has several, ``too-large:<store>``), ``__hf_size<i>``
+    (bytes, if that is why), and one ``__hf_in<i>_<number>`` per field with an expression. Fields
+    are computed only for rows that have a key and are not late.
 
     Args:
         rows: after the steps.
@@ -36,10 +38,7 @@ def judge(rows: DataFrame, index: int, verb: Aggregation, limit: int) -> DataFra
     """
     own, spec = f"{index}", verb.store
     usable = F.col("__hf_bad").isNull() & ~F.col("__hf_skip")
-    kind = KEY_TYPES[verb.kept.key_serde]
-    rows, key, why = tried(
-        rows, f"__hf_key{own}", usable, Wanted(verb.key, kind, f"{spec.name}.key")
-    )
+    rows, key, why = tried_key(rows, index, verb.key, verb.kept.key_serde, spec.name)
     start: Column = F.lit(0).cast("bigint")
     late: Column = F.lit(False)  # noqa: FBT003
     if spec.is_window:
@@ -61,8 +60,8 @@ def judge(rows: DataFrame, index: int, verb: Aggregation, limit: int) -> DataFra
     for number, (name, field) in enumerate(verb.fields.items()):
         if not field.of_rows:
             column = f"__hf_in{own}_{number}"
-            of_type = None if field.op == "count" else _SQL_TYPES[field.type]
-            what = Wanted(verb.inputs[name], of_type, f"{spec.name}.{name}")
+            kind = None if field.op == "count" else field.type
+            what = Wanted(verb.inputs[name], kind, f"{spec.name}.{name}")
             rows, values[column], why_not = tried(rows, column, wanted, what)
             reasons.append(why_not)
     rows = rows.withColumns({**values, f"__hf_why{own}": F.coalesce(*reasons)})
@@ -74,11 +73,22 @@ def judge(rows: DataFrame, index: int, verb: Aggregation, limit: int) -> DataFra
 
 @dataclass(frozen=True)
 class Wanted:
-    """An expression, the type it is cast to (None: as it is), and how reasons call it."""
+    """An expression, what it is kept as (None: as it is), and how reasons call it."""
 
     expression: Expression
-    kind: str | None
+    kind: Kind | None
     name: str
+
+
+def tried_key(
+    rows: DataFrame, index: int, key: Expression, serde: Kind, name: str
+) -> tuple[DataFrame, Column, Column]:
+    """As `tried`: the key of verb ``index``, of all good rows, before it becomes bytes."""
+    usable = F.col("__hf_bad").isNull() & ~F.col("__hf_skip")
+    wanted = Wanted(key, serde, f"{name}.key")
+    rows, value, why = tried(rows, f"__hf_key{index}", usable, wanted)
+    lacking = without_a_column(serde, value, name)
+    return rows, value, why if lacking is None else F.coalesce(why, lacking)
 
 
 def tried(
@@ -86,18 +96,18 @@ def tried(
 ) -> tuple[DataFrame, Column, Column]:
     """Rows with ``column`` beside, the value that it holds, and why there is none."""
     kind, value = wanted.kind, column_of(wanted.expression)
-    if kind is not None:
-        value = value.cast(kind)
-    if wanted.expression.plain and kind in (None, wanted.expression.type):
+    type_ = None if kind is None else sql_of(kind)
+    if type_ is not None:
+        value = value.cast(type_)
+    if wanted.expression.plain and type_ in (None, wanted.expression.type):
         rows = rows.withColumn(column, F.when(usable, value))
         value, why = F.col(column), F.lit(None).cast("string")
     else:
         rows = rows.withColumn(column, F.when(usable, attempt(rows, value)))
         value = value_of(F.col(column))
         why = F.when(usable & F.col(column).isNull(), f"failed:{wanted.name}")
-    if kind == "string":
-        why = F.coalesce(why, F.when(~F.is_valid_utf8(value), f"not-utf8:{wanted.name}"))
-    return rows, value, why
+    wrong = None if kind is None else fault(kind, value, wanted.name)
+    return rows, value, why if wrong is None else F.coalesce(why, wrong)
 
 
 def entry(
@@ -166,7 +176,7 @@ def fields_of(aggregations: Sequence[Aggregation], index: int, mine: Column) -> 
     for other, aggregation in enumerate(aggregations):
         for number, (field_name, field) in enumerate(aggregation.fields.items()):
             if not field.of_rows:
-                none = F.lit(None).cast(_SQL_TYPES[field.type])
+                none = F.lit(None).cast(sql_of(field.type))
                 value = F.col(f"__hf_in{other}_{number}")
                 own = _input(field, value, mine) if other == index else none
                 columns.append(own.alias(f"a{other}_{field_name}"))
@@ -186,14 +196,7 @@ def explodes(steps: Sequence[Step]) -> int:
 def _input(field: Field, value: Column, mine: Column) -> Column:
     if field.op == "count":
         return F.when(mine & value.isNotNull(), F.lit(1)).cast("bigint")
-    value = value.cast(_SQL_TYPES[field.type])
+    value = value.cast(sql_of(field.type))
     if field.type == "float64" and field.op != "last":  # one NaN, one zero
         value = F.when(F.isnan(value), math.nan).when(value == 0.0, 0.0).otherwise(value)
     return F.when(mine, value)
-
-
-def key_bytes(serde: KeySerde, key: Column) -> Column:
-    """A key of its serde's type as the serde writes it."""
-    if serde == "int64":
-        return F.unhex(F.lpad(F.hex(key), 16, "0"))
-    return key.cast("binary")

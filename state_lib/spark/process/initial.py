@@ -17,7 +17,8 @@ from pyspark.sql import functions as F  # noqa: N812
 from state_lib.errors import ConfigurationError, Unavailable
 from state_lib.processing import Process
 from state_lib.spark.analysis import plain_column
-from state_lib.spark.entries import KEY_TYPES, key_bytes
+from state_lib.spark.keys import key_bytes
+from state_lib.spark.kinds import columns_of_key, key_serde_of, sql_of
 from state_lib.spark.partitioner import partition_for_key
 
 if TYPE_CHECKING:
@@ -25,11 +26,6 @@ if TYPE_CHECKING:
     from state_lib.spark.batches import Batches
 
 log = structlog.get_logger(__name__)
-_FITS = {
-    "utf8": {"string"},
-    "bytes": {"binary"},
-    "int64": {"tinyint", "smallint", "int", "bigint"},
-}
 
 
 def schema_of_initial(given: object, serde: KeySerde, at: str) -> str:
@@ -39,13 +35,16 @@ def schema_of_initial(given: object, serde: KeySerde, at: str) -> str:
             f"{at}: initialState is to be a DataFrame by key, df.groupBy('key'), not {given!r}"
         )
     try:
-        keys = given._df.select(_key(given).alias("key")).dtypes  # noqa: SLF001 - it has no other
+        key = given._df.select(_key(given, serde).alias("key")).schema.fields[0]  # noqa: SLF001 - it has no other
+        fits = key_serde_of(key.dataType) == serde
     except (AnalysisException, IndexError) as error:
-        raise ConfigurationError(f"{at}: initialState is grouped by no column") from error
-    if keys[0][1] not in _FITS[serde]:
+        raise ConfigurationError(f"{at}: initialState is grouped by {error}") from error
+    except TypeError:
+        fits = False
+    if not fits:
         raise ConfigurationError(
-            f"{at}: initialState is grouped by {keys[0][1]}, the stream by {KEY_TYPES[serde]}: "
-            "cast one of them"
+            f"{at}: initialState is grouped by {key.dataType.simpleString()}, the stream by "
+            f"{sql_of(serde)}: cast one of them"
         )
     schema: Any = given._df.schema  # noqa: SLF001 - as above
     text: str = schema.json()
@@ -67,7 +66,7 @@ def initial_rows(
     here = DataFrame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(session, plan), spark)
     columns = [plain_column(name).alias(name) for name in here.columns]
     keyed = here.select(
-        key_bytes(serde, _key(grouped).cast(KEY_TYPES[serde])).alias("key"),
+        key_bytes(serde, _key(grouped, serde).cast(sql_of(serde))).alias("key"),
         F.struct(*columns).alias("row"),
     )
     task = partition_for_key(spark, F.col("key"), partitions).cast("int")
@@ -102,12 +101,17 @@ def take_initial_states(app: Declaration, batches: Batches, spark: SparkSession)
             batches.begin_with(rows, tasks, verb.name)
 
 
-def _key(grouped: Any) -> Column:
-    """The expression that it is grouped by. Raises IndexError if there is none."""
+def _key(grouped: Any, serde: KeySerde) -> Column:
+    """The expressions that it is grouped by as one key. Raises IndexError if there are others."""
     from pyspark.sql.classic.column import Column as ClassicColumn  # noqa: PLC0415
 
     keys = grouped._jgd.groupingExprs()  # noqa: SLF001 - as above
-    if keys.size() != 1:
-        raise IndexError(f"{keys.size()} keys")
+    names = [name for name, _ in columns_of_key(serde)]
+    if keys.size() != max(1, len(names)):
+        raise IndexError(f"{keys.size()} columns, the stream by {max(1, len(names))}")
     jvm: Any = grouped.session._jvm  # noqa: SLF001 - as above
-    return ClassicColumn(jvm.org.apache.spark.sql.classic.ExpressionUtils.column(keys.apply(0)))
+    column = jvm.org.apache.spark.sql.classic.ExpressionUtils.column
+    columns = [ClassicColumn(column(keys.apply(number))) for number in range(keys.size())]
+    if not names:
+        return columns[0]
+    return F.struct(*(one.alias(name) for one, name in zip(columns, names, strict=True)))

@@ -16,7 +16,8 @@ from pyspark.sql import types as T  # noqa: N812
 
 from state_lib.processing import Process
 from state_lib.spark.analysis import plain_column
-from state_lib.spark.entries import KEY_TYPES, Wanted, key_bytes, tried
+from state_lib.spark.entries import tried_key
+from state_lib.spark.keys import key_bytes
 from state_lib.spark.process.schemas import struct_of
 from state_lib.spark.rows import POSITION
 
@@ -27,11 +28,7 @@ def judge(rows: DataFrame, index: int, verb: Process) -> DataFrame:
     A row is late by event time if its time and the grace are before the clock.
     """
     own = f"{index}"
-    usable = F.col("__hf_bad").isNull() & ~F.col("__hf_skip")
-    kind = KEY_TYPES[verb.processor.key_serde]
-    rows, key, why = tried(
-        rows, f"__hf_key{own}", usable, Wanted(verb.key, kind, f"{verb.name}.key")
-    )
+    rows, key, why = tried_key(rows, index, verb.key, verb.processor.key_serde, verb.name)
     late: Column = F.lit(False)  # noqa: FBT003
     if verb.processor.time_mode == "eventtime":
         grace = F.lit(verb.processor.grace_ms)

@@ -254,8 +254,10 @@ class _Run:
 
     # ------------------------------------------------------------------ inside
 
-    def _shown(self, key: bytes) -> tuple[Any]:
-        return (self._serde.deserialize(key),)
+    def _shown(self, key: bytes) -> tuple[Any, ...]:
+        """A key as processors have it: its columns."""
+        value = self._serde.deserialize(key)
+        return tuple(value.values()) if isinstance(value, dict) else (value,)
 
     def _fetch(self, keys: Sequence[bytes]) -> None:
         """Read ahead the values of keys, and the ends of their lists."""

@@ -1,0 +1,59 @@
+"""What a stream is grouped by: one key, of one column or of several."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from state_lib.declaration import Expression, KeySerde
+from state_lib.errors import ConfigurationError
+from state_lib.names import check_column
+from state_lib.spark.analysis import Resolved, each_resolved, resolved
+from state_lib.spark.kinds import columns_of_key, key_serde_of
+from state_lib.spark.sources import in_another_case
+
+
+def grouped(
+    rows: DataFrame, given: Sequence[Column | str], at: str
+) -> tuple[Expression, KeySerde, str]:
+    """The key, what it is kept as, and how it is called; empty: its columns are.
+
+    Raises:
+        ConfigurationError: the step, and what is wrong with it.
+    """
+    if not given:
+        raise ConfigurationError(f"{at} takes columns or expressions: name one")
+    found = each_resolved(rows, [(at, one) for one in given])
+    if len(found) == 1:
+        key = found[0]
+        name = key.name if key.name.isidentifier() else ""
+    else:
+        key, name = _together(rows, found, at), ""
+    try:
+        serde = key_serde_of(key.data_type)
+    except TypeError as error:
+        raise ConfigurationError(
+            f"{at}: a key of type {key.type} cannot be kept ({error}). Its columns are of text, "
+            "whole numbers, bytes, booleans, dates, timestamps or decimals of up to 18 digits, "
+            f"like ({key.expression.text}).cast('string')"
+        ) from error
+    columns = [column for column, _ in columns_of_key(serde)]
+    if twice := in_another_case(columns):
+        raise ConfigurationError(f"{at}: several columns are called {twice}: rename one of them")
+    for column in columns:
+        check_column(column)
+    return key.expression, serde, check_column(name or ("" if columns else "key"))
+
+
+def _together(rows: DataFrame, found: Sequence[Resolved], at: str) -> Resolved:
+    """Several columns as one struct."""
+    for one in found:
+        if not one.name.isidentifier():
+            raise ConfigurationError(
+                f"{at}: {one.expression.text} has no name, and columns of a key have: write "
+                ".alias('name')"
+            )
+    columns = [one.expression.column.alias(one.name) for one in found]
+    return resolved(rows, F.struct(*columns), at)
