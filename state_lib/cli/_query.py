@@ -106,7 +106,7 @@ def store_tables(found: Json) -> list[Table]:
             "store": s["name"],
             "kind": s["kind"],
             "backend": s["backend"],
-            "key": s["key_serde"],
+            "key": _brief(s["key_serde"]),
             "value": _brief(s["value_serde"]),
             "entries (about)": s["approximate_entries"],
             "bytes": s["size_bytes"],
@@ -139,7 +139,8 @@ def _position(at: Mapping[str, Any]) -> Json:
 
 def _flat(row: Json) -> Json:
     """A row for a table: times readable, a struct's fields as columns."""
-    out = {"key": row["key"]}
+    key = row["key"]
+    out = dict(key) if isinstance(key, dict) else {"key": key}
     for name in ("window_start", "window_end"):
         if name in row:
             out[name] = row[f"{name}_time"] or row[name]

@@ -37,8 +37,10 @@ def schema_of_initial(given: object, serde: KeySerde, at: str) -> str:
     try:
         key = given._df.select(_key(given, serde).alias("key")).schema.fields[0]  # noqa: SLF001 - it has no other
         fits = key_serde_of(key.dataType) == serde
-    except (AnalysisException, IndexError) as error:
+    except IndexError as error:
         raise ConfigurationError(f"{at}: initialState is grouped by {error}") from error
+    except AnalysisException as error:
+        raise ConfigurationError(f"{at}: initialState is grouped by no column") from error
     except TypeError:
         fits = False
     if not fits:
@@ -108,7 +110,8 @@ def _key(grouped: Any, serde: KeySerde) -> Column:
     keys = grouped._jgd.groupingExprs()  # noqa: SLF001 - as above
     names = [name for name, _ in columns_of_key(serde)]
     if keys.size() != max(1, len(names)):
-        raise IndexError(f"{keys.size()} columns, the stream by {max(1, len(names))}")
+        count = f"{keys.size()} columns" if keys.size() else "no column"
+        raise IndexError(f"{count}, the stream by {max(1, len(names))}")
     jvm: Any = grouped.session._jvm  # noqa: SLF001 - as above
     column = jvm.org.apache.spark.sql.classic.ExpressionUtils.column
     columns = [ClassicColumn(column(keys.apply(number))) for number in range(keys.size())]

@@ -240,7 +240,7 @@ class _Run:
             raise self._failed(error, method, None) from error
 
     def _failed(self, error: Exception, method: str, key: bytes | None) -> ProcessorFailed:
-        at = "" if key is None else f" on key {self._shown(key)[0]!r}"
+        at = "" if key is None else f" on key {', '.join(map(repr, self._shown(key)))}"
         lines = traceback.format_exception(error)
         last = "".join(lines).strip().splitlines()[-_LINES:]
         return ProcessorFailed(
