@@ -53,7 +53,9 @@ def find(
     if key is not None and (prefix is not None or (not windows and span != (None, None))):
         raise InvalidRequest("give a key, or a range of keys (--from, --to, --prefix), not both")
     typed = None if key is None else parse_key(serde, key)
-    start = prefix if prefix is None or serde != "bytes" else parse_key(serde, prefix)
+    start: Any = prefix
+    if prefix is not None and (serde == "bytes" or isinstance(serde, dict)):
+        start = parse_key(serde, prefix)
     if windows:
         return _some(client.windows(app, store, typed, *span, prefix=start), app, store, key)
     if key is None:

@@ -24,7 +24,8 @@ from typing import Any
 
 import orjson
 
-from state_lib.errors import InvalidRequest
+from state_lib.errors import InvalidRequest, SerdeError
+from state_lib.serdes import Struct
 from state_lib.serdes.shown import from_json, to_json
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
@@ -95,17 +96,26 @@ def value_json(serde: Any, value: Any) -> Any:
 def prefix_bytes(serde: Any, text: str) -> bytes:
     """The bytes that serialized keys with this prefix start with.
 
+    Of a key of several columns it is a JSON object with some of them: those that come first in its
+    bytes, which are numbers, times and booleans, then texts and bytes, each in their order.
+
     Raises:
-        InvalidRequest: not hexadecimal for a ``bytes`` key; or keys of another serde than utf8 and
-            bytes, of which a prefix means nothing.
+        InvalidRequest: not hexadecimal for a ``bytes`` key; other columns; or keys of another
+            serde, of which a prefix means nothing.
     """
     if serde == "utf8":
         return text.encode()
     if serde == "bytes":
         raw: bytes = parse_key(serde, text)
         return raw
+    if isinstance(serde, dict):
+        try:
+            return Struct.from_pairs(serde["struct"]).prefix(parse_key(serde, text))
+        except SerdeError as error:
+            raise InvalidRequest(f"prefix {text!r}: {error.message}", serde=serde) from error
     raise InvalidRequest(
-        f"keys of serde {serde!r} have no prefixes, only utf8 and bytes have: use from and to",
+        f"keys of serde {serde!r} have no prefixes, only utf8, bytes and those of several columns "
+        "have: use from and to",
         serde=serde,
     )
 

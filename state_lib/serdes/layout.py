@@ -68,6 +68,29 @@ class Layout:
         head = nulls.to_bytes(self.bitmap_bytes, "little")
         return b"".join([head, self._packer.pack(*fixed), *variable])
 
+    def prefix(self, value: Mapping[str, Any]) -> bytes:
+        """How all values begin that have no null and, in the fields that come first, these.
+
+        Raises:
+            ValueError: other fields, or of another type.
+        """
+        order = [*self.fixed, *self.variable]
+        parts = [bytes(self.bitmap_bytes)]
+        if {self.fields[i][0] for i in order[: len(value)]} != value.keys():
+            names = [self.fields[i][0] for i in order]
+            raise ValueError(f"{sorted(value)} are not the first of {names}")
+        for i in order[: len(value)]:
+            (name, described), kind = self.fields[i], self.kinds[i]
+            item = value[name]
+            if item is None or not kind.fits(item):
+                raise ValueError(f"field {name!r} is not {described}: {item!r}")
+            if isinstance(kind, Fixed):
+                parts.append(struct.pack(f">{kind.code}", kind.raw(item)))
+            else:
+                data = kind.pack(item)
+                parts += (len(data).to_bytes(4, "big"), data)
+        return b"".join(parts)
+
     def unpack(self, data: bytes) -> dict[str, Any]:
         """The value of `pack`. Raises ValueError or struct.error unless every byte fits."""
         if len(data) < self.head_bytes:

@@ -47,7 +47,7 @@ def to_json(kind: Kind, value: Any) -> Any:
 def _nested(kind: dict[str, Any], value: Any) -> Any:
     match kind:
         case {"struct": pairs}:
-            return {name: to_json(of, value[name]) for name, of in pairs}
+            return {name: to_json(of, value[name]) for name, of in pairs if name in value}
         case {"array": of}:
             return [to_json(of, item) for item in value]
         case {"map": [key, of]}:

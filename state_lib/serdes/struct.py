@@ -59,6 +59,17 @@ class Struct(Described):
         except (ValueError, AttributeError, TypeError, struct.error, OverflowError) as error:
             reject(self, value, str(error))
 
+    def prefix(self, value: Mapping[str, Any]) -> bytes:
+        """How rows begin that have no null and these first fields: fixed ones, then the others.
+
+        Raises:
+            SerdeError: other fields, or mistyped ones.
+        """
+        try:
+            return self._layout.prefix(value)
+        except (ValueError, AttributeError, TypeError, struct.error, OverflowError) as error:
+            reject(self, value, str(error))
+
     def deserialize(self, data: bytes) -> dict[str, Any]:
         """One row; SerdeError unless every byte fits the layout."""
         try:

@@ -1,8 +1,8 @@
 """How large the records are that a row leads to: its changelog's, and those of its outputs.
 
-Numbers and times have a bound; keys, texts and what is made of others do not. Those of a stored
-value are all of one record (the last, the least or the greatest), or of few (one for each field
-that keeps the least or the greatest).
+Numbers and times have a bound; keys, texts and what is made of others do not. Those that `last`
+keeps are all of one record, so a row alone decides whether what it would store fits. Those that
+`min` and `max` keep may each be of another one: then each has its share of what a topic takes.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ _WORST = 8
 _DIGITS = 16
 """What a decimal takes beyond that, as JSON."""
 _LENGTH = 4
+_Group = list[tuple[Column, Kind]]
 
 
 def too_large(verb: Kept, key: Column, index: int, limit: int) -> Column:
@@ -34,25 +35,51 @@ def too_large(verb: Kept, key: Column, index: int, limit: int) -> Column:
 
     Null if it fits. JSON is made only of what is large.
     """
-    unbounded = [
-        (F.col(f"__hf_in{index}_{number}"), field.type)
-        for number, field in enumerate(verb.fields.values())
-        if not field.of_rows and field.op != "count" and _is_unbounded(field.type)
-    ]
-    none = F.lit(None).cast("bigint")
-    if not unbounded and not _is_unbounded(verb.key_serde):
-        return none
-    fixed = _fixed(verb)
-    plain = F.octet_length(key)
-    for value, kind in unbounded:
-        plain = plain + F.coalesce(_size(kind, value), F.lit(0))
+    groups = _groups(verb, index)
+    if not groups and not _is_unbounded(verb.key_serde):
+        return F.lit(None).cast("bigint")
+    fixed, whole = _fixed(verb), F.octet_length(key)
+    plain = whole + _most([_sum_of_sizes(group) for group in groups])
     size = plain + fixed
     if verb.outputs:
-        shown = [*_shown_key(verb.key_serde, key), *(s for of in unbounded for s in _shown(*of))]
-        columns = [c.alias(f"c{i}") for i, c in enumerate(shown)]
-        size = F.octet_length(key) + F.octet_length(F.to_json(F.struct(*columns))) + fixed
+        shown, rest = _shown_key(verb.key_serde, key), groups
+        if len(groups) == 1:
+            shown, rest = [*shown, *_shown(groups[0])], []
+        size = whole + _length(shown) + _most([_length(_shown(group)) for group in rest]) + fixed
     possible = plain.cast("bigint") * _WORST + fixed > limit
     return F.when(possible, F.when(size > limit, size.cast("bigint")))
+
+
+def _groups(verb: Kept, index: int) -> list[_Group]:
+    """Values without a bound: those of one record together."""
+    last: _Group = []
+    groups: list[_Group] = []
+    for number, field in enumerate(verb.fields.values()):
+        if field.op != "count" and _is_unbounded(field.type):
+            value = (F.col(f"__hf_in{index}_{number}"), field.type)
+            if field.op == "last":
+                last.append(value)
+            else:
+                groups.append([value])
+    return [last, *groups] if last else groups
+
+
+def _most(sizes: list[Column]) -> Column:
+    """What they take if the others are as large as the largest of them."""
+    if not sizes:
+        return F.lit(0)
+    return sizes[0] if len(sizes) == 1 else F.greatest(*sizes) * F.lit(len(sizes))
+
+
+def _sum_of_sizes(group: _Group) -> Column:
+    sizes = [F.coalesce(_size(kind, value), F.lit(0)) for value, kind in group]
+    return reduce(add, sizes)
+
+
+def _length(shown: list[Column]) -> Column:
+    """Of the JSON of all of these."""
+    columns = [column.alias(f"c{i}") for i, column in enumerate(shown)]
+    return F.octet_length(F.to_json(F.struct(*columns)))
 
 
 def _is_unbounded(kind: Kind) -> bool:
@@ -68,12 +95,17 @@ def _shown_key(serde: Kind, key: Column) -> list[Column]:
     return [key.cast("string") if serde == "utf8" else F.hex(key)]
 
 
-def _shown(value: Column, kind: Kind) -> list[Column]:
-    """What is as long as the JSON of a value, or longer."""
-    if kind == "utf8":
-        return [value]
-    # Spark's JSON has bytes in base64, and decimals without quotes.
-    return [F.hex(value)] if kind == "bytes" else [value, value]
+def _shown(group: _Group) -> list[Column]:
+    """What is as long as the JSON of values, or longer."""
+    shown: list[Column] = []
+    for value, kind in group:
+        if kind == "utf8":
+            shown.append(value)
+        elif kind == "bytes":
+            shown.append(F.hex(value))
+        else:  # Spark's JSON has bytes in base64, and decimals without quotes
+            shown += [value, value]
+    return shown
 
 
 def _size(kind: Kind, value: Column) -> Column:
