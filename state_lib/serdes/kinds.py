@@ -41,7 +41,8 @@ _DECIMAL_BYTES, _TOP = 16, 0x80
 _EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - of UTC, as all that is counted from it
 _DAY = dt.date(1970, 1, 1)
 _MICROSECOND = dt.timedelta(microseconds=1)
-_EXACT = Context(prec=2 * MOST_DIGITS + 4)
+EXACT = Context(prec=2 * MOST_DIGITS + 4)
+"""Python's own has 28 digits."""
 _Values = npt.NDArray[Any]
 
 
@@ -182,7 +183,7 @@ class _Decimal(Fixed):
         return isinstance(value, Decimal) and value.is_finite()
 
     def raw(self, value: Any) -> bytes:
-        scaled = value.scaleb(self._scale, context=_EXACT)
+        scaled = value.scaleb(self._scale, context=EXACT)
         whole = int(scaled)
         if whole != scaled or abs(whole) >= self._most:
             raise ValueError(f"{value} is no {self.name}")
@@ -190,7 +191,7 @@ class _Decimal(Fixed):
 
     def value(self, raw: Any) -> Any:
         whole = int.from_bytes(raw, "big") - (1 << 127)
-        return Decimal(whole).scaleb(-self._scale, context=_EXACT)
+        return Decimal(whole).scaleb(-self._scale, context=EXACT)
 
     def raws(self, column: Any) -> _Values:
         little = view_of(column, f"V{_DECIMAL_BYTES}").view(np.uint8)

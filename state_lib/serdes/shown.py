@@ -24,7 +24,7 @@ from typing import Any
 
 import orjson
 
-from state_lib.serdes.kinds import Kind, digits_of
+from state_lib.serdes.kinds import EXACT, Kind, digits_of
 
 _AS_IT_IS = frozenset({"int64", "int32", "float64", "bool", "utf8"})
 _MILLISECOND_US = 1000
@@ -85,10 +85,9 @@ def _of_nested(kind: dict[str, Any], shown: Any) -> Any:
 
 def decimal_of(kind: Kind, text: str) -> Decimal:
     """A decimal with as many digits behind the point as its kind has. Raises ValueError."""
-    digits = digits_of(kind)
+    _, scale = digits_of(kind) or (0, 0)
     try:
-        value = Decimal(text)
-        return value.quantize(Decimal(1).scaleb(-(digits or (0, 0))[1]))
+        return Decimal(text).quantize(Decimal(1).scaleb(-scale), context=EXACT)
     except InvalidOperation as error:
         raise ValueError(f"{text!r} is no {kind}") from error
 

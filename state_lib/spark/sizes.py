@@ -24,6 +24,8 @@ _NUMBER = 32
 """What a number or a time takes at most, as JSON too."""
 _WORST = 8
 """What a byte of a text takes at most: once in a record's key, escaped in its JSON."""
+_NAMED = 4
+"""By how much of the text of its kind a byte may grow: an element has six bytes at least."""
 _DIGITS = 16
 """What a decimal takes beyond that, as JSON."""
 _LENGTH = 4
@@ -46,8 +48,14 @@ def too_large(verb: Kept, key: Column, index: int, limit: int) -> Column:
         if len(groups) == 1:
             shown, rest = [*shown, *_shown(groups[0])], []
         size = whole + _length(shown) + _most([_length(_shown(group)) for group in rest]) + fixed
-    possible = plain.cast("bigint") * _WORST + fixed > limit
+    possible = plain.cast("bigint") * _worst(groups) + fixed > limit
     return F.when(possible, F.when(size > limit, size.cast("bigint")))
+
+
+def _worst(groups: list[_Group]) -> int:
+    """What a byte takes at most: each element of an array comes with the names of its fields."""
+    nested = [kind for group in groups for _, kind in group if isinstance(kind, dict)]
+    return _WORST + sum(_NAMED * len(str(kind)) for kind in nested)
 
 
 def _groups(verb: Kept, index: int) -> list[_Group]:
