@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 import struct
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +16,7 @@ from hypothesis import strategies as st
 from state_lib.declaration import Field, Kept
 from state_lib.keys import window_key
 from state_lib.serdes import serde_from
+from state_lib.serdes.kinds import kind_from
 from state_lib.spark.merge import merge, rows_of
 from state_lib.specs import StoreSpec
 from tests.support.declared import keeping
@@ -34,7 +37,7 @@ def table(aggregation: Kept, rows: list[dict[str, Any]]) -> pa.Table:
     lasts = [n for n, f in aggregation.fields.items() if f.op == "last"]
     for name, field in aggregation.fields.items():
         if field.op != "last" and not field.of_rows:
-            kind = pa.float64() if field.type == "float64" else pa.int64()
+            kind = kind_from(field.type).arrow_type
             values = [r.get(name) for r in rows]
             if (field.op, field.type) == ("sum", "int64"):
                 high = [None if v is None else v >> 32 for v in values]
@@ -294,3 +297,59 @@ def test_nan_is_greatest_and_there_is_one_zero_at_every_cut(
     for order in (values, values[::-1]):
         for cut in cuts(order):
             assert folded(v, cut, lo="x", hi="x")[0][8:] == wanted, cut
+
+
+DAY = dt.date(2013, 1, 31)
+MOMENT = dt.datetime(2013, 1, 31, tzinfo=dt.UTC)
+ORDERED: dict[str, list[Any]] = {
+    "utf8": ["b", "", "ü", None, "a"],
+    "bytes": [b"\xff", None, b"\0", b""],
+    "bool": [True, None, False],
+    "date": [DAY, dt.date(1960, 1, 1), None],
+    "timestamp": [None, MOMENT, MOMENT + dt.timedelta(microseconds=1)],
+    "decimal(38,2)": [Decimal("-0.01"), Decimal(10) ** 35 + Decimal("0.01"), None],
+}
+
+
+@pytest.mark.parametrize("kind", ORDERED)
+def test_least_and_greatest_of_what_sorts_at_every_cut(kind: str) -> None:
+    v, values = verb(lo=("min", kind), hi=("max", kind)), ORDERED[kind]
+    some = [x for x in values if x is not None]
+    serde = serde_from(v.store.value_serde)
+    wanted = serde.serialize({"lo": min(some), "hi": max(some)})
+    for order in (values, values[::-1]):
+        for cut in cuts(order):
+            assert folded(v, cut, lo="x", hi="x")[0][8:] == wanted, cut
+    assert folded(v, [[None], [None, None]], lo="x", hi="x")[0][8:] == serde.serialize(
+        {"lo": None, "hi": None}
+    )
+
+
+NESTED = {
+    "where": {"struct": [["dest", "utf8"], ["at", "timestamp"]]},
+    "tags": {"array": "utf8"},
+    "by": {"map": ["utf8", "int64"]},
+    "price": "decimal(5,2)",
+}
+
+
+def test_last_keeps_what_has_parts() -> None:
+    v = verb(n=None, **{name: ("last", kind) for name, kind in NESTED.items()})
+    old = {"where": {"dest": "a", "at": None}, "tags": ["x"], "by": [("k", 1)], "price": None}
+    new = {"where": None, "tags": [None, "y"], "by": [], "price": Decimal("1.50")}
+    hidden = {"_last_ts": 5, "_last_src": 0, "_last_offset": 1}
+    given = [{"key": b"a", "ts": 9, "offset": 2}, {"key": b"b", "ts": 4, "offset": 2}]
+    made = table(v, [{**row, "price": Decimal("1.50")} for row in given])
+    kinds = {name: kind_from(kind).arrow_type for name, kind in NESTED.items()}
+    order = made.column("l0").combine_chunks().field("order")
+    parts = [order, *(pa.array([new[n], new[n]], kind) for n, kind in kinds.items())]
+    names = ["order", *(f"a0_{name}" for name in kinds)]
+    latest = pa.StructArray.from_arrays(parts, names)
+    made = made.set_column(made.column_names.index("l0"), "l0", latest)
+    rows = rows_of(made, 0, v)
+    was = [{"n": 1, **hidden, **old}, {"n": 1, **hidden, **old}]
+    first, second = decoded(v, merge(rows, stored(v, [*was]), v).values)
+    assert {name: first[name] for name in NESTED} == new, "it is later"
+    assert {name: second[name] for name in NESTED} == old
+    first, _ = decoded(v, merge(rows, stored(v, [None, None]), v).values)
+    assert {name: first[name] for name in NESTED} == new, "there was nothing"
