@@ -325,7 +325,7 @@ def test_least_and_greatest_of_what_sorts_at_every_cut(kind: str) -> None:
     )
 
 
-NESTED = {
+NESTED: dict[str, Any] = {
     "where": {"struct": [["dest", "utf8"], ["at", "timestamp"]]},
     "tags": {"array": "utf8"},
     "by": {"map": ["utf8", "int64"]},
@@ -334,9 +334,15 @@ NESTED = {
 
 
 def test_last_keeps_what_has_parts() -> None:
-    v = verb(n=None, **{name: ("last", kind) for name, kind in NESTED.items()})
-    old = {"where": {"dest": "a", "at": None}, "tags": ["x"], "by": [("k", 1)], "price": None}
-    new = {"where": None, "tags": [None, "y"], "by": [], "price": Decimal("1.50")}
+    fields: dict[str, Any] = {name: ("last", kind) for name, kind in NESTED.items()}
+    v = verb(n=None, **fields)
+    old: dict[str, Any] = {
+        "where": {"dest": "a", "at": None},
+        "tags": ["x"],
+        "by": [("k", 1)],
+        "price": None,
+    }
+    new: dict[str, Any] = {"where": None, "tags": [None, "y"], "by": [], "price": Decimal("1.50")}
     hidden = {"_last_ts": 5, "_last_src": 0, "_last_offset": 1}
     given = [{"key": b"a", "ts": 9, "offset": 2}, {"key": b"b", "ts": 4, "offset": 2}]
     made = table(v, [{**row, "price": Decimal("1.50")} for row in given])
