@@ -1,4 +1,4 @@
-"""Structs, arrays, maps, decimals, dates and timestamps as values: from the record to the output."""
+"""Structs, arrays, maps, decimals and times as values: from the record to the output."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from state_lib import Application, Materialized, TopologyTestDriver, agg
+from state_lib.errors import ConfigurationError
 from state_lib.evolution import contradictions
 from state_lib.spark.frames import combine
 from state_lib.spark.plan import DEAD, BatchPlan
@@ -39,7 +40,8 @@ def readings(app: Application) -> None:
 def reading(**fields: Any) -> dict[str, Any]:
     whole = {
         "device": "d", "price": 1.5, "day": "2013-01-31", "at": "2013-01-31T12:00:00Z",
-        "name": "b", "ok": False, "tags": ["x", None], "by": {"k": 1}, "place": {"x": 1, "y": [0.5]},
+        "name": "b", "ok": False, "tags": ["x", None], "by": {"k": 1},
+        "place": {"x": 1, "y": [0.5]},
     }  # fmt: skip
     return {**whole, **fields}
 
@@ -174,5 +176,5 @@ def test_any_records_give_the_same_however_cut_and_through_crashes(
 @pytest.mark.parametrize("verb", [agg.min, agg.max])
 def test_what_does_not_sort_is_refused(spark: SparkSession, verb: Any) -> None:
     rows = Application("app", spark).stream("t", "k STRING, m MAP<STRING, INT>")
-    with pytest.raises(Exception, match="of one value"):
+    with pytest.raises(ConfigurationError, match="of one value"):
         rows.groupBy("k").agg("s", x=verb("m"))
