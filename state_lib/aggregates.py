@@ -1,8 +1,9 @@
 """What `KGroupedStream.agg` can keep per key. Import as ``from state_lib import agg``.
 
 Each takes a `Column`, or Spark SQL text over the stream's columns. Nulls are skipped as Spark SQL
-skips them. Types are Spark's: whole numbers are kept as int64, fractions as float64, beside them
-text and booleans (`last`).
+skips them. Types are Spark's: whole numbers are kept as int64, fractions as float64, text, bytes,
+booleans, dates, timestamps and decimals as they are. `sum` takes numbers, `min` and `max` all of
+these, and `last` structs, arrays and maps of them as well.
 
 What is kept does not depend on how the stream was cut into batches, to the byte (sums of floats
 only up to rounding):
@@ -59,12 +60,12 @@ def sum(value: Column | str) -> Aggregate:  # noqa: A001 - as PySpark calls it
 
 
 def min(value: Column | str) -> Aggregate:  # noqa: A001 - as above
-    """Least value; NaN only if there is no other."""
+    """Least value; NaN only if there is no other. Text sorts by its bytes, false before true."""
     return Aggregate("min", value)
 
 
 def max(value: Column | str) -> Aggregate:  # noqa: A001 - as above
-    """Greatest value; NaN if there is one."""
+    """Greatest value; NaN if there is one. Otherwise as `min`."""
     return Aggregate("max", value)
 
 

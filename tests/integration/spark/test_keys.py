@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -22,6 +23,7 @@ from state_lib.serdes.kinds import kind_from
 from state_lib.spark.given import beside
 from state_lib.spark.keys import key_bytes
 from state_lib.spark.kinds import sql_of
+from tests.support.documents import written
 from tests.support.processors import Doing
 
 T0 = 1_700_000_000_000 // 3_600_000 * 3_600_000
@@ -273,3 +275,10 @@ def test_what_a_processor_cannot_be_given_is_refused(spark: SparkSession) -> Non
             grouped.transformWithState(
                 Doing(state, add), "k STRING", "Append", "None", name="p", initialState=initial
             )
+
+
+def test_the_page_about_keys_and_values(spark: SparkSession) -> None:
+    block = written()["docs/how-to/keys-and-values.md"].blocks[0]
+    there: dict[str, Callable[..., None]] = {}
+    exec(compile(block.text, block.title, "exec"), there)  # noqa: S102 - it is ours
+    there["test_routes"](spark)
