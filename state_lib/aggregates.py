@@ -2,8 +2,8 @@
 
 Each takes a `Column`, or Spark SQL text over the stream's columns. Nulls are skipped as Spark SQL
 skips them. Types are Spark's: whole numbers are kept as int64, fractions as float64, text, bytes,
-booleans, dates, timestamps and decimals as they are. `sum` takes numbers, `min` and `max` all of
-these, and `last` structs, arrays and maps of them as well.
+booleans, dates, timestamps and decimals as they are. `sum` takes numbers and decimals, `min` and
+`max` all of these and structs of them, `last` arrays and maps of them as well.
 
 What is kept does not depend on how the stream was cut into batches, to the byte (sums of floats
 only up to rounding):
@@ -12,7 +12,8 @@ only up to rounding):
   not fit, for example.
 - Sums of int64 wrap around at 2^63, as Java's and numpy's do. No other answer is the same at every
   cut: a sum that is beyond 2^63 for a moment may be back in the next. Every commit that wraps a sum
-  adds one to the count ``wrapped:<store>.<field>``, beside those of dropped records.
+  adds one to the count ``wrapped:<store>.<field>``, beside those of dropped records. Sums of decimals
+  are exact, with 38 digits, and wrap in the same way beyond them.
 - In `min` and `max`, and in sums, NaN is NaN and greater than every number, and -0.0 is 0.0.
 - Float sums are added in the order in which batches bring them, and differ by rounding.
 

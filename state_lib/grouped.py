@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     from state_lib.streams import KStream
 
-_NUMBERS = ("int64", "float64")
-
 
 @dataclass(frozen=True)
 class TimeWindows:
@@ -154,7 +152,7 @@ class KGroupedStream(Processing):
         inputs: Mapping[str, Expression],
         types: Mapping[str, DataType],
     ) -> Field:
-        from state_lib.spark.kinds import kind_of  # noqa: PLC0415 - needs PySpark
+        from state_lib.spark.kinds import kind_of, sorts, sum_of  # noqa: PLC0415 - needs PySpark
 
         if wanted.op == "count":
             return Field("count", "int64", of_rows=wanted.value is None)
@@ -166,16 +164,16 @@ class KGroupedStream(Processing):
                 f"{at}: {found.text} is of type {found.type}, and {error} cannot be kept. Write "
                 "another type, by cast(...) or to_json(...)"
             ) from error
-        if wanted.op == "sum" and kind not in _NUMBERS:
+        if wanted.op == "sum" and (kind := sum_of(kind)) is None:
             raise ConfigurationError(
                 f"{at}: the sum of {found.text}, of type {found.type}, cannot be kept. Write a "
-                "number (bigint or double), by cast(...)"
+                "number, by cast(...): bigint, double, or a decimal of up to 28 digits"
             )
-        if wanted.op in ("min", "max") and isinstance(kind, dict):
+        if wanted.op in ("min", "max") and not sorts(kind):
             raise ConfigurationError(
-                f"{at}: {wanted.op} of {found.text}, of type {found.type}, cannot be kept yet. "
-                f"Write {wanted.op} of one value: a number, text, bytes, a boolean, a date, a "
-                "timestamp or a decimal"
+                f"{at}: {wanted.op} of {found.text}, of type {found.type}, cannot be kept. Write "
+                f"{wanted.op} of one value, or of a struct of values that are no fractions (cast "
+                "them to a decimal), no arrays and no maps"
             )
         return Field(wanted.op, kind)
 

@@ -235,7 +235,7 @@ class Variable(Protocol):
 
 class _Text:
     name: Kind = "utf8"
-    arrow_type = pa.string()
+    arrow_type: pa.DataType = pa.string()
 
     def fits(self, value: Any) -> bool:
         return isinstance(value, str)
@@ -256,7 +256,7 @@ class _Text:
 
 class _Bytes:
     name: Kind = "bytes"
-    arrow_type = pa.binary()
+    arrow_type: pa.DataType = pa.binary()
 
     def fits(self, value: Any) -> bool:
         return isinstance(value, bytes)

@@ -14,7 +14,7 @@ from state_lib.serdes.kinds import Kind
 from state_lib.spark.attempts import attempt, value_of
 from state_lib.spark.faults import fault
 from state_lib.spark.keys import key_bytes, without_a_column
-from state_lib.spark.kinds import sql_of
+from state_lib.spark.kinds import sql_of, taken_as
 from state_lib.spark.partitioner import partition_for_key
 from state_lib.spark.plan import DEAD, DROPPED, SEEN, BatchPlan
 from state_lib.spark.rows import POSITION, column_of, letter
@@ -60,7 +60,7 @@ def judge(rows: DataFrame, index: int, verb: Aggregation, limit: int) -> DataFra
     for number, (name, field) in enumerate(verb.fields.items()):
         if not field.of_rows:
             column = f"__hf_in{own}_{number}"
-            kind = None if field.op == "count" else field.type
+            kind = None if field.op == "count" else taken_as(field)
             what = Wanted(verb.inputs[name], kind, f"{spec.name}.{name}")
             rows, values[column], why_not = tried(rows, column, wanted, what)
             reasons.append(why_not)
@@ -176,7 +176,7 @@ def fields_of(aggregations: Sequence[Aggregation], index: int, mine: Column) -> 
     for other, aggregation in enumerate(aggregations):
         for number, (field_name, field) in enumerate(aggregation.fields.items()):
             if not field.of_rows:
-                none = F.lit(None).cast(sql_of(field.type))
+                none = F.lit(None).cast(sql_of(taken_as(field)))
                 value = F.col(f"__hf_in{other}_{number}")
                 own = _input(field, value, mine) if other == index else none
                 columns.append(own.alias(f"a{other}_{field_name}"))
@@ -196,7 +196,7 @@ def explodes(steps: Sequence[Step]) -> int:
 def _input(field: Field, value: Column, mine: Column) -> Column:
     if field.op == "count":
         return F.when(mine & value.isNotNull(), F.lit(1)).cast("bigint")
-    value = value.cast(sql_of(field.type))
+    value = value.cast(sql_of(taken_as(field)))
     if field.type == "float64" and field.op != "last":  # one NaN, one zero
         value = F.when(F.isnan(value), math.nan).when(value == 0.0, 0.0).otherwise(value)
     return F.when(mine, value)

@@ -6,8 +6,10 @@ from typing import Any
 
 from pyspark.sql.types import ArrayType, DataType, DecimalType, MapType, StructType
 
-from state_lib.serdes.kinds import Kind, digits_of
+from state_lib.declaration import Field
+from state_lib.serdes.kinds import MOST_DIGITS, Kind, digits_of
 from state_lib.spark.analysis import quoted
+from state_lib.spark.decimals import MOST_SUMMED
 
 MOST_KEY_DIGITS = 18
 """Of a decimal in a key: Spark writes its digits as one number of 64 bits."""
@@ -75,6 +77,30 @@ def _column_of(type_: DataType) -> Kind:
     if isinstance(kind, dict) or kind == "float64" or (digits and digits[0] > MOST_KEY_DIGITS):
         raise TypeError(type_.simpleString())
     return kind
+
+
+def sum_of(kind: Kind) -> Kind | None:
+    """What the sum of such values is kept as; None if it is none."""
+    digits = digits_of(kind)
+    if digits is not None and digits[0] <= MOST_SUMMED:
+        return f"decimal({MOST_DIGITS},{digits[1]})"
+    return kind if kind in ("int64", "float64") else None
+
+
+def sorts(kind: Kind, *, within: bool = False) -> bool:
+    """Whether the least and the greatest of such values can be kept.
+
+    Within a struct fractions cannot: of -0.0 and 0.0, which are equal, one would be kept by chance.
+    """
+    if isinstance(kind, dict):
+        return "struct" in kind and all(sorts(of, within=True) for _, of in kind["struct"])
+    return not within or kind != "float64"
+
+
+def taken_as(field: Field) -> Kind:
+    """What a field takes of a row: sums have room for more digits than what is summed."""
+    digits = digits_of(field.type) if field.op == "sum" else None
+    return field.type if digits is None else f"decimal({MOST_SUMMED},{digits[1]})"
 
 
 def sql_of(kind: Kind) -> str:

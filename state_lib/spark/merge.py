@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,7 @@ from state_lib.serdes import Serde, serde_from
 from state_lib.serdes.arrays import shaped
 from state_lib.serdes.columns import binary_array, binary_parts, gather
 from state_lib.serdes.kinds import kind_from
+from state_lib.spark import decimals
 
 Ints = npt.NDArray[np.int64]
 _INT64 = np.iinfo(np.int64)
@@ -46,7 +48,8 @@ class Rows:
 class Merged:
     """New values: ``values`` as the changelog has them; ``fields`` to show in outputs.
 
-    ``wrapped``: per sum of int64, how many went beyond 2^63 and around.
+    ``wrapped``: per sum, how many went beyond what it can hold (2^63, of decimals 38 digits) and
+    around.
     """
 
     values: pa.BinaryArray
@@ -125,6 +128,10 @@ def merge(rows: Rows, stored: pa.BinaryArray, verb: Kept) -> Merged:
         now = rows.columns[name]
         if field.op == "last":
             fields[name] = _chosen(newer, now, was)
+        elif field.op == "sum" and pa.types.is_decimal(now.type):
+            fields[name], times = decimals.added(was, now)
+            if times:
+                wrapped[name] = times
         else:
             fields[name] = _both(field.op, was, now)
         if name in rows.high and (times := _wraps(was, now, rows.high[name])):
@@ -206,11 +213,23 @@ def _is_number(kind: pa.DataType) -> bool:
 
 def _best(op: str, values: Any, run: Ints, heads: Ints) -> Any:
     """The least or greatest value of each run, of those that sort; nulls are skipped."""
-    by: Any = [("run", "ascending"), ("value", "ascending" if op == "min" else "descending")]
-    order = pc.sort_indices(
-        pa.table({"run": pa.array(run), "value": values}), sort_keys=by, null_placement="at_end"
-    )
+    columns = {"run": pa.array(run), "there": pc.is_valid(values)}
+    columns |= {f"part{i}": part for i, part in enumerate(_parts(values))}
+    way = "ascending" if op == "min" else "descending"
+    by: Any = [("run", "ascending"), ("there", "descending")]
+    by += [(name, way) for name in list(columns)[2:]]
+    order = pc.sort_indices(pa.table(columns), sort_keys=by)
     return values.take(order.take(pa.array(heads)))
+
+
+def _parts(values: Any) -> Iterator[Any]:
+    """What they are sorted by: a struct by its fields, as Spark does, null before all others."""
+    if not pa.types.is_struct(values.type):
+        yield values
+        return
+    for child in values.flatten():
+        yield pc.is_valid(child)
+        yield from _parts(child)
 
 
 def _runs(heads: Ints, rows: int) -> Ints:
@@ -222,6 +241,8 @@ def _runs(heads: Ints, rows: int) -> Ints:
 
 def _fold(op: str, column: pa.Array, heads: Ints) -> pa.Array:
     """One value for each run; nulls are skipped."""
+    if op == "sum" and pa.types.is_decimal(column.type):
+        return decimals.folded(column, heads)
     if not _is_number(column.type):
         return _best(op, column, _runs(heads, len(column)), heads)
     neutral, reduce = _how(op, column.type)

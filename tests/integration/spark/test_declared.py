@@ -74,8 +74,10 @@ def test_an_expression_that_reads_more_than_its_row_is_refused(
         (lambda rows: rows.groupBy("cast(x AS DECIMAL(19))"), r"cast\('string'\)"),
         (lambda rows: rows.groupBy(F.array("k")), r"cannot be kept \(array<string>\)"),
         (lambda rows: rows.groupBy("k").agg("s", a=agg.last("INTERVAL 1 DAY")), "to_json"),
-        (lambda rows: rows.groupBy("k").agg("s", a=agg.sum("cast(x AS DECIMAL)")), "double"),
-        (lambda rows: rows.groupBy("k").agg("s", a=agg.max(F.struct("k"))), "of one value"),
+        (lambda rows: rows.groupBy("k").agg("s", a=agg.sum("cast(x AS DECIMAL(29))")), "28 digits"),
+        (lambda rows: rows.groupBy("k").agg("s", a=agg.sum("k")), "double"),
+        (lambda rows: rows.groupBy("k").agg("s", a=agg.max(F.array("k"))), "of one value"),
+        (lambda rows: rows.groupBy("k").agg("s", a=agg.min("struct(x / 2)")), "no fractions"),
         (lambda rows: rows.groupBy("k", "x").agg("s", k=agg.count()), r"fields \['k'\]"),
         (lambda rows: rows.groupBy("k").agg("s", a=agg.count_if("k")), "no condition"),
         (lambda rows: rows.groupBy("k").agg("s", a=F.sum("x")), r"agg\.sum"),
@@ -173,6 +175,7 @@ def test_types_of_values_are_derived_whatever_they_are_made_of(spark: SparkSessi
     rows.groupBy("k").agg(
         "s", a=agg.last("a"), m=agg.last("m"), p=agg.max("p"), t=agg.min("t"), b=agg.min("b"),
         both=agg.last(F.struct("k", F.col("p").alias("price"))), some=agg.count("m"),
+        total=agg.sum("p"), newest=agg.max(F.struct("t", "k")),
     )  # fmt: skip
     (kept,) = (verb.kept for verb in app.aggregations)
     types = {name: field.type for name, field in kept.fields.items()}
@@ -181,6 +184,7 @@ def test_types_of_values_are_derived_whatever_they_are_made_of(spark: SparkSessi
         "m": {"map": ["utf8", {"struct": [["d", "date"], ["a b", "float64"]]}]},
         "p": "decimal(5,2)", "t": "timestamp", "b": "bytes", "some": "int64",
         "both": {"struct": [["k", "utf8"], ["price", "decimal(5,2)"]]},
+        "total": "decimal(38,2)", "newest": {"struct": [["t", "timestamp"], ["k", "utf8"]]},
     }  # fmt: skip
     prepared(spark, app, plan_of(app))
 

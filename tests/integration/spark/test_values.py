@@ -34,6 +34,7 @@ def readings(app: Application) -> None:
         first_day=agg.min("day"), latest=agg.max("at"), first_name=agg.min("name"),
         any_ok=agg.max("ok"), last=agg.last(F.struct("name", "at", "price")),
         tags=agg.last("tags"), by=agg.last("by"), place=agg.last("place"),
+        total=agg.sum("price"), newest=agg.max(F.struct("at", "name")),
     ).toStream().to("seen-changes")  # fmt: skip
 
 
@@ -59,7 +60,8 @@ def test_they_are_kept_and_put_out(spark: SparkSession) -> None:
             "n": 3, "cheapest": "-0.25", "dearest": "1.50", "first_day": "1969-01-01",
             "latest": "2013-02-01T00:00:00.000001Z", "first_name": "a", "any_ok": True,
             "last": {"name": "a", "at": "2013-01-31T12:00:00.000Z", "price": "1.50"},
-            "tags": [], "by": None, "place": {"x": 1, "y": [0.5]},
+            "tags": [], "by": None, "place": {"x": 1, "y": [0.5]}, "total": "2.75",
+            "newest": {"at": "2013-02-01T00:00:00.000001Z", "name": "ü"},
         }  # fmt: skip
         assert driver.getKeyValueStore("seen").get("d") == wanted
         out = driver.createOutputTopic("seen-changes")
@@ -156,6 +158,7 @@ def test_any_records_give_the_same_however_cut_and_through_crashes(
         rows.groupBy("k", "t").agg(
             "kept", n=agg.count(), low=agg.min("p"), high=agg.max("p"), day=agg.max(day),
             least=agg.min("t"), last=agg.last(F.struct("t", "a", "p")), a=agg.last("a"),
+            total=agg.sum("p"), dearest=agg.max(F.struct("p", "t")),
         ).toStream().to("out")  # fmt: skip
 
     with TopologyTestDriver(every, spark, partitions=3, now=T0) as driver:
@@ -167,8 +170,12 @@ def test_any_records_give_the_same_however_cut_and_through_crashes(
         assert sum(v["n"] for v in kept.values()) == sum(t is not None for _, t, *_ in piped)
         for (k, t), value in kept.items():
             mine = [c for p, text, c, *_ in piped if (p % 2, text) == (k, t) and c is not None]
-            shown = format(Decimal(min(mine)).scaleb(-2), ".2f") if mine else None
-            assert (value["low"], value["least"]) == (shown, t)
+            low, total, high = (
+                format(Decimal(of(mine)).scaleb(-2), ".2f") if mine else None
+                for of in (min, sum, max)
+            )
+            assert (value["low"], value["least"], value["total"]) == (low, t, total)
+            assert value["dearest"] == {"p": high, "t": t}
         driver.assertSameHoweverCut()
         driver.assertSurvivesRepeats()
 

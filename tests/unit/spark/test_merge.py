@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from state_lib.declaration import Field, Kept
 from state_lib.keys import window_key
 from state_lib.serdes import serde_from
-from state_lib.serdes.kinds import kind_from
+from state_lib.serdes.kinds import EXACT, kind_from
 from state_lib.spark.merge import merge, rows_of
 from state_lib.specs import StoreSpec
 from tests.support.declared import keeping
@@ -359,3 +359,73 @@ def test_last_keeps_what_has_parts() -> None:
     assert {name: second[name] for name in NESTED} == old
     first, _ = decoded(v, merge(rows, stored(v, [None, None]), v).values)
     assert {name: first[name] for name in NESTED} == new, "there was nothing"
+
+
+DIGITS = 10**38 - 1
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(
+        st.one_of(
+            st.none(),
+            st.integers(-DIGITS, DIGITS),
+            st.sampled_from([DIGITS, -DIGITS, 1, -1, 2**96, -(2**96), 2**32, -(2**32)]),
+        ),
+        min_size=1,
+        max_size=8,
+    )
+)
+def test_sums_of_decimals_are_exact_and_wrap_in_the_same_way_at_every_cut(
+    cents: list[int | None],
+) -> None:
+    v = verb(s=("sum", "decimal(38,2)"))
+    values = [None if c is None else Decimal(c).scaleb(-2, EXACT) for c in cents]
+    numbers = [c for c in cents if c is not None]
+    exact = sum(numbers)
+    residue = (exact + DIGITS) % (2 * DIGITS + 1) - DIGITS
+    wanted = {"s": Decimal(residue).scaleb(-2, EXACT) if numbers else None}
+    for cut in cuts(values):
+        state, wrapped = folded(v, cut, s="x")
+        assert serde_from(v.store.value_serde).deserialize(state[8:]) == wanted
+        if len(cut) == len(values) and all(abs(sum(numbers[:i])) <= DIGITS for i in range(9)):
+            assert wrapped == 0
+
+
+def test_a_sum_of_decimals_that_wraps_is_counted() -> None:
+    v = verb(s=("sum", "decimal(38,0)"))
+    most = Decimal(DIGITS)
+    assert folded(v, [[most], [None]], s="x")[1] == 0
+    assert folded(v, [[most], [Decimal(1)]], s="x")[1] == 1
+    assert folded(v, [[-most], [Decimal(-1)], [Decimal(1)]], s="x")[1] == 2
+
+
+ROWS: dict[str, Any] = {
+    "struct": [["n", "int64"], ["t", {"struct": [["u", "utf8"]]}], ["d", "date"]]
+}
+structs = st.fixed_dictionaries(
+    {
+        "n": st.none() | st.integers(0, 1),
+        "t": st.none() | st.fixed_dictionaries({"u": st.none() | st.sampled_from(["", "ü", "z"])}),
+        "d": st.none() | st.sampled_from([DAY, dt.date(1960, 1, 1)]),
+    }
+)
+
+
+def order_of(value: Any) -> Any:
+    """As Spark sorts: by field, null before all others."""
+    if isinstance(value, dict):
+        return (1, [order_of(item) for item in value.values()])
+    return (0, 0) if value is None else (1, value.encode() if isinstance(value, str) else value)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.none() | structs, min_size=1, max_size=5))
+def test_structs_sort_by_their_fields_at_every_cut(values: list[Any]) -> None:
+    v, serde = verb(lo=("min", ROWS), hi=("max", ROWS)), serde_from({"struct": [["x", ROWS]]})
+    some = sorted((x for x in values if x is not None), key=order_of)
+    least, most = (some[0], some[-1]) if some else (None, None)
+    for cut in cuts(values):
+        found = serde_from(v.store.value_serde).deserialize(folded(v, cut, lo="x", hi="x")[0][8:])
+        assert serde.serialize({"x": found["lo"]}) == serde.serialize({"x": least})
+        assert serde.serialize({"x": found["hi"]}) == serde.serialize({"x": most})
