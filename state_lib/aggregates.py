@@ -12,8 +12,8 @@ only up to rounding):
   not fit, for example.
 - Sums of int64 wrap around at 2^63, as Java's and numpy's do. No other answer is the same at every
   cut: a sum that is beyond 2^63 for a moment may be back in the next. Every commit that wraps a sum
-  adds one to the count ``wrapped:<store>.<field>``, beside those of dropped records. Sums of decimals
-  are exact, with 38 digits, and wrap in the same way beyond them.
+  adds one to the count ``wrapped:<store>.<field>``, beside those of dropped records. Sums of
+  decimals are exact, of 38 digits, and wrap in the same way beyond them.
 - In `min` and `max`, and in sums, NaN is NaN and greater than every number, and -0.0 is 0.0.
 - Float sums are added in the order in which batches bring them, and differ by rounding.
 
