@@ -195,12 +195,12 @@ class KGroupedStream(Processing):
             inputs,
             Kept(self._spec(kept, serde), self._serde, fields, self._name),
         )
-        taken = {*verb.kept.key_names, *(WINDOW_FIELDS if verb.store.is_window else ())}
-        if clash := sorted(taken & fields.keys()):
+        names, windows = {*verb.kept.key_names}, {*(WINDOW_FIELDS if verb.store.is_window else ())}
+        if clash := sorted(((names | windows) & fields.keys()) | (names & windows)):
             raise ConfigurationError(
-                f"store {kept.name!r} has fields {clash}, and its key or window is called so as "
-                "well: in outputs one would hide the other. Rename the field, or group by a column "
-                "of another name",
+                f"store {kept.name!r} has {clash}, and its key or window is called so as well: in "
+                "outputs one would hide the other. Rename the field, or group by a column of "
+                "another name",
                 store=kept.name,
                 fields=clash,
             )

@@ -78,7 +78,7 @@ def test_an_expression_that_reads_more_than_its_row_is_refused(
         (lambda rows: rows.groupBy("k").agg("s", a=agg.sum("k")), "double"),
         (lambda rows: rows.groupBy("k").agg("s", a=agg.max(F.array("k"))), "of one value"),
         (lambda rows: rows.groupBy("k").agg("s", a=agg.min("struct(x / 2)")), "no fractions"),
-        (lambda rows: rows.groupBy("k", "x").agg("s", k=agg.count()), r"fields \['k'\]"),
+        (lambda rows: rows.groupBy("k", "x").agg("s", k=agg.count()), r"has \['k'\]"),
         (lambda rows: rows.groupBy("k").agg("s", a=agg.count_if("k")), "no condition"),
         (lambda rows: rows.groupBy("k").agg("s", a=F.sum("x")), r"agg\.sum"),
         (lambda rows: rows.groupBy("k").reduce(max), r"state_lib\.agg"),
