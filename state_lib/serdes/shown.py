@@ -26,7 +26,7 @@ import orjson
 
 from state_lib.serdes.kinds import EXACT, Kind, digits_of
 
-_AS_IT_IS = frozenset({"int64", "int32", "float64", "bool", "utf8"})
+_AS_IT_IS = frozenset({"int64", "int32", "float64", "bool", "utf8", "json"})
 _MILLISECOND_US = 1000
 
 
