@@ -82,24 +82,27 @@ class ProgressLog:
         """Be quick in the first `append`, half a second from now or later."""
         _ = self._producer
 
-    def append(self, record: Mapping[str, object]) -> int:
-        """Write one record and wait until the brokers have it; returns its offset.
+    def append(self, *records: Mapping[str, object]) -> int:
+        """Write records, in order, and wait until the brokers have them; the offset of the last.
 
         Raises:
-            Unavailable: they did not take it; the batch has not begun.
+            Unavailable: they did not take one; the batch has not begun.
             KafkaRefused: this principal must not write there.
         """
         outcome: list[tuple[KafkaError | None, Message]] = []
-        self._producer.produce(
-            self._topic,
-            orjson.dumps(record),
-            partition=0,
-            on_delivery=lambda error, message: outcome.append((error, message)),
-        )
-        if self._producer.flush(60) or not outcome or outcome[0][0] is not None:
-            failure = outcome[0][0] if outcome and outcome[0][0] else NO_ANSWER
+        for record in records:
+            self._producer.produce(
+                self._topic,
+                orjson.dumps(record),
+                partition=0,
+                on_delivery=lambda error, message: outcome.append((error, message)),
+            )
+        left = self._producer.flush(60)
+        failures = [error for error, _ in outcome if error is not None]
+        if left or failures or len(outcome) < len(records):
+            failure = failures[0] if failures else NO_ANSWER
             raise unavailable(f"write to {self._topic!r}", failure, self._kafka)
-        return int(outcome[0][1].offset() or 0)
+        return int(outcome[-1][1].offset() or 0)
 
     def read(self, since: int = -1) -> list[Recorded]:
         """Every batch from an offset on, in log order. Records of a ``kind`` are others'."""

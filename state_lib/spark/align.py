@@ -14,6 +14,7 @@ from state_lib.errors import ConfigurationError, TopicRecreated
 from state_lib.kafka import Partition, TopicFacts, starts
 from state_lib.marker import Marker, flat, nested
 from state_lib.spark.batches import Batches, Positions
+from state_lib.spark.runs import Step, run_of
 from state_lib.spark.versions import Chain, behind
 
 log = structlog.get_logger(__name__)
@@ -66,6 +67,8 @@ def align(
 ) -> bool:
     """Repeat recorded batches for tasks that are behind, until all stand at the foremost.
 
+    Many that follow one another are repeated together: see `state_lib.spark.runs`.
+
     That is also up to where outputs were written: after a restore to the past all tasks may be
     behind it. What all of them have to repeat, the present code may: no row is lost or doubled.
     Where parked tasks stand counts, too, but they repeat nothing: see `state_lib.spark.parking`.
@@ -96,7 +99,9 @@ def align(
             raise lost(group, least, target)
         if len(group) < len(at):
             batches.check_code(recorded, group)
-        to = repeat(batches, read, recorded, least, target, group)
+        first, places = Step.of(recorded, least, target), (*at, *published)
+        steps = run_of(first, chain, target, places, batches.most_records)
+        to = repeat(batches, read, steps, group, chain.left)
         for task in group:
             if task not in standing.parked:
                 at[task] = to
@@ -105,28 +110,26 @@ def align(
 
 
 def repeat(
-    batches: Batches,
-    read: Read,
-    recorded: Recorded,
-    at: Positions,
-    target: Positions,
-    tasks: Sequence[int],
+    batches: Batches, read: Read, steps: Sequence[Step], tasks: Sequence[int], left: int
 ) -> Positions:
-    """Repeat one batch for tasks that stand at some positions; returns where it leads them.
-
-    They stay where they are in partitions that the batch did not know yet.
+    """Repeat a run of batches for tasks that stand at its begin; returns where it leads them.
 
     Args:
         batches: what repeats it.
         read: what reads its rows.
-        recorded: the batch.
-        at: where the tasks stand: maybe within the batch.
-        target: beyond which nothing is repeated.
+        steps: the run.
         tasks: that missed it.
+        left: how many batches there are from its last one on: for who watches.
     """
-    to = {p: max(at[p], min(recorded.to.get(p, at[p]), o)) for p, o in target.items()}
-    log.info("aligning", tasks=list(tasks), rows=sum(to.values()) - sum(at.values()))
-    batches.align(read(_offsets(at), _offsets(to)), recorded, at, to, tasks)
+    at, to = steps[0].at, steps[-1].to
+    log.info(
+        "aligning",
+        tasks=list(tasks),
+        rows=sum(to.values()) - sum(at.values()),
+        batches=len(steps),
+        batches_left=left - 1,
+    )
+    batches.align(read(_offsets(at), _offsets(to)), steps, tasks)
     return to
 
 

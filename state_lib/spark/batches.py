@@ -28,10 +28,12 @@ from state_lib.failpoints import failpoint
 from state_lib.host.placement import owner_of
 from state_lib.kafka import Kafka, Partition, ends
 from state_lib.marker import NO_CLOCK, Marker, flat, nested, now_ms
+from state_lib.spark.batch_size import records_within
 from state_lib.spark.clock import next_clock
 from state_lib.spark.exchange import RESULT_DDL, exchange, exchange_partition
 from state_lib.spark.frames import Combiner
-from state_lib.spark.plan import BatchPlan, ExchangePlan
+from state_lib.spark.plan import BatchPlan, ExchangePlan, together
+from state_lib.spark.runs import Step
 from state_lib.spark.versions import check_code
 
 log = structlog.get_logger(__name__)
@@ -139,34 +141,41 @@ class Batches:
         self._commit_group(to)
         failpoint("driver.after_batch")
 
-    def align(
-        self,
-        batch: DataFrame,
-        recorded: Recorded,
-        at: Positions,
-        to: Positions,
-        tasks: Sequence[int],
-    ) -> None:
-        """Repeat a recorded batch for the tasks that missed it, with its clock and its now.
+    def align(self, batch: DataFrame, steps: Sequence[Step], tasks: Sequence[int]) -> None:
+        """Repeat a run of recorded batches for the tasks that missed it, in one commit of each.
 
-        Its rows number the sources as they did then. One of this epoch keeps its own number, where
-        these tasks can take it: commits of the others are numbered without a gap. Those that cannot
-        be reached are parked then.
+        Each judges its own rows by its clock and its now, numbers the sources as it did then, and
+        is recorded again. One of this epoch keeps its own number, where these tasks can take it:
+        commits of the others are numbered without a gap. Those that cannot be reached are parked
+        then.
         """
-        numbers = [self.standing.markers[task].n for task in tasks]
-        own = recorded.epoch == self.standing.epoch and max(numbers) < recorded.n
-        plan = replace(
-            self._plan(at, to, recorded.clock, recorded.n if own else None),
-            numbered=tuple(sorted(recorded.to)),
-            now=recorded.now,
-            max_future_ms=recorded.max_future_ms,
-            limits=recorded.limits,
-            tasks=tuple(tasks),
-            repeated=True,
-            recorded=recorded.offset,
-        )
-        self._progress.append(plan.record())
-        self._run(batch, plan)
+        last = max(self.standing.markers[task].n for task in tasks)
+        plans: list[BatchPlan] = []
+        for step in steps:
+            recorded = step.batch
+            own = recorded.epoch == self.standing.epoch and last < recorded.n
+            plan = replace(
+                self._plan(step.at, step.to, recorded.clock, recorded.n if own else None),
+                numbered=tuple(sorted(recorded.to)),
+                now=recorded.now,
+                max_future_ms=recorded.max_future_ms,
+                limits=recorded.limits,
+                tasks=tuple(tasks),
+                repeated=True,
+                recorded=recorded.offset,
+            )
+            plans.append(plan)
+            last = plan.n
+        self._progress.append(*(plan.record() for plan in plans))
+        failpoint("driver.after_run_record")
+        self._run(batch, together(plans))
+
+    def most_records(self, at: Positions) -> int:
+        """Of a run of batches that begins at some positions: as many as a stream begins with."""
+        settings = self._settings
+        bound = settings.max_bytes_per_trigger
+        within = self._patiently(lambda: records_within(self._kafka, at, bound))
+        return min(settings.first_offsets_per_trigger, settings.max_offsets_per_trigger, within)
 
     def check_code(self, recorded: Recorded, tasks: Sequence[int]) -> None:
         """See `state_lib.spark.versions.check_code`."""
@@ -307,7 +316,7 @@ class Batches:
             app=self._app.id,
             partitions=self._app.partitions,
             kept=tuple(verb.kept for verb in self._app.aggregations),
-            batch=batch,
+            batch=replace(batch, run=()),
             hosts=tuple(self._settings.host_addresses),
             token=self._token,
             timeout_s=self._settings.exchange_timeout_s,

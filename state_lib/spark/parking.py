@@ -26,6 +26,7 @@ from state_lib.errors import (
 from state_lib.marker import Marker, flat, nested
 from state_lib.spark.align import Read, lost, repeat
 from state_lib.spark.batches import Batches, Positions
+from state_lib.spark.runs import Step, run_of
 from state_lib.spark.versions import Chain, behind
 
 log = structlog.get_logger(__name__)
@@ -117,8 +118,8 @@ class Parking:
                 del self._returning[task]
                 self.batches.unpark(task)
 
-    def _late(self) -> tuple[list[int], Recorded] | None:
-        """The tasks that stand furthest behind, and their next batch.
+    def _late(self) -> tuple[list[int], list[Step], int] | None:
+        """The tasks that stand furthest behind, their next run of batches, and how many are left.
 
         None if those that are back wait for the others: they committed what the others have not.
         """
@@ -139,18 +140,22 @@ class Parking:
                 self._chain, self._since = self._chain_from(since), since
             found = behind([*at, here], self._chain)
             if found is not None and found.batch is not None:
-                return [tasks[i] for i in found.tasks], found.batch
+                first = Step.of(found.batch, at[found.tasks[0]], here)
+                back = returning.values()
+                places = [here, *(b.at for b in back), *(b.marker.published_to for b in back)]
+                steps = run_of(first, self._chain, here, places, self.batches.most_records)
+                return [tasks[i] for i in found.tasks], steps, self._chain.left
         raise lost(tasks, at[0], here)
 
     def _chain_from(self, since: int) -> Chain:
         return Chain(lambda: effective(self._records(since)))
 
-    def _repeat(self, tasks: list[int], recorded: Recorded) -> None:
+    def _repeat(self, tasks: list[int], steps: list[Step], left: int) -> None:
         """Once; those that went away again, or refused, are to be claimed again after a pause."""
-        standing, at = self.batches.standing, self._returning[tasks[0]].at
-        self.batches.check_code(recorded, tasks)
+        standing = self.batches.standing
+        self.batches.check_code(steps[0].batch, tasks)
         try:
-            to = repeat(self.batches, self._read, recorded, at, standing.positions, tasks)
+            to = repeat(self.batches, self._read, steps, tasks, left)
         except (Realign, Unavailable) as error:
             log.warning("parked tasks are not back yet", partitions=tasks, why=error.message)
             to = {}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from state_lib.addresses import HostAddress
 from state_lib.declaration import Kept
@@ -33,6 +33,7 @@ class BatchPlan:
         recorded: offset in the progress log where this batch was recorded first; -1 before that.
         numbered: source partitions of a repeated batch as it was first recorded: which task has a
             row without a key goes by their numbers. There are no rows of others, which are newer.
+        run: the batches that this one repeats together, each of which judges its own rows.
     """
 
     epoch: int
@@ -50,6 +51,7 @@ class BatchPlan:
     repeated: bool = False
     parked: tuple[int, ...] = ()
     numbered: tuple[tuple[str, int], ...] = ()
+    run: tuple[BatchPlan, ...] = ()
 
     def sources(self) -> list[tuple[str, int]]:
         """Source partitions in the order in which rows number them."""
@@ -77,6 +79,16 @@ class BatchPlan:
         if not self.numbered:
             return positions
         return nested({p: o for p, o in flat(positions).items() if p in self.numbered})
+
+
+def together(plans: Sequence[BatchPlan]) -> BatchPlan:
+    """One plan for batches that follow one another: it ends as the last one, which is the latest.
+
+    What differs among them are bounds, numbers, and what rows are judged by.
+    """
+    if len(plans) == 1:
+        return plans[0]
+    return replace(plans[-1], from_=plans[0].from_, run=tuple(plans))
 
 
 @dataclass(frozen=True)

@@ -166,15 +166,21 @@ class Chain:
     def __init__(self, read: Callable[[], Sequence[Recorded]]) -> None:
         self._read = read
         self._batches: Sequence[Recorded] | None = None
-        self._at = 0
+        self.at = 0
+        """Where the next search begins: at the batch that was found last."""
+
+    @property
+    def left(self) -> int:
+        """How many batches there are from the one on that was found last."""
+        return len(self._batches or ()) - self.at
 
     def next_of(self, positions: Mapping[Partition, int]) -> Recorded | None:
         """The batch that a task at these positions has next; None if no record covers them."""
         if self._batches is None:
             self._batches = self._read()
-        for at in itertools.chain(range(self._at, len(self._batches)), range(self._at)):
+        for at in itertools.chain(range(self.at, len(self._batches)), range(self.at)):
             if self._batches[at].covers(positions):
-                self._at = at
+                self.at = at
                 return self._batches[at]
         return None
 

@@ -1,0 +1,224 @@
+"""Small batches that were recorded and that one task alone has done: the others repeat them."""
+
+from __future__ import annotations
+
+import json
+import random
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from confluent_kafka.admin import NewTopic
+from pyspark.sql import SparkSession
+
+from state_lib import Application, Json, Text, TimeWindows, agg
+from state_lib.changelog.progress import ProgressLog
+from state_lib.changelog.reader import read
+from state_lib.changelog.topics import dead_letters_topic, progress_topic
+from state_lib.client.flight import FlightHostClient
+from state_lib.config import Settings
+from state_lib.host.tasks import TaskManager
+from state_lib.kafka import Kafka, Partition, ends, require
+from state_lib.marker import NO_CLOCK, Marker, flat, nested
+from state_lib.spark import runs
+from state_lib.spark.align import Read, align, initial_positions
+from state_lib.spark.batches import Batches, Standing
+from state_lib.spark.claims import Claimant, write_claim
+from state_lib.spark.epochs import Epoch, topology_id
+from state_lib.spark.exchange import exchange
+from state_lib.spark.frames import Combiner
+from state_lib.spark.plan import ExchangePlan
+from state_lib.spark.session import kafka_options, read_range
+from tests.support.apps import NOON, App
+from tests.support.hosts import address, served
+
+PARTITIONS, MINUTE = 3, 60_000
+FOR_EVER = {"retention.ms": "-1"}
+STORES = ("totals", "sometimes", "words")
+
+
+@dataclass(frozen=True)
+class Feed:
+    """Two topics, of two partitions and of one, and how their records were cut into batches."""
+
+    numbers: str
+    lines: str
+    cuts: list[tuple[dict[Partition, int], int, int]]
+    """Where each batch ended, its clock, and how far ahead event times might be (ms)."""
+
+    @classmethod
+    def made(cls, kafka: Kafka, name: str, batches: int, seed: int = 7) -> Feed:
+        """Records out of order, late, too early, broken, without a key; batches of none to nine."""
+        feed = cls(f"{name}-numbers", f"{name}-lines", [])
+        parts = {feed.numbers: 2, feed.lines: 1}
+        new = [NewTopic(t, n, 1, config=FOR_EVER) for t, n in parts.items()]
+        for done in kafka.admin().create_topics(new).values():
+            done.result()
+        dice = random.Random(seed)  # noqa: S311 - test data
+        producer = kafka.producer(feed.numbers)
+        end: dict[Partition, int] = {(feed.numbers, 0): 0, (feed.numbers, 1): 0, (feed.lines, 0): 0}
+        clock = NO_CLOCK
+        for number in range(batches):
+            at = NOON + 2 * number * MINUTE
+            for place in end:
+                for _ in range(dice.choice((0, 1, 1, 3))):
+                    time = max(0, at + dice.choice((0, 1, -3, -25, 30)) * MINUTE)
+                    key, value = _record(dice, place[0] == feed.lines)
+                    producer.produce(place[0], value, key, place[1], timestamp=time)
+                    end[place] += 1
+            clock = max(clock, at - dice.choice((2, 4, 20)) * MINUTE)
+            feed.cuts.append((dict(end), clock, dice.choice((10, 31)) * MINUTE))
+        producer.flush(30)
+        return feed
+
+    def job(self, name: str, outputs: bool = True) -> Application:
+        job = Application(name, partitions=PARTITIONS)
+        rows = job.stream(self.numbers, Json("k STRING, x BIGINT NOT NULL, f DOUBLE"))
+        totals = rows.group_by("k").aggregate(
+            "totals",
+            n=agg.count(),
+            total=agg.sum("x"),
+            f=agg.sum("f", "float64"),
+            most=agg.max("x"),
+            seen=agg.last("x", "int64"),
+        )
+        windows = TimeWindows("10 minutes", grace="5 minutes", retention="15 minutes")
+        table = rows.where("x <> 3").group_by("k").windowed_by(windows).count("sometimes")
+        words = job.stream(self.lines, Text()).explode("word", "split(value, ' ')")
+        words.group_by("word").count("words")
+        if outputs:
+            totals.to(f"{name}-out")
+            table.to(f"{name}-windows")
+        return job
+
+
+def _record(dice: random.Random, is_line: bool) -> tuple[bytes | None, bytes]:
+    if dice.random() < 0.05:
+        return None, b"\xff no text"
+    if is_line:
+        return None, f"w{dice.randrange(9)} w{dice.randrange(9)}".encode()
+    key = None if dice.random() < 0.05 else f"k{dice.randrange(7)}"
+    return None, json.dumps(
+        {"k": key, "x": dice.randrange(9), "f": dice.randrange(99) / 4}
+    ).encode()
+
+
+class Chained:
+    """An application of which task 0 stands at the chain's end, and no other has begun it."""
+
+    def __init__(
+        self, spark: SparkSession, kafka: Kafka, job: Application, feed: Feed, root: Path
+    ) -> None:
+        self.spark, self.kafka, self.job, self.feed, self.name = spark, kafka, job, feed, job.id
+        outputs = {o.topic for o in job.topology.outputs}
+        new = [NewTopic(topic, PARTITIONS, 1, config=FOR_EVER) for topic in outputs]
+        for done in kafka.admin().create_topics(new).values() if new else ():
+            done.result()
+        self.app = App(kafka, job.topology, root)
+        self.app.create()
+        self.at = address(f"host-{job.id}")
+        self.settings = Settings.load(
+            bootstrap_servers=str(kafka.properties["bootstrap.servers"]),
+            hosts=str(self.at),
+            exchange_timeout_s=20,
+            park_after_s=5,
+        )
+        self.stack = ExitStack()
+        self.manager: TaskManager = self.stack.enter_context(served(self.app, self.at))
+        self.log = ProgressLog(kafka, self.name)
+        self._record()
+
+    def _record(self) -> None:
+        standing, batches = self.claim()
+        with closing(batches), closing(FlightHostClient(self.at, None)) as client:
+            at, plan = standing.positions, None
+            for to, clock, ahead in self.feed.cuts:
+                plan = replace(batches._plan(at, to, clock), now=NOON, max_future_ms=0)
+                plan = replace(plan, max_future_ms=clock - NOON + ahead if clock > 0 else ahead)
+                plan = replace(plan, recorded=self.log.append(plan.record()))
+                at = to
+            assert plan is not None
+            begin = dict.fromkeys(at, 0)
+            whole = replace(plan, from_=nested(begin), tasks=(0,))
+            own = ExchangePlan(self.name, PARTITIONS, (), whole, (self.at,), None, 20)
+            exchange(own, 0, None, client)
+
+    def claim(self) -> tuple[Standing, Batches]:
+        """As a driver does."""
+        kafka, job = self.kafka, self.job
+        sources = require(kafka.admin(), job.topology.sources)
+        number = write_claim(kafka, job.topology, None, job.fingerprint, [self.at])
+        epoch = Epoch(number, topology_id(kafka, self.name))
+        claimant = Claimant(job.topology, epoch, (self.at,), None, lambda: False)
+        markers = claimant.all(20.0, lambda _: {})
+        standing = Standing(number, markers, {t: f.id for t, f in sources.items()})
+        combiner = Combiner(self.spark, job.aggregations, PARTITIONS)
+        batches = Batches(job, self.settings, kafka, combiner, standing, None)
+        at = initial_positions(kafka.admin(), markers, sources)
+        if any(x != flat(m.positions) for x, m in zip(at, markers, strict=True)):
+            batches.initial([dict.fromkeys(x, 0) for x in at])
+            standing.positions = dict.fromkeys(at[0], 0)
+        return standing, batches
+
+    def align(self, most: int = runs.MOST_BATCHES) -> int:
+        """A driver comes; ``most`` batches in a run. Returns how many runs it repeated."""
+        options = kafka_options(self.settings, list(self.job.topology.sources))
+        done: list[str] = []
+
+        def ranged(from_: str, to: str) -> Any:
+            done.append(to)
+            return read_range(self.spark, options, from_, to)
+
+        reader: Read = ranged
+        _, batches = self.claim()
+        with pytest.MonkeyPatch.context() as patched, closing(batches):
+            patched.setattr(runs, "MOST_BATCHES", most)
+            assert align(batches, reader, self.log.read, lambda: False)
+        return len(done)
+
+    def close(self) -> None:
+        self.stack.close()
+
+    # ------------------------------------------------------------------ what came of it
+
+    def found(self) -> dict[str, Any]:
+        """All that counts of the tasks that repeated."""
+        tasks = [self.manager.task(self.name, p) for p in range(1, PARTITIONS)]
+        return {
+            "stores": {s: [sorted(t.scan(s)[1]) for t in tasks] for s in STORES},
+            "markers": [_plain(t.marker) for t in tasks],
+            "letters": sorted(m.headers() or [] for m in self._read(dead_letters_topic(self.name))),
+            "outputs": {
+                o.topic.removeprefix(self.name): self._last(o.topic)
+                for o in self.job.topology.outputs
+            },
+        }
+
+    def judged(self) -> list[dict[str, Any]]:
+        """The records of its progress, as the audit reads them."""
+        said = [orjson.loads(m.value() or b"{}") for m in self._read(progress_topic(self.name))]
+        return [one for one in said if "kind" not in one]
+
+    def _last(self, topic: str) -> dict[bytes, tuple[bytes | None, int]]:
+        return {
+            m.key() or b"": (m.value(), m.timestamp()[1])
+            for m in self._read(topic)
+            if m.partition() != 0
+        }
+
+    def _read(self, topic: str) -> list[Any]:
+        facts = require(self.kafka.admin(), [topic])[topic]
+        places = [(topic, p) for p in range(facts.partitions)]
+        end = ends(self.kafka.admin(), places)
+        return [
+            m for _, p in places for ms in read(self.kafka, topic, p, 0, end[topic, p]) for m in ms
+        ]
+
+
+def _plain(marker: Marker) -> dict[str, Any]:
+    said = marker.to_json()
+    kept = ("positions", "maxima", "clock", "published", "dropped", "recorded")
+    return {name: said[name] for name in kept}
