@@ -49,10 +49,9 @@ def worlds(draw: st.DrawFn) -> World:
         edges.append(to)
     places = st.lists(st.sampled_from(edges), min_size=1, max_size=4)
     at = draw(places)
-    within = st.tuples(st.sampled_from(edges), st.sampled_from(edges), st.integers(0, 99))
-    if draw(st.booleans()):  # one stands within a batch
-        low, high, n = draw(within)
-        at.append({p: low[p] + n % (max(0, high[p] - low[p]) + 1) for p in PLACES})
+    if chain and draw(st.booleans()):  # one stands within a batch
+        one, n = draw(st.sampled_from(chain)), draw(st.integers(0, 99))
+        at.append({p: one.from_[p] + n % (one.to[p] - one.from_[p] + 1) for p in PLACES})
     return World(chain, at, draw(places))
 
 
