@@ -12,6 +12,7 @@
     │   ├── NotRepairable           a lost topic that cannot be written anew from what a host has
     │   ├── CodeChanged             other code left a batch half done
     │   ├── Misplaced               Spark brought rows to another task than theirs
+    │   ├── Unjudged                Spark read a row that no recorded batch of a run has
     │   ├── TooLarge                a record that its topic does not take
     │   ├── KafkaRefused            brokers do not let us in, or forbid what we ask
     │   └── PortInUse
@@ -120,6 +121,15 @@ class Misplaced(ConfigurationError):
     """Rows of other tasks came to this one. Details: task, seen."""
 
     code = "misplaced"
+
+
+class Unjudged(ConfigurationError):
+    """A row is in none of the batches that are repeated together.
+
+    Details: topic, partition, offset, epoch, batches, recorded.
+    """
+
+    code = "unjudged"
 
 
 class TooLarge(ConfigurationError):

@@ -15,6 +15,7 @@ import stamina
 import structlog
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from state_lib.changelog.limits import size_limits
@@ -33,6 +34,7 @@ from state_lib.spark.clock import next_clock
 from state_lib.spark.exchange import RESULT_DDL, exchange, exchange_partition
 from state_lib.spark.frames import Combiner
 from state_lib.spark.plan import BatchPlan, ExchangePlan, together
+from state_lib.spark.run_rows import unjudged
 from state_lib.spark.runs import Step
 from state_lib.spark.versions import check_code
 
@@ -372,7 +374,10 @@ class Batches:
 
         # of this thread, where no other jobs come from
         combined.sparkSession.sparkContext.addJobTag(self.tag)
-        results = combined.mapInArrow(carry, RESULT_DDL).collect()
+        try:
+            results = combined.mapInArrow(carry, RESULT_DDL).collect()
+        except PySparkException as error:
+            raise unjudged(error, plan) or error from error
         expected = set(range(self._app.partitions) if plan.tasks is None else plan.tasks)
         refused = {r.task: from_wire(orjson.loads(r.error)) for r in results if r.error is not None}
         away = {task: error for task, error in refused.items() if isinstance(error, Unavailable)}
