@@ -13,8 +13,10 @@ import orjson
 import pytest
 from confluent_kafka.admin import NewTopic
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 
-from state_lib import Application, Json, Text, TimeWindows, agg
+from jobs._recompute import judgements
+from state_lib import Application, Materialized, TimeWindows, agg
 from state_lib.changelog.progress import ProgressLog
 from state_lib.changelog.reader import read
 from state_lib.changelog.topics import dead_letters_topic, progress_topic
@@ -22,6 +24,7 @@ from state_lib.client.flight import FlightHostClient
 from state_lib.config import Settings
 from state_lib.host.tasks import TaskManager
 from state_lib.kafka import Kafka, Partition, ends, require
+from state_lib.keys import partition_for
 from state_lib.marker import NO_CLOCK, Marker, flat, nested
 from state_lib.spark import runs
 from state_lib.spark.align import Read, align, initial_positions
@@ -37,73 +40,113 @@ from tests.support.hosts import address, served
 
 PARTITIONS, MINUTE = 3, 60_000
 FOR_EVER = {"retention.ms": "-1"}
-STORES = ("totals", "sometimes", "words")
+KINDS = ("lines", "numbers", "pages")
+STORES = ("totals", "sometimes", "words", "words_sometimes", "visits")
+_WINDOWS = {"numbers": (10, 5), "lines": (7, 2), "pages": (4, 0)}
+"""Size and grace in minutes of the window store of each topic, which differ."""
+LATE = {"numbers": "late:sometimes", "lines": "late:words_sometimes", "pages": "late:visits"}
+
+
+@dataclass(frozen=True)
+class Fed:
+    """A record of a feed."""
+
+    kind: str
+    partition: int
+    offset: int
+    value: bytes
+    time: int
+
+    @property
+    def is_text(self) -> bool:
+        return not self.value.startswith(b"\xff")
+
+    @property
+    def keys(self) -> list[str]:
+        """Of the rows that are made of it and go to the window store of its topic."""
+        if self.kind == "numbers":
+            said = json.loads(self.value)
+            return [said["k"]] if said["k"] is not None and said["x"] != 3 else []
+        return self.value.decode().split() if self.kind == "lines" else [self.value.decode()]
 
 
 @dataclass(frozen=True)
 class Feed:
-    """Two topics, of two partitions and of one, and how their records were cut into batches."""
+    """Three topics of two partitions each, and how their records were cut into batches."""
 
-    numbers: str
-    lines: str
+    name: str
+    records: list[Fed]
     cuts: list[tuple[dict[Partition, int], int, int]]
     """Where each batch ended, its clock, and how far ahead event times might be (ms)."""
 
+    def topic(self, kind: str) -> str:
+        return f"{self.name}-{kind}"
+
     @classmethod
     def made(cls, kafka: Kafka, name: str, batches: int, seed: int = 7) -> Feed:
-        """Records out of order, late, too early, broken, without a key; batches of none to nine."""
-        feed = cls(f"{name}-numbers", f"{name}-lines", [])
-        parts = {feed.numbers: 2, feed.lines: 1}
-        new = [NewTopic(t, n, 1, config=FOR_EVER) for t, n in parts.items()]
+        """Records out of order, late, too early, broken, without a key; batches of none to 18."""
+        feed = cls(name, [], [])
+        new = [NewTopic(feed.topic(kind), 2, 1, config=FOR_EVER) for kind in KINDS]
         for done in kafka.admin().create_topics(new).values():
             done.result()
         dice = random.Random(seed)  # noqa: S311 - test data
-        producer = kafka.producer(feed.numbers)
-        end: dict[Partition, int] = {(feed.numbers, 0): 0, (feed.numbers, 1): 0, (feed.lines, 0): 0}
+        producer = kafka.producer(name)
+        places = [(kind, p) for kind in KINDS for p in range(2)]
+        end = dict.fromkeys(places, 0)
         clock = NO_CLOCK
         for number in range(batches):
             at = NOON + 2 * number * MINUTE
-            for place in end:
+            for kind, partition in places:
                 for _ in range(dice.choice((0, 1, 1, 3))):
                     time = max(0, at + dice.choice((0, 1, -3, -25, 30)) * MINUTE)
-                    key, value = _record(dice, place[0] == feed.lines)
-                    producer.produce(place[0], value, key, place[1], timestamp=time)
-                    end[place] += 1
+                    value = _value(dice, kind)
+                    producer.produce(feed.topic(kind), value, None, partition, timestamp=time)
+                    fed = Fed(kind, partition, end[kind, partition], value, time)
+                    feed.records.append(fed)
+                    end[kind, partition] += 1
             clock = max(clock, at - dice.choice((2, 4, 20)) * MINUTE)
-            feed.cuts.append((dict(end), clock, dice.choice((10, 31)) * MINUTE))
+            to = {(feed.topic(kind), p): offset for (kind, p), offset in end.items()}
+            feed.cuts.append((to, clock, dice.choice((10, 31)) * MINUTE))
         producer.flush(30)
         return feed
 
-    def job(self, name: str, outputs: bool = True) -> Application:
-        job = Application(name, partitions=PARTITIONS)
-        rows = job.stream(self.numbers, Json("k STRING, x BIGINT NOT NULL, f DOUBLE"))
-        totals = rows.group_by("k").aggregate(
+    def job(self, spark: SparkSession, name: str) -> Application:
+        job = Application(name, spark, partitions=PARTITIONS)
+        rows = job.stream(self.topic("numbers"), "k STRING, x BIGINT NOT NULL, f DOUBLE")
+        totals = rows.groupBy("k").agg(
             "totals",
             n=agg.count(),
             total=agg.sum("x"),
-            f=agg.sum("f", "float64"),
+            f=agg.sum("f"),
             most=agg.max("x"),
-            seen=agg.last("x", "int64"),
+            seen=agg.last("x"),
         )
-        windows = TimeWindows("10 minutes", grace="5 minutes", retention="15 minutes")
-        table = rows.where("x <> 3").group_by("k").windowed_by(windows).count("sometimes")
-        words = job.stream(self.lines, Text()).explode("word", "split(value, ' ')")
-        words.group_by("word").count("words")
-        if outputs:
-            totals.to(f"{name}-out")
-            table.to(f"{name}-windows")
+        windows = {
+            kind: TimeWindows(f"{size} minutes", grace=f"{grace} minutes")
+            for kind, (size, grace) in _WINDOWS.items()
+        }
+        short = Materialized("sometimes", retention="15 minutes")
+        table = rows.where("x <> 3").groupBy("k").windowedBy(windows["numbers"]).count(short)
+        words = job.stream(self.topic("lines"), format="text")
+        words = words.withColumn("word", F.expr("explode(split(value, ' '))"))
+        words.groupBy("word").count("words")
+        words.groupBy("word").windowedBy(windows["lines"]).count("words_sometimes")
+        pages = job.stream(self.topic("pages"), format="text")
+        pages.groupBy("value").windowedBy(windows["pages"]).count("visits")
+        totals.toStream().to(f"{name}-out")
+        table.toStream().to(f"{name}-windows")
         return job
 
 
-def _record(dice: random.Random, is_line: bool) -> tuple[bytes | None, bytes]:
+def _value(dice: random.Random, kind: str) -> bytes:
     if dice.random() < 0.05:
-        return None, b"\xff no text"
-    if is_line:
-        return None, f"w{dice.randrange(9)} w{dice.randrange(9)}".encode()
+        return b"\xff no text"
+    if kind == "lines":
+        return f"w{dice.randrange(9)} w{dice.randrange(9)}".encode()
+    if kind == "pages":
+        return f"p{dice.randrange(9)}".encode()
     key = None if dice.random() < 0.05 else f"k{dice.randrange(7)}"
-    return None, json.dumps(
-        {"k": key, "x": dice.randrange(9), "f": dice.randrange(99) / 4}
-    ).encode()
+    return json.dumps({"k": key, "x": dice.randrange(9), "f": dice.randrange(99) / 4}).encode()
 
 
 class Chained:
@@ -196,6 +239,38 @@ class Chained:
                 for o in self.job.topology.outputs
             },
         }
+
+    def late_and_future(self) -> tuple[dict[str, int], dict[str, int]]:
+        """How many rows the tasks that repeated found late and too early, by sort of topic."""
+        late = dict.fromkeys(KINDS, 0)
+        future = dict.fromkeys(KINDS, 0)
+        for p in range(1, PARTITIONS):
+            dropped = self.manager.task(self.name, p).marker.dropped
+            for kind, reason in LATE.items():
+                late[kind] += dropped.get(reason, 0)
+        for letter in self._read(dead_letters_topic(self.name)):
+            said = {k.removeprefix("__streams.errors."): v for k, v in letter.headers() or []}
+            if said["message"] == b"future":
+                future[said["topic"].decode().removeprefix(f"{self.feed.name}-")] += 1
+        return late, future
+
+    def late_and_future_by_record(self) -> tuple[dict[str, int], dict[str, int]]:
+        """The same as the progress topic says it, computed from each record alone."""
+        late = dict.fromkeys(KINDS, 0)
+        future = dict.fromkeys(KINDS, 0)
+        judged = judgements(self.judged())
+        places = sorted(judged)
+        for fed in self.feed.records:
+            place = (self.feed.topic(fed.kind), fed.partition)
+            own = next(j for j in judged[place] if j.start <= fed.offset < j.end)
+            if fed.time > own.latest:
+                future[fed.kind] += places.index(place) % PARTITIONS != 0
+            elif fed.is_text:
+                size, grace = (n * MINUTE for n in _WINDOWS[fed.kind])
+                if fed.time - fed.time % size + size + grace <= own.clock:
+                    tasks = [partition_for(key.encode(), PARTITIONS) for key in fed.keys]
+                    late[fed.kind] += sum(task != 0 for task in tasks)
+        return late, future
 
     def judged(self) -> list[dict[str, Any]]:
         """The records of its progress, as the audit reads them."""

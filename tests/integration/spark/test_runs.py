@@ -6,17 +6,22 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from jobs._recompute import judgements
 from state_lib.changelog.progress import effective
-from state_lib.errors import StateCorrupt
+from state_lib.errors import StateCorrupt, Unjudged
 from state_lib.kafka import Kafka
+from state_lib.marker import flat
 from state_lib.spark import batches as of_batches
+from state_lib.spark.batches import Positions
+from state_lib.spark.session import read_range
 from state_lib.task import held, state_task
 from state_lib.task.room import check_disk
-from tests.support.chained import PARTITIONS, Chained, Feed
+from tests.support import chained
+from tests.support.chained import KINDS, PARTITIONS, Chained, Feed
 
 Make = Callable[[str], Chained]
 BATCHES = 16
@@ -28,13 +33,13 @@ def make(spark: SparkSession, kafka: Kafka, name: str, tmp_path: Path) -> Iterat
     feed, made = Feed.made(kafka, name, BATCHES), list[Chained]()
 
     def one(suffix: str) -> Chained:
-        job = feed.job(f"{name}-{suffix}")
+        job = feed.job(spark, f"{name}-{suffix}")
         made.append(Chained(spark, kafka, job, feed, tmp_path / suffix))
         return made[-1]
 
     yield one
-    for chained in made:
-        chained.close()
+    for one_made in made:
+        one_made.close()
 
 
 def test_runs_leave_what_single_batches_leave(make: Make) -> None:
@@ -56,8 +61,47 @@ def test_runs_leave_what_single_batches_leave(make: Make) -> None:
         assert judgements(one.judged()) == judgements(single.judged())
 
 
-def _chain(chained: Chained) -> list[Any]:
-    return effective(chained.log.read())
+def test_each_row_is_judged_by_what_is_on_record_of_it(make: Make) -> None:
+    """Of every topic: late and too early by the clock and the limit of the batch that it was in."""
+    together = make("a")
+    assert together.align() == 1
+    late, future = together.late_and_future()
+    assert (late, future) == together.late_and_future_by_record()
+    assert all(late.values()), "else it shows nothing"
+    assert all(future.values())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_row_that_no_batch_has_fails_the_run(
+    make: Make, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """It is in no list of clocks. Nobody commits, and it is said which row it was."""
+    single, together = make("a"), make("b")
+    single.align(1)
+    topic, bounds = together.feed.topic(kind), list[Positions]()
+
+    def beyond(spark: SparkSession, options: dict[str, str], from_: str, to: str) -> DataFrame:
+        said = orjson.loads(to)
+        bounds.append(flat(said))
+        said[topic]["1"] += 1
+        return read_range(spark, options, from_, orjson.dumps(said).decode())
+
+    before = together.found()
+    with monkeypatch.context() as patched:
+        patched.setattr(chained, "read_range", beyond)
+        with pytest.raises(Unjudged, match="none of the recorded batches") as failed:
+            together.align(5)
+    details, offset = failed.value.details, bounds[0][topic, 1]
+    assert (details["topic"], details["partition"], details["offset"]) == (topic, 1, offset)
+    assert details["recorded"] == [_chain(together)[0].offset, _chain(together)[4].offset]
+    assert f"batch {details['batches'][0]} to {details['batches'][1]} of epoch" in str(failed.value)
+    assert together.found() == before
+    together.align()
+    assert together.found() == single.found()
+
+
+def _chain(one: Chained) -> list[Any]:
+    return effective(one.log.read())
 
 
 def test_a_driver_that_dies_after_it_recorded_a_run(
