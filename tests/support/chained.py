@@ -145,7 +145,7 @@ def _value(dice: random.Random, kind: str) -> bytes:
         return f"w{dice.randrange(9)} w{dice.randrange(9)}".encode()
     if kind == "pages":
         return f"p{dice.randrange(9)}".encode()
-    key = None if dice.random() < 0.05 else f"k{dice.randrange(7)}"
+    key = None if dice.random() < 0.2 else f"k{dice.randrange(7)}"
     return json.dumps({"k": key, "x": dice.randrange(9), "f": dice.randrange(99) / 4}).encode()
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +12,8 @@ import orjson
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from jobs._recompute import judgements
-from state_lib.changelog.progress import effective
+from jobs._recompute import Judgement, judgements
+from state_lib.changelog.progress import Recorded, effective
 from state_lib.errors import StateCorrupt, Unjudged
 from state_lib.kafka import Kafka
 from state_lib.marker import flat
@@ -23,47 +25,75 @@ from state_lib.task.room import check_disk
 from tests.support import chained
 from tests.support.chained import KINDS, PARTITIONS, Chained, Feed
 
-Make = Callable[[str], Chained]
-BATCHES = 16
+Make = Callable[[], Chained]
+BATCHES = 12
+
+
+@dataclass(frozen=True)
+class OneByOne:
+    """A feed, and what its batches leave if each is repeated alone."""
+
+    feed: Feed
+    found: dict[str, Any]
+    chain: list[Recorded]
+    judged: dict[tuple[str, int], list[Judgement]]
+
+
+@pytest.fixture(scope="module")
+def single(
+    spark: SparkSession, kafka: Kafka, tmp_path_factory: pytest.TempPathFactory
+) -> OneByOne:
+    feed = Feed.made(kafka, "runs", BATCHES)
+    root = tmp_path_factory.mktemp("single")
+    with closing(Chained(spark, kafka, feed.job(spark, "runs-single"), feed, root)) as one:
+        assert one.align(1) > BATCHES / 2
+        chain = effective(one.log.read())
+        return OneByOne(feed, one.found(), chain, judgements(one.judged()))
 
 
 @pytest.fixture
-def make(spark: SparkSession, kafka: Kafka, name: str, tmp_path: Path) -> Iterator[Make]:
-    """Applications over one feed."""
-    feed, made = Feed.made(kafka, name, BATCHES), list[Chained]()
+def make(
+    spark: SparkSession, kafka: Kafka, name: str, tmp_path: Path, single: OneByOne
+) -> Iterator[Make]:
+    """Applications over the same feed."""
+    made: list[Chained] = []
 
-    def one(suffix: str) -> Chained:
-        job = feed.job(spark, f"{name}-{suffix}")
-        made.append(Chained(spark, kafka, job, feed, tmp_path / suffix))
+    def one() -> Chained:
+        job = single.feed.job(spark, f"{name}-{len(made)}")
+        made.append(Chained(spark, kafka, job, single.feed, tmp_path / job.id))
         return made[-1]
 
     yield one
-    for one_made in made:
-        one_made.close()
+    for each in made:
+        each.close()
 
 
-def test_runs_leave_what_single_batches_leave(make: Make) -> None:
-    single, together, some = make("a"), make("b"), make("c")
-    assert single.align(1) > BATCHES / 2
-    assert together.align() == 1
-    assert some.align(7) > 2
-    expected = single.found()
-    assert together.found() == expected
-    assert some.found() == expected
-    dropped = [m["dropped"] for m in expected["markers"]]
-    for reason in ("late:sometimes", "future", "undecodable", "null-key:totals"):
-        assert any(reason in d for d in dropped), "else it shows nothing"
-    assert expected["letters"]
-    before = [(r.from_, r.to, r.clock, r.now, r.max_future_ms, r.offset) for r in _chain(single)]
-    for one in (together, some):
-        after = [(r.from_, r.to, r.clock, r.now, r.max_future_ms, r.offset) for r in _chain(one)]
-        assert after == before, "each batch is on record as it was"
-        assert judgements(one.judged()) == judgements(single.judged())
+def test_what_one_by_one_leaves_shows_all_that_is_judged(single: OneByOne) -> None:
+    dropped = [m["dropped"] for m in single.found["markers"]]
+    for reason in (*chained.LATE.values(), "future", "undecodable", "null-key:totals"):
+        assert any(reason in d for d in dropped), reason
+    assert single.found["letters"]
+
+
+@pytest.mark.parametrize(("most", "runs"), [(1000, 1), (5, 3)])
+def test_runs_leave_what_single_batches_leave(
+    make: Make, single: OneByOne, most: int, runs: int
+) -> None:
+    together = make()
+    assert together.align(most) == runs
+    assert together.found() == single.found
+    after = [_said(one) for one in effective(together.log.read())]
+    assert after == [_said(one) for one in single.chain], "each batch is on record as it was"
+    assert judgements(together.judged()) == single.judged
+
+
+def _said(r: Recorded) -> tuple[object, ...]:
+    return (r.from_, r.to, r.clock, r.now, r.max_future_ms, r.offset)
 
 
 def test_each_row_is_judged_by_what_is_on_record_of_it(make: Make) -> None:
     """Of every topic: late and too early by the clock and the limit of the batch that it was in."""
-    together = make("a")
+    together = make()
     assert together.align() == 1
     late, future = together.late_and_future()
     assert (late, future) == together.late_and_future_by_record()
@@ -71,44 +101,40 @@ def test_each_row_is_judged_by_what_is_on_record_of_it(make: Make) -> None:
     assert all(future.values())
 
 
-@pytest.mark.parametrize("kind", KINDS)
 def test_a_row_that_no_batch_has_fails_the_run(
-    make: Make, monkeypatch: pytest.MonkeyPatch, kind: str
+    make: Make, single: OneByOne, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is in no list of clocks. Nobody commits, and it is said which row it was."""
-    single, together = make("a"), make("b")
-    single.align(1)
-    topic, bounds = together.feed.topic(kind), list[Positions]()
-
-    def beyond(spark: SparkSession, options: dict[str, str], from_: str, to: str) -> DataFrame:
-        said = orjson.loads(to)
-        bounds.append(flat(said))
-        said[topic]["1"] += 1
-        return read_range(spark, options, from_, orjson.dumps(said).decode())
-
+    together = make()
     before = together.found()
-    with monkeypatch.context() as patched:
-        patched.setattr(chained, "read_range", beyond)
-        with pytest.raises(Unjudged, match="none of the recorded batches") as failed:
-            together.align(5)
-    details, offset = failed.value.details, bounds[0][topic, 1]
-    assert (details["topic"], details["partition"], details["offset"]) == (topic, 1, offset)
-    assert details["recorded"] == [_chain(together)[0].offset, _chain(together)[4].offset]
-    assert f"batch {details['batches'][0]} to {details['batches'][1]} of epoch" in str(failed.value)
-    assert together.found() == before
+    for kind in KINDS:
+        topic, bounds = single.feed.topic(kind), list[Positions]()
+
+        def beyond(spark: SparkSession, options: dict[str, str], from_: str, to: str) -> DataFrame:
+            said = orjson.loads(to)
+            bounds.append(flat(said))  # noqa: B023 - it is called within the loop
+            said[topic]["1"] += 1  # noqa: B023 - as above
+            return read_range(spark, options, from_, orjson.dumps(said).decode())
+
+        with monkeypatch.context() as patched:
+            patched.setattr(chained, "read_range", beyond)
+            with pytest.raises(Unjudged, match="none of the recorded batches") as failed:
+                together.align(5)
+        said = failed.value.details
+        assert (said["topic"], said["partition"]) == (topic, 1)
+        assert said["offset"] == bounds[0][topic, 1]
+        first, last = said["batches"]
+        assert f"batch {first} to {last} of epoch {said['epoch']}" in failed.value.message
+        assert said["recorded"] == [single.chain[0].offset, single.chain[4].offset]
+        assert together.found() == before
     together.align()
-    assert together.found() == single.found()
-
-
-def _chain(one: Chained) -> list[Any]:
-    return effective(one.log.read())
+    assert together.found() == single.found
 
 
 def test_a_driver_that_dies_after_it_recorded_a_run(
-    make: Make, monkeypatch: pytest.MonkeyPatch
+    make: Make, single: OneByOne, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    single, together = make("a"), make("b")
-    single.align(1)
+    together = make()
 
     def dies(name: str) -> None:
         if name == "driver.after_run_record":
@@ -119,32 +145,32 @@ def test_a_driver_that_dies_after_it_recorded_a_run(
         with pytest.raises(KeyboardInterrupt):
             together.align(9)
     assert together.align() == 1
-    assert together.found() == single.found()
+    assert together.found() == single.found
 
 
-def test_a_task_that_misses_a_run(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_that_misses_a_run(
+    make: Make, single: OneByOne, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its disk is full; the others stand at the end of the run, and it at the begin."""
-    single, together = make("a"), make("b")
-    single.align(1)
+    together = make()
 
     def full(name: str, path: Path, size: int) -> None:
         check_disk(name, path, size + (1 << 60 if name.endswith("/1") else 0))
 
     with monkeypatch.context() as filled:
         filled.setattr(state_task, "check_disk", full)
-        together.align(15)
+        together.align()
     at = [together.manager.task(together.name, p).marker.positions for p in range(PARTITIONS)]
     assert at[0] == at[2] != at[1]
     together.align()
-    assert together.found() == single.found()
+    assert together.found() == single.found
 
 
 def test_a_host_that_dies_in_the_middle_of_a_run(
-    make: Make, monkeypatch: pytest.MonkeyPatch
+    make: Make, single: OneByOne, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Kafka has the commit, and the store has not."""
-    single, together = make("a"), make("b")
-    single.align(1)
+    together = make()
     passed: list[str] = []
 
     def dies(name: str) -> None:
@@ -155,6 +181,6 @@ def test_a_host_that_dies_in_the_middle_of_a_run(
 
     with monkeypatch.context() as dying:
         dying.setattr(held, "failpoint", dies)
-        together.align(9)
+        together.align(5)
     assert len(passed) > 5
-    assert together.found() == single.found()
+    assert together.found() == single.found
