@@ -62,10 +62,10 @@ def unjudged(error: Exception, plan: BatchPlan) -> Unjudged | None:
     first, last = plan.run[0], plan.run[-1]
     return Unjudged(
         f"Spark read offset {offset} of {topic}/{partition}, and none of the recorded batches that "
-        f"are repeated together has it: batch {first.n} to {last.n} of epoch {last.epoch}, recorded "
-        f"at offsets {first.recorded} to {last.recorded}, which lead from {first.from_} to "
-        f"{last.to}. Nothing was committed. HOLDFAST_FIRST_OFFSETS_PER_TRIGGER=1 repeats them one "
-        "by one; please report it",
+        f"are repeated together has it: batch {first.n} to {last.n} of epoch {last.epoch}, "
+        f"recorded at offsets {first.recorded} to {last.recorded}. Nothing was committed. Set "
+        "HOLDFAST_FIRST_OFFSETS_PER_TRIGGER=1, by which they are repeated one by one, until the "
+        "driver streams; and please report it",
         topic=topic,
         partition=partition,
         offset=offset,
