@@ -79,6 +79,7 @@ def align(
     Raises:
         ConfigurationError: the progress log does not cover the range.
         CodeChanged: the batch was begun by other code.
+        Unjudged: a row was read that is in none of the batches that are repeated together.
     """
     standing = batches.standing
     at = [flat(m.positions) for m in standing.markers]

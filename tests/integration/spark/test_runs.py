@@ -40,9 +40,7 @@ class OneByOne:
 
 
 @pytest.fixture(scope="module")
-def single(
-    spark: SparkSession, kafka: Kafka, tmp_path_factory: pytest.TempPathFactory
-) -> OneByOne:
+def single(spark: SparkSession, kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> OneByOne:
     feed = Feed.made(kafka, "runs", BATCHES)
     root = tmp_path_factory.mktemp("single")
     with closing(Chained(spark, kafka, feed.job(spark, "runs-single"), feed, root)) as one:
