@@ -33,18 +33,18 @@ def in_run(plan: BatchPlan) -> tuple[Column, Column]:
     ends = [flat(plan.run[0].from_), *(flat(one.to) for one in plan.run)]
     batches: list[int] = []
     begins: list[int] = []
-    for source in sources:
-        begins.append(len(batches) - ends[0][source])
+    for place in sources:
+        begins.append(len(batches) - ends[0][place])
         for number in range(len(plan.run)):
-            batches += [number] * (ends[number + 1][source] - ends[number][source])
+            batches += [number] * (ends[number + 1][place] - ends[number][place])
     source, offset = _number(sources), F.col("offset")
     here = (F.get(_listed(ends[0][s] for s in sources), source) <= offset) & (
         offset < F.get(_listed(ends[-1][s] for s in sources), source)
     )
     at = F.get(_listed(begins), source) + offset
     batch = F.when(here & (F.spark_partition_id() >= 0), F.get(_listed(batches), at))
-    place = (F.col("topic"), F.lit("/"), F.col("partition"), F.lit("@"), offset)
-    none = F.raise_error(F.concat(F.lit(f"{_SAYS} "), *place)).cast("bigint")
+    row = (F.col("topic"), F.lit("/"), F.col("partition"), F.lit("@"), offset)
+    none = F.raise_error(F.concat(F.lit(f"{_SAYS} "), *row)).cast("bigint")
 
     def each(values: Iterable[int]) -> Column:
         value = F.coalesce(F.get(_listed(values), batch), none)

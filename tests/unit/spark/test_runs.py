@@ -49,8 +49,8 @@ def worlds(draw: st.DrawFn) -> World:
         edges.append(to)
     places = st.lists(st.sampled_from(edges), min_size=1, max_size=4)
     at = draw(places)
-    if chain and draw(st.booleans()):  # one stands within a batch
-        one, n = draw(st.sampled_from(chain)), draw(st.integers(0, 99))
+    if draw(st.booleans()) and chain:  # one stands within a batch
+        one, n = draw(st.tuples(st.sampled_from(chain), st.integers(0, 99)))
         at.append({p: one.from_[p] + n % (one.to[p] - one.from_[p] + 1) for p in PLACES})
     return World(chain, at, draw(places))
 
