@@ -44,8 +44,9 @@ def main() -> None:
         World(Path(folder), 1.0, print) as world,
     ):
         query = Query("bench-memory", "empty")
-        budgets = {"block_cache_bytes": 64 * MIB, "write_buffer_bytes": 64 * MIB}
-        holdfast = Holdfast(world, query, hosts=1, **budgets)
+        holdfast = Holdfast(
+            world, query, hosts=1, block_cache_bytes=64 * MIB, write_buffer_bytes=64 * MIB
+        )
         committer = Committer(world, holdfast, query)
         committer.create()
         holdfast.start_hosts()

@@ -15,6 +15,7 @@ import orjson
 
 from state_lib.errors import ConfigurationError
 from state_lib.names import check_name
+from state_lib.processing import Process
 from state_lib.specs import OutputSpec, StoreSpec, Topology
 
 Format = Literal["json", "text", "raw"]
@@ -182,34 +183,43 @@ class Declaration:
     Args:
         app_id: names topics, directories and metrics.
         partitions: of every changelog; the number of tasks. It cannot be changed later.
-        aggregations: the verbs.
+        aggregations: the verbs that keep columns.
+        processes: those that run processors.
     """
 
     def __init__(
-        self, app_id: str, partitions: int = 4, aggregations: tuple[Aggregation, ...] = ()
+        self,
+        app_id: str,
+        partitions: int = 4,
+        aggregations: tuple[Aggregation, ...] = (),
+        processes: tuple[Process, ...] = (),
     ) -> None:
         self.id = check_name("application", app_id)
         self.partitions = partitions
         self.aggregations: list[Aggregation] = [*aggregations]
+        self.processes: list[Process] = [*processes]
+
+    @property
+    def verbs(self) -> list[Aggregation | Process]:
+        """All that is stateful. Rows bear a verb's place among them."""
+        return [*self.aggregations, *self.processes]
 
     @property
     def topology(self) -> Topology:
         """What hosts need to know. Raises ConfigurationError on duplicate names."""
-        if not self.aggregations:
+        if not self.verbs:
             raise ConfigurationError(
                 f"application {self.id!r} declares no store: end a stream with groupBy(...) and "
-                "count(...) or agg(...)"
+                "count(...), agg(...) or transformWithState(...)"
             )
+        kept = [a.store for a in self.aggregations]
+        outputs = [OutputSpec(t, a.store.name) for a in self.aggregations for t in a.kept.outputs]
         return Topology(
             app=self.id,
             partitions=self.partitions,
-            stores=tuple(a.store for a in self.aggregations),
-            outputs=tuple(
-                OutputSpec(topic, a.store.name)
-                for a in self.aggregations
-                for topic in a.kept.outputs
-            ),
-            sources=tuple(sorted({a.source.topic for a in self.aggregations})),
+            stores=(*kept, *(s for p in self.processes for s in p.stores)),
+            outputs=(*outputs, *(o for p in self.processes for o in p.outputs)),
+            sources=tuple(sorted({verb.source.topic for verb in self.verbs})),
         )
 
     @property
@@ -218,6 +228,6 @@ class Declaration:
 
         Raises ConfigurationError as `topology`.
         """
-        verbs = [a.meaning for a in self.aggregations]
+        verbs = [verb.meaning for verb in self.verbs]
         meaning = [_MEANING, self.topology.partitions, self.topology.sources, verbs]
         return hashlib.sha256(orjson.dumps(meaning)).hexdigest()[:12]

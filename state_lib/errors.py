@@ -14,6 +14,7 @@
     │   ├── Misplaced               Spark brought rows to another task than theirs
     │   ├── Unjudged                Spark read a row that no recorded batch of a run has
     │   ├── TooLarge                a record that its topic does not take
+    │   ├── ProcessorFailed         a stateful processor raised, and is to stop the stream then
     │   ├── KafkaRefused            brokers do not let us in, or forbid what we ask
     │   └── PortInUse
     ├── CommitRefused               the commit protocol said no; carries both sides' numbers
@@ -136,6 +137,12 @@ class TooLarge(ConfigurationError):
     """A record is larger than its topic takes. Details: topic, size, limit (bytes)."""
 
     code = "too-large"
+
+
+class ProcessorFailed(ConfigurationError):
+    """A stateful processor raised. Details: processor, key, method."""
+
+    code = "processor-failed"
 
 
 class KafkaRefused(ConfigurationError):

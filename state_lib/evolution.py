@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from state_lib.specs import StoreSpec, Topology
 
-_FIXED = ("kind", "key_serde", "value_serde", "window_size_ms")
+_FIXED = ("kind", "key_serde", "value_serde", "window_size_ms", "state")
 """Of a store: what its entries, and their keys, mean."""
 
 

@@ -20,6 +20,7 @@ from state_lib.declaration import (
 from state_lib.durations import Duration, to_ms
 from state_lib.errors import ConfigurationError
 from state_lib.names import check_name
+from state_lib.processors import Processing
 from state_lib.specs import DAY_MS, BackendName, StoreSpec
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class Materialized:
     backend: BackendName = "rocksdb"
 
 
-class KGroupedStream:
+class KGroupedStream(Processing):
     """Rows by key, and by window after `windowedBy`."""
 
     def __init__(
@@ -110,7 +111,7 @@ class KGroupedStream:
         raise ConfigurationError(
             f"{self._stream._at(verb)}: Python functions cannot be kept yet. Write "  # noqa: SLF001
             ".agg(Materialized('store'), total=agg.sum('x'), ...) with the aggregates of "
-            "state_lib.agg"
+            "state_lib.agg, or .transformWithState(...) with a StatefulProcessor"
         )
 
     def _inputs(self, store: str, fields: Mapping[str, Aggregate]) -> dict[str, Expression]:

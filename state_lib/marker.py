@@ -41,8 +41,9 @@ class Marker:
             again is noticed.
         maxima: greatest event time (ms) that this task saw, per source topic and partition.
         clock: application-wide stream time (ms) by which the last batch was judged.
-        published: ``{"positions", "clock"}`` up to which outputs were written. After a restore to
-            the past that is beyond ``positions``; ``again`` is set if they are to be written again.
+        published: ``{"positions", "clock", "recorded"}`` up to which outputs were written. After a
+            restore to the past that is beyond ``positions``; ``again`` is set if they are to be
+            written again. ``recorded`` tells ticks apart, which cover no position.
         cut: changelog topic → ``[end offset, records]`` of the last commit.
         ends: changelog topic → end offset of the last commit that wrote to it; none of older
             versions, see `Marker.committed`.
@@ -62,6 +63,10 @@ class Marker:
         rewound: epoch of the last restore to the past; -1 without one. Directories and snapshots of
             before have let windows expire that are live again: see `state_lib.restore.validity`.
         back: what that restore is, or was: see `state_lib.restore.past`.
+        batch_time_ms: wall time (ms) by which the last batch was judged. Never less than before.
+        due: at which stream time or wall time (ms) the next timer of a stateful processor is due,
+            by time mode: ``eventtime`` or ``processingtime``.
+        initial: processors that have taken their initial state, with how many rows of it.
     """
 
     epoch: int = -1
@@ -84,6 +89,9 @@ class Marker:
     claimed_in: str = ""
     rewound: int = -1
     back: Mapping[str, Any] = field(default_factory=dict)
+    batch_time_ms: int = NO_CLOCK
+    due: Mapping[str, int] = field(default_factory=dict)
+    initial: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def claim(self) -> int:
@@ -158,7 +166,8 @@ class CommitHeader:
 
     ``from_`` and ``to`` are positions before and after; ``maxima`` and ``dropped`` are those of
     this task's rows of this batch alone; ``read_at`` is the (epoch, n) that its exchange read;
-    ``recorded`` is the offset of the batch in the progress log.
+    ``recorded`` is the offset of the batch in the progress log; ``batch_time_ms``, ``due``
+    and ``initial`` as in `Marker`; None: what is due has not changed.
     """
 
     epoch: int
@@ -171,6 +180,9 @@ class CommitHeader:
     dropped: Mapping[str, int] = field(default_factory=dict)
     read_at: tuple[int, int] | None = None
     recorded: int = -1
+    batch_time_ms: int = NO_CLOCK
+    due: Mapping[str, int] | None = None
+    initial: Mapping[str, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """As plain data, for the wire."""
@@ -275,6 +287,9 @@ def advance(
         claimed_in=marker.claimed_in,
         rewound=marker.rewound,
         back=marker.back,
+        batch_time_ms=max(marker.batch_time_ms, header.batch_time_ms),
+        due=marker.due if header.due is None else header.due,
+        initial={**marker.initial, **header.initial},
     )
 
 
@@ -286,6 +301,9 @@ def is_muted(marker: Marker, header: CommitHeader) -> bool:
     """
     there, here = flat(marker.published.get("positions", {})), flat(header.from_)
     moved = {p: to for p, to in flat(header.to).items() if to > here.get(p, 0)}
+    if not moved:
+        told = 0 <= header.recorded <= int(marker.published.get("recorded", -1))
+        return told and not marker.published.get("again")
     behind = any(here.get(p, 0) < there.get(p, 0) for p in moved)
     if behind and any(to > there.get(p, 0) for p, to in moved.items()):
         raise Realign(
@@ -303,7 +321,10 @@ def _published(marker: Marker, header: CommitHeader) -> Mapping[str, Any]:
     there, to = flat(marker.published.get("positions", {})), flat(header.to)
     if any(to.get(p, 0) < offset for p, offset in there.items()):
         return marker.published
-    return {"positions": header.to, "clock": header.clock}
+    before = -1 if marker.published.get("again") else int(marker.published.get("recorded", -1))
+    recorded = max(before, header.recorded)
+    told = {"recorded": recorded} if recorded >= 0 else {}
+    return {"positions": header.to, "clock": header.clock, **told}
 
 
 def same_positions(a: ByPartition, b: ByPartition) -> bool:

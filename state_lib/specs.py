@@ -34,6 +34,7 @@ class StoreSpec:
         window_size_ms, grace_ms, retention_ms: for window stores. ``retention_ms`` is the time
             after which a window is expired, measured by the marker's clock from its start.
         max_bytes: bound of a memory store, per task.
+        state: of a stateful processor's store, what it holds; see `state_lib.processing`.
     """
 
     name: str
@@ -45,6 +46,7 @@ class StoreSpec:
     grace_ms: int = 0
     retention_ms: int = 0
     max_bytes: int = 256 << 20
+    state: str = ""
 
     def __post_init__(self) -> None:
         check_name("store", self.name)

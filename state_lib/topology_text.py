@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from state_lib.declaration import Aggregation, Declaration, Select
+from state_lib.processing import Process
 
 
 @dataclass
@@ -34,7 +35,7 @@ def described(app: Declaration) -> str:
     lines, numbers = ["Topologies:"], count()
     for index, topic in enumerate(app.topology.sources):
         nodes = _Nodes(numbers)
-        for verb in app.aggregations:
+        for verb in app.verbs:
             if verb.source.topic == topic:
                 nodes.add(verb)
         lines.append(f"   Sub-topology: {index}")
@@ -51,12 +52,18 @@ class _Nodes:
         self._numbers = numbers
         self.known: dict[object, _Node] = {}
 
-    def add(self, verb: Aggregation) -> None:
+    def add(self, verb: Aggregation | Process) -> None:
         """Add those of a verb that are not there yet."""
         at = self._node((), "Source", "KSTREAM-SOURCE", f"topics: [{verb.source.topic}]")
         for number, step in enumerate(verb.steps, 1):
             kind = "KSTREAM-SELECT" if isinstance(step, Select) else "KSTREAM-FILTER"
             at = self._node(verb.steps[:number], "Processor", kind, "stores: []", at)
+        if isinstance(verb, Process):
+            stores = ", ".join(store.name for store in verb.stores)
+            at = self._node(verb.name, "Processor", "KSTREAM-PROCESSOR", f"stores: [{stores}]", at)
+            for topic in verb.topics:
+                self._node((verb.name, topic), "Sink", "KSTREAM-SINK", f"topic: {topic}", at)
+            return
         name = verb.store.name
         at = self._node(name, "Processor", "KSTREAM-AGGREGATE", f"stores: [{name}]", at)
         if verb.kept.outputs:

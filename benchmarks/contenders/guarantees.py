@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from benchmarks.contenders.spark_alone import GROUP, TRANSFORM
+from benchmarks.contenders.spark_alone import GROUP, PYTHON, TRANSFORM
 from benchmarks.measure import HOLDFAST, PEER
 
 TUNED, SPARK_TRANSFORM, SPARK_GROUP = f"{PEER}, tuned", f"spark {TRANSFORM}", f"spark {GROUP}"
+SPARK_PYTHON = f"spark {PYTHON}"
 _STREAMS = (
     "exactly once (v2): state and source offsets in one Kafka transaction; the state is as safe as "
     "Kafka's replicas, and a disk may be lost"
@@ -25,5 +26,6 @@ GUARANTEES: Mapping[str, str] = {
     PEER: _STREAMS,
     TUNED: _STREAMS,
     SPARK_TRANSFORM: f"{_SPARK}; its processor is Java, and drops no window",
+    SPARK_PYTHON: f"{_SPARK}; its processor is the one that Holdfast runs",
     SPARK_GROUP: f"{_SPARK}; drops no window",
 }

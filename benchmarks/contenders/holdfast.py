@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,21 @@ from state_lib.client.snapshots import SnapshotClient
 from state_lib.host.placement import owner_of
 from state_lib.stores.digest import digest
 
-JOB = Path(__file__).parents[1] / "jobs" / "count_by_key.py"
+JOBS = Path(__file__).parents[1] / "jobs"
 MODULUS = 1 << 128
+
+
+@dataclass(frozen=True)
+class Counter:
+    """A job that counts: its file, its store, and the bytes before the count in a stored value."""
+
+    job: str
+    store: str
+    before: int
+
+
+AGGREGATE = Counter("count_by_key.py", Query.STORE, 8)
+PROCESSOR = Counter("process_by_key.py", f"{Query.STORE}-n", 1)
 
 
 class Holdfast:
@@ -32,11 +46,19 @@ class Holdfast:
         world: where the broker is.
         query: what to count.
         hosts: how many.
+        counter: what counts.
         flags: settings that differ from the defaults.
     """
 
-    def __init__(self, world: World, query: Query, hosts: int = 2, **flags: Any) -> None:
-        self._world, self._query = world, query
+    def __init__(
+        self,
+        world: World,
+        query: Query,
+        hosts: int = 2,
+        counter: Counter = AGGREGATE,
+        **flags: Any,
+    ) -> None:
+        self._world, self._query, self._counter = world, query, counter
         self.home = world.folder / world.name(query.app)
         self.home.mkdir()
         self.settings = world.settings(self.home, hosts, **flags)
@@ -67,7 +89,8 @@ class Holdfast:
         }
         log = self.home / f"{self._world.name('driver')}.log"
         environment = self.settings.as_environment() | query
-        self.driver = Child("driver", [sys.executable, str(JOB)], log, environment)
+        command = [sys.executable, str(JOBS / self._counter.job)]
+        self.driver = Child("driver", command, log, environment)
 
     @property
     def children(self) -> list[Child]:
@@ -90,22 +113,25 @@ class Holdfast:
             keys, values = (batch.column(i).to_pylist() for i in range(2))
             part = digest(zip(keys, values, strict=True))
             total, entries = (total + part.total) % MODULUS, entries + part.entries
-            summed += _counted(values)
-        return {"entries": entries, "total": summed, "digest": f"{total:032x}/{entries}"}
+            summed += self._counted(values)
+        same = {"entries": entries, "total": summed}
+        if self._counter is PROCESSOR:  # nobody else has its bytes
+            return same
+        return {**same, "digest": f"{total:032x}/{entries}"}
 
     def sums(self) -> Mapping[str, int]:
         """The outcome without its digest, which takes most of the time."""
         entries = summed = 0
         for batch in self._scan():
             entries += batch.num_rows
-            summed += _counted(batch.column(1).to_pylist())
+            summed += self._counted(batch.column(1).to_pylist())
         return {"entries": entries, "total": summed}
 
     def _scan(self) -> Iterator[pa.RecordBatch]:
         for task in range(TASKS):
             address = owner_of(self._query.app, task, self.settings.host_addresses)
             client = FlightHostClient(address, self.settings.read_token())
-            _, batches = client.scan(self._query.app, task, self._query.STORE)
+            _, batches = client.scan(self._query.app, task, self._counter.store)
             yield from batches
             client.close()
 
@@ -136,7 +162,8 @@ class Holdfast:
             child.stop()
         self.hosts, self.driver = [], None
 
-
-def _counted(values: Sequence[bytes]) -> int:
-    """The sum of the counts in stored values: eight bytes of time, eight of the count."""
-    return int(np.frombuffer(b"".join(values), ">i8")[1::2].sum())
+    def _counted(self, values: Sequence[bytes]) -> int:
+        """The sum of the counts in stored values: eight bytes each, behind others."""
+        before = self._counter.before
+        raw = np.frombuffer(b"".join(values), np.uint8).reshape(len(values), before + 8)
+        return int(np.ascontiguousarray(raw[:, before:]).view(">i8").sum())

@@ -22,7 +22,9 @@ BATCH_RECORDS = 1_000_000
 JOB = Path(__file__).parents[1] / "jobs" / "spark_count.py"
 PROGRAM = "SparkCount"
 TRANSFORM, GROUP = "transformWithState", "groupBy"
-"""Verbs: a processor of one's own as java/SparkCount.java, or what Spark has for counts."""
+PYTHON = f"{TRANSFORM}, Python"
+"""Verbs: a processor of one's own as java/SparkCount.java, what Spark has for counts, a processor
+in Python as jobs/counting.py."""
 
 
 class SparkAlone:
@@ -31,7 +33,7 @@ class SparkAlone:
     Args:
         world: where the broker is.
         query: what to count; the counts go to the topic ``<app>-counts``.
-        verb: `TRANSFORM` or `GROUP`.
+        verb: `TRANSFORM`, `GROUP` or `PYTHON`.
     """
 
     def __init__(self, world: World, query: Query, verb: str = TRANSFORM) -> None:

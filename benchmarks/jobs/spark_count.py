@@ -10,6 +10,8 @@ import sys
 import threading
 from typing import Any
 
+import counting  # type: ignore[import-not-found]  # beside this file
+from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.streaming.query import StreamingQuery
@@ -22,6 +24,7 @@ STATE: dict[str, tuple[dict[str, str], str]] = {
     # Of `groupBy`; of a `transformWithState`, whose variables are tables of their own.
     "groupBy": ({}, "value.count"),
     "transformWithState": ({"stateVarName": "count"}, "value.value"),
+    "transformWithState, Python": ({"stateVarName": "n"}, "value.n"),
 }
 
 
@@ -76,6 +79,11 @@ def counted(spark: SparkSession, rows: DataFrame, verb: str) -> DataFrame:
     """``key`` and ``value``, the new count in eight bytes: what the others write to changelogs."""
     if verb == "groupBy":
         return rows.groupBy("key").count().select("key", big_endian(F.col("count")).alias("value"))
+    if verb != "transformWithState":
+        cloudpickle.register_pickle_by_value(counting)  # executors have not this folder
+        by_key = rows.groupBy("key")
+        made = by_key.transformWithState(counting.Counting(), counting.RESULTS, "Update", "None")
+        return made.select("key", big_endian(F.col("n")).alias("value"))
     jvm: Any = spark._jvm  # noqa: SLF001 - the only way to a class of one's own
     return DataFrame(jvm.SparkCount.count(rows._jdf), spark)  # noqa: SLF001 - as above
 

@@ -15,6 +15,7 @@ SUITE: tuple[Benchmark, ...] = (
     counts.ZIPF,
     counts.DISTINCT,
     counts.WINDOWED,
+    counts.PROCESSED,
     FULL_RESTORE,
     RESTART,
     LOCAL_RESTART,

@@ -30,6 +30,7 @@ PAGES = {
             "state_lib.spark.handle",
             "state_lib.streams",
             "state_lib.grouped",
+            "state_lib.processors",
             "state_lib.aggregates",
             "state_lib.testing.driver",
             "state_lib.testing.topics",

@@ -40,6 +40,8 @@ class Recorded:
     """Store → what its topics take of one record; nothing in records of older versions."""
     offset: int = -1
     """Where the batch was recorded first: what came after it lies behind, repeats of it too."""
+    tick: bool = False
+    """Whether it has no records, and runs timers of processors."""
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any], offset: int) -> Recorded:
@@ -57,6 +59,7 @@ class Recorded:
             code=data.get("code"),
             limits=data.get("limits", {}),
             offset=offset if first < 0 else first,
+            tick=bool(data.get("tick")),
         )
 
     def covers(self, positions: Mapping[Partition, int]) -> bool:
@@ -184,6 +187,21 @@ def effective(records: Iterable[Recorded]) -> list[Recorded]:
         for one in (record, *reversed(after)):
             chain.push(one)
     return chain.batches
+
+
+def ticks(records: Iterable[Recorded]) -> list[Recorded]:
+    """The ticks that stand, in order: every task takes each of them, late or not.
+
+    What a driver writes after the first record of its successor does not stand, as in `effective`.
+    """
+    found, newest = list[Recorded](), -1
+    for record in records:
+        if record.epoch < newest:
+            continue
+        newest = record.epoch
+        if record.tick and not record.aligned:
+            found.append(record)
+    return found
 
 
 class _Standing:

@@ -14,6 +14,7 @@ from state_lib.client.watch import Watch
 from state_lib.errors import HoldfastError, Unavailable
 from state_lib.marker import CommitHeader, Marker
 from state_lib.specs import Topology
+from state_lib.stores.pages import Page
 from state_lib.wire import MARKER_KEY, TOKEN_HEADER, UP, from_flight, pack, unpack
 
 CHUNK_ROWS = 200_000
@@ -369,6 +370,13 @@ class Exchange:
             self._send({"op": "get", "store": store}, chunk, None, None)
             parts.append(self._reader.read_chunk().data.column(0))
         return pa.concat_arrays(parts) if parts else pa.array([], pa.binary())
+
+    def page(self, store: str, lower: bytes | None, upper: bytes | None, rows: int) -> Page:
+        """The first entries with ``lower <= key < upper``, as `state_lib.stores.pages.page_of`."""
+        low, high = (None if bound is None else bound.hex() for bound in (lower, upper))
+        message = {"op": "page", "store": store, "lower": low, "upper": high, "rows": rows}
+        self._writer.write_metadata(pack(message))
+        return Page.of(self._reader.read_chunk().data.column(0))
 
     def put(
         self, store: str, keys: pa.BinaryArray, values: pa.BinaryArray, timestamps: pa.Int64Array

@@ -140,8 +140,11 @@ class DriverProcess:
                 pids=left,
             )
 
-    def last_lines(self, lines: int = 20) -> list[str]:
-        """The end of its log; nothing on another machine."""
+    def last_lines(self, lines: int = 500) -> list[str]:
+        """The end of its log; nothing on another machine.
+
+        After a driver's last words the JVM may write some pages of what it left undone.
+        """
         if not self.here:
             return []
         try:

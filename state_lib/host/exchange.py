@@ -11,6 +11,7 @@ from state_lib.changelog.writer import Records
 from state_lib.errors import Moved
 from state_lib.host.letters import dead_letters
 from state_lib.marker import CommitHeader, Marker
+from state_lib.stores.pages import Page
 from state_lib.task import Batch, Puts, StateTask
 
 
@@ -35,6 +36,21 @@ class TaskExchange:
             Moved: the task has committed since the first values of this exchange were read.
         """
         marker, values = self._task.get_many(store, keys.to_pylist())
+        self._pin(marker)
+        return pa.array(values, pa.binary())
+
+    def page(self, store: str, lower: bytes | None, upper: bytes | None, rows: int) -> Page:
+        """The first entries with ``lower <= key < upper``, as `state_lib.stores.pages.page_of`.
+
+        Raises:
+            Moved: as `get`.
+        """
+        marker, page = self._task.page(store, lower, upper, rows)
+        self._pin(marker)
+        return page
+
+    def _pin(self, marker: Marker) -> None:
+        """All that is read is of one commit."""
         at = (marker.epoch, marker.n)
         self._read_at = self._read_at or at
         if at != self._read_at:
@@ -43,7 +59,6 @@ class TaskExchange:
                 read_at=self._read_at,
                 marker=at,
             )
-        return pa.array(values, pa.binary())
 
     def put(
         self, store: str, keys: pa.BinaryArray, values: pa.BinaryArray, timestamps: pa.Int64Array

@@ -218,6 +218,10 @@ class _Exchange:
                 case "get":
                     column = task.get(message["store"], data.column("key"))
                     self._writer.write_batch(pa.record_batch([column], schema=DOWN))
+                case "page":
+                    lower, upper = _unhexed(message["lower"]), _unhexed(message["upper"])
+                    page = task.page(message["store"], lower, upper, int(message["rows"]))
+                    self._writer.write_batch(pa.record_batch([page.column()], schema=DOWN))
                 case "put":
                     task.put(message["store"], *(data.column(i) for i in range(3)))
                 case "output":
@@ -231,6 +235,10 @@ class _Exchange:
                     return
                 case other:
                     raise InvalidRequest(f"unknown operation {other!r} in an exchange")
+
+
+def _unhexed(text: str | None) -> bytes | None:
+    return None if text is None else bytes.fromhex(text)
 
 
 def _check_epoch(manager: TaskManager, task: StateTask, request: dict[str, Any]) -> Marker:

@@ -21,7 +21,7 @@ from state_lib.marker import now_ms
 
 _HEADERS = [
     ("topic", "topic"), ("partition", "partition"), ("offset", "offset"), ("message", "reason"),
-    ("timestamp", "timestamp"), ("size", "size"), ("limit", "limit"),
+    ("timestamp", "timestamp"), ("size", "size"), ("limit", "limit"), ("exception", "exception"),
 ]  # fmt: skip
 """Name in the headers, name in the letter."""
 
@@ -30,7 +30,8 @@ def dead_letters(topic: str, letters: pa.BinaryArray, most: int = USUAL) -> Reco
     """Unpack letters as executors send them.
 
     Each is a JSON object with topic, partition, offset, reason, timestamp, and base64 of key and
-    value (absent where the source has null); ``size`` and ``limit`` where the reason is a size.
+    value (absent where the source has null); ``size`` and ``limit`` where the reason is a size;
+    ``exception`` where a processor raised.
 
     Args:
         topic: where they go.

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 
 import orjson
 import structlog
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import DataFrame
 
-from state_lib.changelog.progress import Recorded, effective
+from state_lib.changelog.progress import Recorded, effective, ticks
 from state_lib.errors import ConfigurationError, TopicRecreated
 from state_lib.kafka import Partition, TopicFacts, starts
 from state_lib.marker import Marker, flat, nested
-from state_lib.spark.batches import Batches, Positions
+from state_lib.spark.batches import Batches
 from state_lib.spark.runs import Step, run_of
+from state_lib.spark.standing import Positions
 from state_lib.spark.versions import Chain, behind
 
 log = structlog.get_logger(__name__)
@@ -65,7 +67,7 @@ def align(
     records: Callable[[int], Sequence[Recorded]],
     stopped: Callable[[], bool],
 ) -> bool:
-    """Repeat recorded batches for tasks that are behind, until all stand at the foremost.
+    """Repeat recorded batches and ticks for tasks that are behind, until all stand at the foremost.
 
     Many that follow one another are repeated together: see `state_lib.spark.runs`.
 
@@ -86,12 +88,16 @@ def align(
     published = [m.published_to for m in standing.markers]
     target = {p: max(x.get(p, 0) for x in (*at, *published)) for p in at[0]}
     since = min(m.recorded for m in standing.markers)
-    chain = Chain(lambda: effective(records(since)))
+    if batches.has_timers:
+        batches.begin()
+    said = cache(lambda: records(since))
+    chain = Chain(lambda: effective(said()), lambda: ticks(said()))
     while True:
         if stopped():
             return False
         present = standing.present
-        found = behind([at[p] for p in present], chain, [*at, *published])
+        taken = [standing.markers[p].recorded for p in present] if batches.has_timers else []
+        found = behind([at[p] for p in present], chain, [*at, *published], taken)
         if found is None:
             break
         least, recorded = found.positions, found.batch
@@ -101,7 +107,7 @@ def align(
         if len(group) < len(at):
             batches.check_code(recorded, group)
         first, places = Step.of(recorded, least, target), (*at, *published)
-        steps = run_of(first, chain, target, places, batches.most_records)
+        steps = run_of(first, chain, target, places, batches.most_records, alone=batches.has_timers)
         to = repeat(batches, read, steps, group, chain.left)
         for task in group:
             if task not in standing.parked:
@@ -113,7 +119,7 @@ def align(
 def repeat(
     batches: Batches, read: Read, steps: Sequence[Step], tasks: Sequence[int], left: int
 ) -> Positions:
-    """Repeat a run of batches for tasks that stand at its begin; returns where it leads them.
+    """Repeat a run, or one tick, for tasks that stand at its begin; returns where it leads them.
 
     Args:
         batches: what repeats it.
@@ -123,14 +129,12 @@ def repeat(
         left: how many batches there are from its last one on: for who watches.
     """
     at, to = steps[0].at, steps[-1].to
-    log.info(
-        "aligning",
-        tasks=list(tasks),
-        rows=sum(to.values()) - sum(at.values()),
-        batches=len(steps),
-        batches_left=left - 1,
-    )
-    batches.align(read(_offsets(at), _offsets(to)), steps, tasks)
+    is_tick = steps[0].batch.tick
+    ahead = {"batches": len(steps), "batches_left": left - 1}
+    said = {"tick": steps[0].batch.n} if is_tick else ahead
+    log.info("aligning", tasks=list(tasks), rows=sum(to.values()) - sum(at.values()), **said)
+    rows = None if is_tick else read(_offsets(at), _offsets(to))
+    batches.align(rows, steps, tasks)
     return to
 
 

@@ -7,7 +7,6 @@ nothing else. (docs/adr/0022)
 from __future__ import annotations
 
 import hashlib
-import logging
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, ParseException
+from pyspark.logger import PySparkLogger
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.classic.column import Column as ClassicColumn
@@ -238,7 +238,7 @@ def _analysed(rows: DataFrame, columns: list[Column], at: str) -> Analysed:
 @contextmanager
 def _asked(spark: SparkSession, at: str) -> Iterator[None]:
     """Spark's answer as ours. It is told once: PySpark would log it as well, on a page."""
-    loggers = [logging.getLogger(name) for name in _LOGGERS]
+    loggers = [PySparkLogger.getLogger(name) for name in _LOGGERS]  # else PySpark finds a plain one
     before = [logger.disabled for logger in loggers]
     for logger in loggers:
         logger.disabled = True

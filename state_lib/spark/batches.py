@@ -5,98 +5,39 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import orjson
-import stamina
 import structlog
 from confluent_kafka import Consumer, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
-from state_lib.changelog.limits import size_limits
 from state_lib.changelog.progress import ProgressLog, Recorded
-from state_lib.changelog.topics import changelog_topic
-from state_lib.client.flight import FlightHostClient
 from state_lib.config import Settings
 from state_lib.declaration import Declaration
 from state_lib.errors import HoldfastError, Superseded, Unavailable, from_wire
 from state_lib.failpoints import failpoint
-from state_lib.host.placement import owner_of
-from state_lib.kafka import Kafka, Partition, ends
-from state_lib.marker import NO_CLOCK, Marker, flat, nested, now_ms
+from state_lib.kafka import Kafka, ends
+from state_lib.marker import Marker, flat, nested, now_ms
 from state_lib.spark.batch_size import records_within
 from state_lib.spark.clock import next_clock
-from state_lib.spark.exchange import RESULT_DDL, exchange, exchange_partition
+from state_lib.spark.direct import Direct
+from state_lib.spark.exchange import RESULT_DDL, exchange_partition
 from state_lib.spark.frames import Combiner
+from state_lib.spark.limits import record_limits
+from state_lib.spark.patience import patiently
 from state_lib.spark.plan import BatchPlan, ExchangePlan, together
 from state_lib.spark.run_rows import unjudged
 from state_lib.spark.runs import Step
+from state_lib.spark.standing import Positions, Standing
 from state_lib.spark.versions import check_code
 
 log = structlog.get_logger(__name__)
-Positions = dict[Partition, int]
 T = TypeVar("T")
 _TICK_S = 10.0
 """What a tick may take: no batch begins meanwhile. It is done again."""
-_LOOK_S = 1.0
-
-
-@dataclass
-class Standing:
-    """Where the application stands, as the driver knows it from the markers."""
-
-    epoch: int
-    markers: list[Marker]
-    topic_ids: Mapping[str, str]
-    n: int = 0
-    positions: Positions = field(default_factory=dict)
-    told: int = NO_CLOCK
-    """The greatest clock that was recorded: a task may stand at it though its answer was lost."""
-    parked: dict[int, str] = field(default_factory=dict)
-    """Tasks that are left out until they are back, and why; see `state_lib.spark.parking`."""
-
-    @property
-    def clock(self) -> int:
-        """The greatest clock of any task. Never less than before."""
-        return max(self.told, *(m.clock for m in self.markers))
-
-    @property
-    def present(self) -> list[int]:
-        """The tasks that are not parked."""
-        return [p for p in range(len(self.markers)) if p not in self.parked]
-
-    @property
-    def is_level(self) -> bool:
-        """Whether every task that is not parked is known to stand at `clock`, and at one commit.
-
-        Savepoints want one commit of all.
-        """
-        present = [self.markers[p] for p in self.present]
-        return all(m.clock == self.clock for m in present) and len({m.n for m in present}) == 1
-
-    @property
-    def maxima(self) -> Positions:
-        """Greatest event time per source partition, over all tasks."""
-        out: Positions = {}
-        for marker in self.markers:
-            for partition, ts in flat(marker.maxima).items():
-                out[partition] = max(out.get(partition, ts), ts)
-        return out
-
-
-def record_limits(admin: AdminClient, app: Declaration) -> dict[str, int]:
-    """Per store, what the strictest of its topics takes (bytes); a usual value for missing ones."""
-    into = {
-        verb.store.name: [changelog_topic(app.id, verb.store.name), *verb.kept.outputs]
-        for verb in app.aggregations
-    }
-    limits = size_limits(admin, [topic for topics in into.values() for topic in topics])
-    return {store: min(limits[topic] for topic in topics) for store, topics in into.items()}
 
 
 class Batches:
@@ -113,14 +54,15 @@ class Batches:
     ) -> None:
         self._app, self._settings, self._kafka = app, settings, kafka
         self._combiner = combiner
-        self._token = token
+        self._direct = Direct(app.id, settings.host_addresses, token)
         self._admin = kafka.admin()
         self._progress = ProgressLog(kafka, app.id)
         self._progress.connect()
         self._code = app.fingerprint
         self._limits = self._patiently(lambda: record_limits(self._admin, app))
         self.standing = standing
-        self.rows = 0
+        self._ticking: BatchPlan | None = None
+        """A tick that is on record, and that not all tasks are known to have taken."""
         self._group: Consumer = kafka.reader(**{"group.id": app.id})
         self.tag = f"holdfast-{app.id}-{standing.epoch}"  # in a user's session are other jobs
 
@@ -131,6 +73,7 @@ class Batches:
 
         ``stopped``: whether a batch that has not begun is not to be waited for any more.
         """
+        self._finish_tick()
         end = self._patiently(lambda: ends(self._admin, to), stopped)
         unread = [p for p, start in self.standing.positions.items() if max(end[p], to[p]) > start]
         clock = next_clock(self.standing.clock, self.standing.maxima, unread)
@@ -138,18 +81,30 @@ class Batches:
         plan = self._plan(self.standing.positions, to, clock)
         offset = self._patiently(lambda: self._progress.append(plan.record()), stopped)
         failpoint("driver.after_record")
-        self._run(batch, replace(plan, recorded=offset), stopped)
+        plan = replace(plan, recorded=offset)
+        self._run(lambda: self._combined(batch, plan), plan, stopped)
         self.standing.positions = to
         self._commit_group(to)
         failpoint("driver.after_batch")
 
-    def align(self, batch: DataFrame, steps: Sequence[Step], tasks: Sequence[int]) -> None:
+    @property
+    def has_timers(self) -> bool:
+        """Whether ticks change more than the clock, so that each is for every task."""
+        return bool(self._app.processes)
+
+    def begin(self) -> None:
+        """Put on record that this driver is there: what one of before writes later is nothing."""
+        first = self._plan(flat(self.standing.markers[0].positions), {}, self.standing.clock, 0)
+        self._progress.append(replace(first, to=first.from_).record())
+
+    def align(self, batch: DataFrame | None, steps: Sequence[Step], tasks: Sequence[int]) -> None:
         """Repeat a run of recorded batches for the tasks that missed it, in one commit of each.
+
+        A tick is alone and has no rows: ``batch`` is None.
 
         Each judges its own rows by its clock and its now, numbers the sources as it did then, and
         is recorded again. One of this epoch keeps its own number, where these tasks can take it:
-        commits of the others are numbered without a gap. Those that cannot be reached are parked
-        then.
+        commits of the others are numbered without a gap. Those that cannot be reached are parked.
         """
         last = max(self.standing.markers[task].n for task in tasks)
         plans: list[BatchPlan] = []
@@ -165,18 +120,19 @@ class Batches:
                 tasks=tuple(tasks),
                 repeated=True,
                 recorded=recorded.offset,
+                tick=recorded.tick,
             )
             plans.append(plan)
             last = plan.n
         self._progress.append(*(plan.record() for plan in plans))
         failpoint("driver.after_run_record")
-        self._run(batch, together(plans))
+        run = together(plans)
+        self._run(lambda: self._combined(batch, run), run)
 
     def most_records(self, at: Positions) -> int:
         """Of a run of batches that begins at some positions: as many as a stream begins with."""
-        settings = self._settings
-        bound = settings.max_bytes_per_trigger
-        within = self._patiently(lambda: records_within(self._kafka, at, bound))
+        settings, most = self._settings, self._settings.max_bytes_per_trigger
+        within = self._patiently(lambda: records_within(self._kafka, at, most))
         return min(settings.first_offsets_per_trigger, settings.max_offsets_per_trigger, within)
 
     def check_code(self, recorded: Recorded, tasks: Sequence[int]) -> None:
@@ -194,6 +150,17 @@ class Batches:
         for error in self._without_rows(at, positions, None, patience, None).values():
             raise error
 
+    def begin_with(self, rows: DataFrame, tasks: Sequence[int], processor: str) -> None:
+        """Let tasks take the initial state of a processor, before whatever else they do.
+
+        Raises:
+            Unavailable: one of them was away for as long as an exchange may take.
+            ProcessorFailed: the processor raised on it.
+        """
+        here = flat(self.standing.markers[tasks[0]].positions)
+        plan = replace(self._plan(here, here, self.standing.clock), tasks=tuple(tasks))
+        self._run(lambda: rows, plan, initial=processor)
+
     def tick(self) -> bool:
         """With nothing unread, move the clock to the greatest event time; False if it is there.
 
@@ -208,19 +175,55 @@ class Batches:
         if any(end[p] > start for p, start in standing.positions.items()):
             return False
         clock = next_clock(standing.clock, standing.maxima, [])
-        if clock <= standing.clock and standing.is_level:
+        moves = clock > standing.clock or not standing.is_level
+        if not moves and not standing.is_due(clock, now_ms()):
             return False
+        if self._app.processes:
+            self._run_timers(clock)
+            return True
         here = [standing.positions] * self._app.partitions
         timeout, park_after = self._tick_s, self._settings.park_after_s
         away = self._without_rows(here, here, clock, timeout, min(park_after, timeout))
         if park_after <= timeout:
-            gone = self._gone(away)
+            gone = self._direct.gone(away)
             if set(standing.present) - set(gone):
                 self._park(gone)
         for task, why in away.items():
             if task not in standing.parked:
                 raise why
         return True
+
+    def _run_timers(self, clock: int) -> None:
+        """A batch without records: Spark's, as every other, for it runs processors.
+
+        Raises:
+            Unavailable: as of a batch; it is done again.
+        """
+        self._finish_tick()
+        here = self.standing.positions
+        plan = replace(self._plan(here, here, clock), tick=True)
+        offset = self._patiently(lambda: self._progress.append(plan.record()))
+        self.standing.told = plan.clock
+        self._ticking = replace(plan, recorded=offset)
+        self._finish_tick()
+
+    def _finish_tick(self) -> None:
+        """One that was recorded is for every task, before whatever comes next.
+
+        Its number stays, unless a task that came back has a higher one by what it repeated.
+        """
+        tick, standing = self._ticking, self.standing
+        if tick is None:
+            return
+        there = [p for p in standing.present if standing.markers[p].recorded < tick.recorded]
+        if any(standing.markers[p].n >= tick.n for p in there):
+            standing.n += 1
+            tick = replace(tick, n=standing.n)
+        tasks = None if len(there) == self._app.partitions else tuple(there)
+        plan = replace(tick, tasks=tasks, parked=tuple(sorted(standing.parked)))
+        if there:
+            self._run(lambda: self._combined(None, plan), plan)
+        self._ticking = None
 
     @property
     def _tick_s(self) -> float:
@@ -243,52 +246,22 @@ class Batches:
         self._progress.append(plan.record())
         self.standing.told = plan.clock
 
-        def commit(task: int) -> Marker | Unavailable:
+        def own(task: int) -> ExchangePlan:
             stays = self.standing.markers[task].clock
-            own = replace(
+            batch = replace(
                 plan,
                 from_=nested(from_[task]),
                 to=nested(to[task]),
                 clock=stays if clock is None else clock,
             )
-            whole = self._exchange_plan(own)
-            bounded = replace(whole, timeout_s=timeout_s, patience_s=patience_s)
-            with closing(self._client(task)) as client:
-                try:
-                    return exchange(bounded, task, None, client)
-                except Unavailable as error:
-                    return error
+            whole = replace(self._exchange_plan(batch), processors=())  # they run in Spark alone
+            return replace(whole, timeout_s=timeout_s, patience_s=patience_s)
 
-        tasks = self.standing.present
-        with ThreadPoolExecutor(min(16, len(tasks))) as pool:
-            done = dict(zip(tasks, pool.map(commit, tasks), strict=True))
+        done = self._direct.commit({task: own(task) for task in self.standing.present})
         for task, marker in done.items():
             if isinstance(marker, Marker):
                 self.standing.markers[task] = marker
         return {task: error for task, error in done.items() if isinstance(error, Unavailable)}
-
-    def _gone(self, away: Mapping[int, Unavailable]) -> dict[int, Unavailable]:
-        """Those of the tasks that did not commit in time that nobody answers for now.
-
-        The others are slow.
-        """
-
-        def is_gone(task: int) -> bool:
-            with closing(self._client(task)) as client:
-                try:
-                    client.marker(self._app.id, task, _LOOK_S)
-                except HoldfastError:
-                    return True
-                return False
-
-        with ThreadPoolExecutor(16) as pool:
-            return {
-                t: away[t] for t, gone in zip(away, pool.map(is_gone, away), strict=True) if gone
-            }
-
-    def _client(self, task: int) -> FlightHostClient:
-        address = owner_of(self._app.id, task, self._settings.host_addresses)
-        return FlightHostClient(address, self._token)
 
     def close(self) -> None:
         """Free Kafka clients."""
@@ -304,7 +277,7 @@ class Batches:
             from_=nested(from_),
             to=nested(to),
             clock=clock,
-            now=now_ms(),
+            now=max(now_ms(), self.standing.batch_time),
             max_future_ms=int(self._settings.max_future_s * 1000),
             topic_ids=self.standing.topic_ids,
             code=self._code,
@@ -319,23 +292,31 @@ class Batches:
             partitions=self._app.partitions,
             kept=tuple(verb.kept for verb in self._app.aggregations),
             batch=replace(batch, run=()),
-            hosts=tuple(self._settings.host_addresses),
-            token=self._token,
+            hosts=self._direct.hosts,
+            token=self._direct.token,
             timeout_s=self._settings.exchange_timeout_s,
             patience_s=min(self._settings.park_after_s, self._settings.exchange_timeout_s),
+            processors=tuple(verb.processor for verb in self._app.processes),
         )
 
     def _run(
-        self, batch: DataFrame, plan: BatchPlan, stopped: Callable[[], bool] = lambda: False
+        self,
+        combined: Callable[[], DataFrame],
+        plan: BatchPlan,
+        stopped: Callable[[], bool] = lambda: False,
+        initial: str = "",
     ) -> None:
         """Bring a batch to its tasks; park those that are away, unless all of them are.
+
+        ``combined`` makes what the combiner makes of its rows; ``initial``: they are the initial
+        state of this processor, and no task may miss it.
 
         Raises:
             Unavailable: no task could be reached, for as long as an exchange may take.
         """
         deadline = time.monotonic() + self._settings.exchange_timeout_s
-        while away := self._attempt(batch, plan):
-            if set(self.standing.present) - set(away):
+        while away := self._attempt(combined(), plan, initial):
+            if not initial and set(self.standing.present) - set(away):
                 self._park(away)
                 return
             if stopped() or time.monotonic() > deadline:
@@ -364,10 +345,16 @@ class Batches:
         with contextlib.suppress(Unavailable):
             self._progress.append(said)
 
-    def _attempt(self, batch: DataFrame, plan: BatchPlan) -> dict[int, Unavailable]:
+    def _combined(self, batch: DataFrame | None, plan: BatchPlan) -> DataFrame:
+        if batch is None:
+            return self._combiner.nothing(plan)
+        return self._combiner.combine(batch, plan)
+
+    def _attempt(
+        self, combined: DataFrame, plan: BatchPlan, initial: str
+    ) -> dict[int, Unavailable]:
         """One time; returns the tasks that could not be reached."""
-        combined = self._combiner.combine(batch, plan)
-        exchange_plan = self._exchange_plan(plan)
+        exchange_plan = replace(self._exchange_plan(plan), initial=initial)
 
         def carry(batches: Any) -> Any:
             return exchange_partition(exchange_plan, batches)
@@ -377,7 +364,9 @@ class Batches:
         try:
             results = combined.mapInArrow(carry, RESULT_DDL).collect()
         except PySparkException as error:
-            raise unjudged(error, plan) or error from error
+            if found := unjudged(error, plan):
+                raise found from error
+            raise
         expected = set(range(self._app.partitions) if plan.tasks is None else plan.tasks)
         refused = {r.task: from_wire(orjson.loads(r.error)) for r in results if r.error is not None}
         away = {task: error for task, error in refused.items() if isinstance(error, Unavailable)}
@@ -401,16 +390,7 @@ class Batches:
 
     def _patiently(self, ask: Callable[[], T], stopped: Callable[[], bool] = lambda: False) -> T:
         """Ask Kafka; while it is away, ask again for as long as an exchange would."""
-        patience = self._settings.exchange_timeout_s
-        for attempt in stamina.retry_context(
-            on=lambda error: isinstance(error, Unavailable) and not stopped(),
-            attempts=None,
-            timeout=patience,
-            wait_max=5.0,
-        ):
-            with attempt:
-                return ask()
-        raise AssertionError  # not reached: the last attempt raises its own error
+        return patiently(ask, self._settings.exchange_timeout_s, stopped)
 
     def _commit_group(self, positions: Positions) -> None:
         """The consumer group shows where we are; nothing depends on it."""

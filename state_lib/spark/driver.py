@@ -24,7 +24,7 @@ from state_lib.drivers.watched import Watched
 from state_lib.kafka import Kafka, TopicFacts, require
 from state_lib.marker import Marker, flat
 from state_lib.spark.align import align, check_topics, initial_positions
-from state_lib.spark.batches import Batches, Standing, record_limits
+from state_lib.spark.batches import Batches
 from state_lib.spark.claims import (
     Claimant,
     check_no_collision,
@@ -34,10 +34,13 @@ from state_lib.spark.claims import (
 from state_lib.spark.epochs import Epoch, claim_all, topology_id
 from state_lib.spark.frames import Combiner
 from state_lib.spark.left_out import LeftOut
+from state_lib.spark.limits import record_limits
 from state_lib.spark.opened import Opened
 from state_lib.spark.parking import Parking
 from state_lib.spark.prepared import first_plan, prepared
+from state_lib.spark.process.initial import take_initial_states
 from state_lib.spark.session import kafka_options, read_range
+from state_lib.spark.standing import Standing
 from state_lib.spark.streaming import POLL_S, Streaming
 from state_lib.spark.versions import make_way
 from state_lib.spark.warm import warm_up
@@ -180,6 +183,7 @@ class Driver:
             at = initial_positions(self._kafka.admin(), markers, sources)
             if any(x != flat(m.positions) for x, m in zip(at, markers, strict=True)):
                 batches.initial(at)
+            take_initial_states(self._app, batches, spark)
             if standing.parked:
                 batches.tell_parked()
             records, read = ProgressLog(self._kafka, topology.app).read, self._reader(spark)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from state_lib.declaration import Aggregation, Expression, Field, Select
+from state_lib.declaration import Aggregation, Expression, Field, KeySerde, Select, Step
 from state_lib.spark.attempts import attempt, value_of
 from state_lib.spark.partitioner import partition_for_key
 from state_lib.spark.plan import DEAD, DROPPED, SEEN, BatchPlan
@@ -17,7 +17,7 @@ from state_lib.spark.rows import POSITION, column_of, letter
 from state_lib.spark.sizes import UNBOUNDED, too_large
 
 _SQL_TYPES = {"int64": "bigint", "float64": "double", "utf8": "string", "bool": "boolean"}
-_KEY_TYPES = {"int64": "bigint", "bytes": "binary", "utf8": "string"}
+KEY_TYPES = {"int64": "bigint", "bytes": "binary", "utf8": "string"}
 
 
 def judge(rows: DataFrame, index: int, verb: Aggregation, limit: int) -> DataFrame:
@@ -36,9 +36,9 @@ def judge(rows: DataFrame, index: int, verb: Aggregation, limit: int) -> DataFra
     """
     own, spec = f"{index}", verb.store
     usable = F.col("__hf_bad").isNull() & ~F.col("__hf_skip")
-    kind = _KEY_TYPES[verb.kept.key_serde]
-    rows, key, why = _tried(
-        rows, f"__hf_key{own}", usable, _Wanted(verb.key, kind, f"{spec.name}.key")
+    kind = KEY_TYPES[verb.kept.key_serde]
+    rows, key, why = tried(
+        rows, f"__hf_key{own}", usable, Wanted(verb.key, kind, f"{spec.name}.key")
     )
     start: Column = F.lit(0).cast("bigint")
     late: Column = F.lit(False)  # noqa: FBT003
@@ -52,7 +52,7 @@ def judge(rows: DataFrame, index: int, verb: Aggregation, limit: int) -> DataFra
         {
             f"__hf_start{own}": start,
             f"__hf_late{own}": late,
-            f"__hf_key{own}": F.when(why.isNull(), _key_bytes(verb, key)),
+            f"__hf_key{own}": F.when(why.isNull(), key_bytes(verb.kept.key_serde, key)),
         }
     )
     wanted = key.isNotNull() & ~F.col(f"__hf_late{own}")
@@ -62,8 +62,8 @@ def judge(rows: DataFrame, index: int, verb: Aggregation, limit: int) -> DataFra
         if not field.of_rows:
             column = f"__hf_in{own}_{number}"
             of_type = None if field.op == "count" else _SQL_TYPES[field.type]
-            what = _Wanted(verb.inputs[name], of_type, f"{spec.name}.{name}")
-            rows, values[column], why_not = _tried(rows, column, wanted, what)
+            what = Wanted(verb.inputs[name], of_type, f"{spec.name}.{name}")
+            rows, values[column], why_not = tried(rows, column, wanted, what)
             reasons.append(why_not)
     rows = rows.withColumns({**values, f"__hf_why{own}": F.coalesce(*reasons)})
     larger = F.when(wanted & why.isNull(), too_large(verb.kept, key, index, limit))
@@ -73,7 +73,7 @@ def judge(rows: DataFrame, index: int, verb: Aggregation, limit: int) -> DataFra
 
 
 @dataclass(frozen=True)
-class _Wanted:
+class Wanted:
     """An expression, the type it is cast to (None: as it is), and how reasons call it."""
 
     expression: Expression
@@ -81,8 +81,8 @@ class _Wanted:
     name: str
 
 
-def _tried(
-    rows: DataFrame, column: str, usable: Column, wanted: _Wanted
+def tried(
+    rows: DataFrame, column: str, usable: Column, wanted: Wanted
 ) -> tuple[DataFrame, Column, Column]:
     """Rows with ``column`` beside, the value that it holds, and why there is none."""
     kind, value = wanted.kind, column_of(wanted.expression)
@@ -113,6 +113,22 @@ def entry(
     ``first``: whether this verb tells what decoder and steps found bad.
     """
     name = aggregations[index].store.name
+    columns, mine = places(spark, index, name, plan, partitions, first)
+    return [*columns, *fields_of(aggregations, index, mine)]
+
+
+def places(
+    spark: SparkSession,
+    index: int,
+    name: str,
+    plan: BatchPlan,
+    partitions: int,
+    first: bool,  # noqa: FBT001
+) -> tuple[list[Column], Column]:
+    """What entries of every verb have, and which rows the verb takes.
+
+    Columns ``task``, ``kind``, ``key``, ``start``, ``src``, ``ts``.
+    """
     key, why = F.col(f"__hf_key{index}"), F.col(f"__hf_why{index}")
     size, limit = F.col(f"__hf_size{index}"), plan.limits.get(name, UNBOUNDED)
     bad, late = F.col("__hf_bad"), F.col(f"__hf_late{index}")
@@ -141,6 +157,12 @@ def entry(
         F.col("__hf_src").cast("int").alias("src"),
         F.col("__hf_ts").alias("ts"),
     ]
+    return columns, mine
+
+
+def fields_of(aggregations: Sequence[Aggregation], index: int, mine: Column) -> list[Column]:
+    """What aggregations take: of rows of others than the verb, nulls."""
+    columns = []
     for other, aggregation in enumerate(aggregations):
         for number, (field_name, field) in enumerate(aggregation.fields.items()):
             if not field.of_rows:
@@ -150,15 +172,15 @@ def entry(
                 columns.append(own.alias(f"a{other}_{field_name}"))
         if aggregation.kept.has_last:
             columns.append(F.when(mine, F.col("__hf_offset")).cast("bigint").alias(f"o{other}"))
-            for number in range(explodes(aggregation)):
+            for number in range(explodes(aggregation.steps)):
                 at = F.col(f"{POSITION}{number}") if other == index else F.lit(None)
                 columns.append(F.when(mine, at).cast("int").alias(f"p{other}_{number}"))
     return columns
 
 
-def explodes(verb: Aggregation) -> int:
-    """How many of its steps make several rows of one."""
-    return sum(bool(i.rows) for s in verb.steps if isinstance(s, Select) for i in s.items)
+def explodes(steps: Sequence[Step]) -> int:
+    """How many steps make several rows of one."""
+    return sum(bool(i.rows) for s in steps if isinstance(s, Select) for i in s.items)
 
 
 def _input(field: Field, value: Column, mine: Column) -> Column:
@@ -170,7 +192,8 @@ def _input(field: Field, value: Column, mine: Column) -> Column:
     return F.when(mine, value)
 
 
-def _key_bytes(verb: Aggregation, key: Column) -> Column:
-    if verb.kept.key_serde == "int64":
+def key_bytes(serde: KeySerde, key: Column) -> Column:
+    """A key of its serde's type as the serde writes it."""
+    if serde == "int64":
         return F.unhex(F.lpad(F.hex(key), 16, "0"))
     return key.cast("binary")

@@ -21,7 +21,8 @@ from state_lib.host.placement import owner_of
 from state_lib.marker import CommitHeader, Marker, nested
 from state_lib.spark.merge import Rows, merge, rows_of
 from state_lib.spark.outputs import output_keys, output_values
-from state_lib.spark.plan import DEAD, DROPPED, ExchangePlan
+from state_lib.spark.plan import DEAD, DROPPED, BatchPlan, ExchangePlan
+from state_lib.stores.pages import Page
 
 RESULT = pa.schema([("task", pa.int32()), ("marker", pa.binary()), ("error", pa.binary())])
 RESULT_DDL = "task int, marker binary, error binary"
@@ -38,6 +39,9 @@ class OpenExchange(Protocol):
 
     def get(self, store: str, keys: pa.BinaryArray) -> pa.BinaryArray:
         """Stored values of sorted composite keys; null where absent or expired."""
+
+    def page(self, store: str, lower: bytes | None, upper: bytes | None, rows: int) -> Page:
+        """The first entries of a range, as stored at the marker of the first read."""
 
     def put(
         self, store: str, keys: pa.BinaryArray, values: pa.BinaryArray, timestamps: pa.Int64Array
@@ -155,9 +159,9 @@ def exchange(plan: ExchangePlan, task: int, table: pa.Table | None, client: Task
             with client.exchange(
                 plan.app, task, batch.epoch, batch.n, left, silent_s
             ) as open_exchange:
-                if open_exchange.already_done:
+                if open_exchange.already_done or _is_taken(batch, open_exchange.marker):
                     return open_exchange.marker
-                return _run(plan, open_exchange, verbs, table)
+                return _run(plan, task, open_exchange, verbs, table)
         except Moved:  # another copy commits: that is no refusal
             reached = False
             if time.monotonic() > deadline:
@@ -167,6 +171,11 @@ def exchange(plan: ExchangePlan, task: int, table: pa.Table | None, client: Task
                 raise
         time.sleep(wait * random.uniform(0.5, 1.0))  # noqa: S311 - jitter
         wait = min(wait * 2, _MOST_WAIT_S)
+
+
+def _is_taken(batch: BatchPlan, marker: Marker) -> bool:
+    """Whether a task has taken a tick, maybe under another number: no position tells of that."""
+    return batch.tick and 0 <= batch.recorded <= marker.recorded
 
 
 def _look(plan: ExchangePlan, task: int, client: TaskClient, within_s: float) -> None:
@@ -188,8 +197,14 @@ def _fold(plan: ExchangePlan, table: pa.Table) -> dict[int, Rows]:
 
 
 def _run(
-    plan: ExchangePlan, open_exchange: OpenExchange, verbs: dict[int, Rows], table: pa.Table | None
+    plan: ExchangePlan,
+    task: int,
+    open_exchange: OpenExchange,
+    verbs: dict[int, Rows],
+    table: pa.Table | None,
 ) -> Marker:
+    if plan.initial:
+        return _begun(plan, task, open_exchange, table)
     stored = {i: open_exchange.get(plan.kept[i].store.name, rows.keys) for i, rows in verbs.items()}
     counts: dict[str, int] = {}
     for i, rows in verbs.items():
@@ -201,12 +216,16 @@ def _run(
             keys, values = output_keys(verb, rows), output_values(verb, rows, merged)
             for topic in verb.outputs:
                 open_exchange.output(topic, keys, values, merged.timestamps)
+    letters, due = _processed(plan, task, open_exchange, table)
     maxima: dict[tuple[str, int], int] = {}
     if table is not None:
-        letters = table.filter(pc.equal(table.column("kind"), DEAD)).column("key").combine_chunks()
-        open_exchange.dead_letters(letters)
-        counts |= _dropped(table, letters)
+        dead = table.filter(pc.equal(table.column("kind"), DEAD)).column("key").unique()
+        letters = [*dead.to_pylist(), *letters]
+        counts |= _dropped(table)
         maxima = _maxima(plan, table)
+    if letters:
+        open_exchange.dead_letters(pa.array(letters, pa.binary()))
+        _count(letters, counts)
     batch = plan.batch
     failpoint("exchange.before_commit")
     marker = open_exchange.commit(
@@ -220,21 +239,61 @@ def _run(
             maxima=nested(maxima),
             dropped=counts,
             recorded=batch.recorded,
+            batch_time_ms=batch.now,
+            due=due,
         )
     )
     failpoint("exchange.after_commit")
     return marker
 
 
-def _dropped(table: pa.Table, letters: pa.BinaryArray) -> dict[str, int]:
+def _begun(
+    plan: ExchangePlan, task: int, open_exchange: OpenExchange, table: pa.Table | None
+) -> Marker:
+    """Commit the initial state of a processor: the task stays where it is."""
+    from state_lib.spark.process.run import run_initial  # noqa: PLC0415 - imports much of PySpark
+
+    here, batch = open_exchange.marker, plan.batch
+    rows, due = run_initial(plan, task, open_exchange, table)
+    earliest = {mode: min(at, due.get(mode, at)) for mode, at in here.due.items()}
+    return open_exchange.commit(
+        CommitHeader(
+            epoch=batch.epoch,
+            n=batch.n,
+            from_=here.positions,
+            to=here.positions,
+            clock=here.clock,
+            batch_time_ms=batch.now,
+            due={**due, **earliest},
+            initial={plan.initial: rows},
+        )
+    )
+
+
+def _processed(
+    plan: ExchangePlan, task: int, open_exchange: OpenExchange, table: pa.Table | None
+) -> tuple[list[bytes], dict[str, int] | None]:
+    """Run the application's processors; their dead letters, and when timers are due next."""
+    if not plan.processors:
+        return [], None
+    from state_lib.spark.process.run import run_all  # noqa: PLC0415 - imports much of PySpark
+
+    told = run_all(plan, task, open_exchange, table)
+    return told.letters, told.due
+
+
+def _dropped(table: pa.Table) -> dict[str, int]:
     counts: dict[str, int] = {}
     rows = table.filter(pc.equal(table.column("kind"), DROPPED))
     for reason, n in zip(rows.column("key").to_pylist(), rows.column("n").to_pylist(), strict=True):
         counts[reason.decode()] = counts.get(reason.decode(), 0) + n
-    for letter in letters.to_pylist():
+    return counts
+
+
+def _count(letters: list[bytes], counts: dict[str, int]) -> None:
+    for letter in letters:
         reason = orjson.loads(letter)["reason"]
         counts[reason] = counts.get(reason, 0) + 1
-    return counts
 
 
 def _maxima(plan: ExchangePlan, table: pa.Table) -> dict[tuple[str, int], int]:

@@ -3,31 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from state_lib.declaration import Aggregation, Source, Step
-from state_lib.spark.entries import entry, explodes, judge
+from state_lib.processing import Process
+from state_lib.spark.entries import entry, explodes, fields_of, judge, places
 from state_lib.spark.plan import SEEN, BatchPlan
+from state_lib.spark.process import rows as processed
 from state_lib.spark.rows import apply_steps, decode, judged_by
 from state_lib.spark.sizes import UNBOUNDED
-from state_lib.spark.sources import active
+from state_lib.spark.sources import active, empty
 from state_lib.spark.template import Template
 
 LOW = 0xFFFF_FFFF
 _KEPT = 4
 """Queries: that of the stream, and some for the tasks that were behind when it began."""
 GROUP = ["task", "kind", "key", "start", "src"]
+_SOURCE = (
+    "key binary, value binary, topic string, partition int, offset bigint, "
+    "timestamp timestamp_ltz, timestampType int"
+)
+"""What Spark's Kafka source reads."""
 
 
 class Combiner:
     """`combine` for the batches of a stream: built once, and put over one after another."""
 
     def __init__(
-        self, spark: SparkSession, aggregations: Sequence[Aggregation], partitions: int
+        self,
+        spark: SparkSession,
+        aggregations: Sequence[Aggregation],
+        partitions: int,
+        processes: Sequence[Process] = (),
     ) -> None:
         self._spark, self._aggregations, self._partitions = spark, aggregations, partitions
+        self._processes = processes
         self._templates: dict[object, Template] = {}
 
     def combine(self, batch: DataFrame, plan: BatchPlan) -> DataFrame:
@@ -39,11 +53,24 @@ class Combiner:
         if known is not None and known.fits:
             return known.over(judged)
         with active(self._spark):  # expressions that are text are parsed by its settings
-            built = _combined(self._spark, judged, self._aggregations, self._partitions, plan)
+            built = _combined(
+                self._spark, judged, self._aggregations, self._partitions, plan, self._processes
+            )
         if known is None:
             kept = list(self._templates.items())[1 - _KEPT :]
             self._templates = {**dict(kept), shape: Template(judged, built)}
         return built
+
+    def nothing(self, plan: BatchPlan) -> DataFrame:
+        """What `combine` makes of a batch without records: for timers alone."""
+        return self.combine(no_records(self._spark), plan)
+
+
+def no_records(spark: SparkSession) -> DataFrame:
+    """A batch of none: what Spark compiles for it is as for others."""
+    jvm: Any = spark._jvm  # noqa: SLF001 - the way to the JVM that pyspark itself takes
+    schema = jvm.org.apache.spark.sql.types.StructType.fromDDL(_SOURCE)
+    return empty(spark, schema)
 
 
 def combine(
@@ -61,6 +88,8 @@ def combine(
     ``a<verb>_<field>`` per field, and ``l<verb>`` (a struct) for the fields that keep the last.
     Sums of int64 come in two parts that cannot overflow: ``a<verb>_<field>`` is that of the low 32
     bits of each value, unsigned, and ``h<verb>_<field>`` that of the rest.
+
+    Rows that processors take are not combined, see `state_lib.spark.process.rows`.
     """
     with active(spark):
         return _combined(spark, judged_by(batch, plan), aggregations, partitions, plan)
@@ -72,21 +101,23 @@ def _combined(
     aggregations: Sequence[Aggregation],
     partitions: int,
     plan: BatchPlan,
+    processes: Sequence[Process] = (),
 ) -> DataFrame:
+    verbs = _Verbs(aggregations, processes)
     branches: dict[tuple[Source, tuple[Step, ...]], list[int]] = {}
-    for index, verb in enumerate(aggregations):
+    every: list[Aggregation | Process] = [*aggregations, *processes]
+    for index, verb in enumerate(every):
         branches.setdefault((verb.source, verb.steps), []).append(index)
     frames: list[DataFrame] = []
     lettered: set[str] = set()
-    for (source, steps), verbs in branches.items():
+    for (source, steps), own in branches.items():
         rows = decode(batch, source, plan)
         told = F.col("__hf_bad").isNotNull() & F.lit(source.topic in lettered)
         lettered.add(source.topic)
         rows = apply_steps(rows.withColumn("__hf_told", told), steps)
-        for index in verbs:
-            verb = aggregations[index]
-            rows = judge(rows, index, verb, plan.limits.get(verb.store.name, UNBOUNDED))
-        entries = [entry(spark, i, aggregations, plan, partitions, i == verbs[0]) for i in verbs]
+        for index in own:
+            rows = verbs.judge(rows, index, plan)
+        entries = [verbs.entry(spark, i, plan, partitions, first=i == own[0]) for i in own]
         if len(entries) == 1:
             frames.append(rows.select(*entries[0]))
         else:
@@ -97,8 +128,44 @@ def _combined(
         union = union.unionByName(frame)
     if plan.tasks is not None:
         union = _of_tasks(union, plan.tasks, told=not plan.repeated)
-    shuffled = union.repartitionById(partitions, F.col("task"))
-    return shuffled.groupBy(*GROUP).agg(*_partials(aggregations))
+    return verbs.grouped(union.repartitionById(partitions, F.col("task")))
+
+
+@dataclass(frozen=True)
+class _Verbs:
+    """All verbs by their number: those that keep columns first."""
+
+    aggregations: Sequence[Aggregation]
+    processes: Sequence[Process]
+
+    def judge(self, rows: DataFrame, index: int, plan: BatchPlan) -> DataFrame:
+        """See `state_lib.spark.entries.judge`."""
+        first = len(self.aggregations)
+        if index >= first:
+            return processed.judge(rows, index, self.processes[index - first])
+        verb = self.aggregations[index]
+        return judge(rows, index, verb, plan.limits.get(verb.store.name, UNBOUNDED))
+
+    def entry(
+        self, spark: SparkSession, index: int, plan: BatchPlan, partitions: int, *, first: bool
+    ) -> list[Column]:
+        """The columns of `combine` before it groups."""
+        count = len(self.aggregations)
+        others = processed.taken(self.processes, count, index)
+        if index < count:
+            return [*entry(spark, index, self.aggregations, plan, partitions, first), *others]
+        name = self.processes[index - count].name
+        columns, mine = places(spark, index, name, plan, partitions, first)
+        return [*columns, *fields_of(self.aggregations, index, mine), *others]
+
+    def grouped(self, entries: DataFrame) -> DataFrame:
+        """Entries combined, but for those that processors take."""
+        if not self.processes:
+            return entries.groupBy(*GROUP).agg(*_partials(self.aggregations))
+        if not self.aggregations:
+            return entries.withColumn("n", F.lit(1).cast("bigint"))
+        apart, own = processed.apart(self.processes, len(self.aggregations))
+        return entries.groupBy(*GROUP, *apart).agg(*_partials(self.aggregations), *own)
 
 
 def _of_tasks(entries: DataFrame, tasks: Sequence[int], *, told: bool) -> DataFrame:
@@ -141,7 +208,7 @@ def _partials(aggregations: Sequence[Aggregation]) -> list[Column]:
         if verb.kept.has_last:
             kept = [f"a{index}_{n}" for n, f in verb.fields.items() if f.op == "last"]
             newest = F.struct(F.col("ts"), F.col("src").cast("bigint"), F.col(f"o{index}"))
-            at = [F.col(f"p{index}_{number}") for number in range(explodes(verb))]
+            at = [F.col(f"p{index}_{number}") for number in range(explodes(verb.steps))]
             columns.append(
                 F.max_by(F.struct(newest.alias("order"), *kept), F.struct(newest, *at)).alias(
                     f"l{index}"

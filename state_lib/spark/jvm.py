@@ -112,6 +112,13 @@ def start(app_id: str, settings: Settings) -> Starting | None:
     return Starting(home, properties(app_id, settings))
 
 
+def joined() -> None:
+    """PySpark has joined it: Python programs that this one starts are to have JVMs of their own."""
+    if _joined:
+        os.environ.pop(PORT, None)
+        os.environ.pop(SECRET, None)
+
+
 def _deaf() -> None:
     """As PySpark does: an interrupt from the terminal is for Python, which stops at an edge."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)

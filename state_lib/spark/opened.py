@@ -106,6 +106,7 @@ class Opened:
             from state_lib.spark.session import open_session  # noqa: PLC0415 - see above
 
             self._session, self._is_ours = open_session(self._id, settings or self.settings), True
+        jvm.joined()
         return self._session
 
     @property

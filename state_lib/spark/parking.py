@@ -11,11 +11,12 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Self
 
 import structlog
 
-from state_lib.changelog.progress import Recorded, effective
+from state_lib.changelog.progress import Recorded, effective, ticks
 from state_lib.errors import (
     ConfigurationError,
     HoldfastError,
@@ -25,12 +26,15 @@ from state_lib.errors import (
 )
 from state_lib.marker import Marker, flat, nested
 from state_lib.spark.align import Read, lost, repeat
-from state_lib.spark.batches import Batches, Positions
+from state_lib.spark.batches import Batches
 from state_lib.spark.runs import Step, run_of
+from state_lib.spark.standing import Positions
 from state_lib.spark.versions import Chain, behind
 
 log = structlog.get_logger(__name__)
 LOOK_S = 1.0
+_ALL = 2**63
+"""Where the others stand, no tick is missed."""
 _LEAST = 2
 """Batches that are repeated between two of the stream: with one, no task would ever gain."""
 _FIRST_PAUSE_S, _MOST_PAUSE_S = 2.0, 60.0
@@ -112,9 +116,8 @@ class Parking:
 
     def _arrive(self) -> None:
         """Those that stand where the others do take part again."""
-        here = self.batches.standing.positions
         with self._lock:
-            for task in [t for t, back in self._returning.items() if back.at == here]:
+            for task in [t for t, back in self._returning.items() if self._is_here(back)]:
                 del self._returning[task]
                 self.batches.unpark(task)
 
@@ -129,26 +132,39 @@ class Parking:
         tasks = [
             task
             for task, back in returning.items()
-            if all(back.at.get(p, 0) <= offset for p, offset in here.items()) and back.at != here
+            if all(back.at.get(p, 0) <= o for p, o in here.items()) and not self._is_here(back)
         ]
         if not tasks:
             return None
         at = [returning[task].at for task in tasks]
-        since = min(returning[task].marker.recorded for task in tasks)
+        recorded = [returning[task].marker.recorded for task in tasks]
+        taken = [*recorded, _ALL] if self.batches.has_timers else []
+        since = min(recorded)
         for anew in (False, True):  # the log has grown since it was read
             if anew or self._chain is None or since < self._since:
                 self._chain, self._since = self._chain_from(since), since
-            found = behind([*at, here], self._chain)
+            found = behind([*at, here], self._chain, taken=taken)
             if found is not None and found.batch is not None:
                 first = Step.of(found.batch, at[found.tasks[0]], here)
-                back = returning.values()
-                places = [here, *(b.at for b in back), *(b.marker.published_to for b in back)]
-                steps = run_of(first, self._chain, here, places, self.batches.most_records)
+                steps = self._run_of(first, self._chain, list(returning.values()))
                 return [tasks[i] for i in found.tasks], steps, self._chain.left
         raise lost(tasks, at[0], here)
 
+    def _run_of(self, first: Step, chain: Chain, back: Sequence[_Returning]) -> list[Step]:
+        """See `state_lib.spark.runs.run_of`; it passes none of those that are back."""
+        here, batches = self.batches.standing.positions, self.batches
+        places = [here, *(b.at for b in back), *(b.marker.published_to for b in back)]
+        return run_of(first, chain, here, places, batches.most_records, alone=batches.has_timers)
+
+    def _is_here(self, back: _Returning) -> bool:
+        """Whether a task stands where the others do, and has taken every tick that they have."""
+        standing = self.batches.standing
+        missed = self.batches.has_timers and back.marker.recorded < standing.recorded
+        return back.at == standing.positions and not missed
+
     def _chain_from(self, since: int) -> Chain:
-        return Chain(lambda: effective(self._records(since)))
+        said = cache(lambda: self._records(since))
+        return Chain(lambda: effective(said()), lambda: ticks(said()))
 
     def _repeat(self, tasks: list[int], steps: list[Step], left: int) -> None:
         """Once; those that went away again, or refused, are to be claimed again after a pause."""
@@ -159,10 +175,12 @@ class Parking:
         except (Realign, Unavailable) as error:
             log.warning("parked tasks are not back yet", partitions=tasks, why=error.message)
             to = {}
+        last = steps[-1].batch
         with self._lock:
             for task in tasks:
                 marker = standing.markers[task]
-                if flat(marker.positions) == to:
+                missed = last.tick and marker.recorded < last.offset  # it moves no position
+                if flat(marker.positions) == to and not missed:
                     self._returning[task] = _Returning(marker, to)
                     self._pauses.pop(task, None)
                 else:

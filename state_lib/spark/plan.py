@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from state_lib.addresses import HostAddress
 from state_lib.declaration import Kept
 from state_lib.marker import ByPartition, flat, nested
+from state_lib.processing import Processor
 
 SEEN, DROPPED, DEAD = -1, -2, -3
 """Kinds of entries that change no store: they carry event times, drop counts and dead letters.
@@ -22,7 +23,8 @@ class BatchPlan:
         epoch, n: of the driver and the batch.
         from_, to: positions before and after.
         clock: by which lateness is judged (ms).
-        now: wall time (ms) by which "too far in the future" is judged.
+        now: wall time (ms) by which "too far in the future" is judged, and processing time of
+            processors. Never less than that of a batch before.
         max_future_ms: how far ahead of ``now`` an event time may be.
         topic_ids: of the sources.
         tasks: those that take part; None for all.
@@ -34,6 +36,7 @@ class BatchPlan:
         numbered: source partitions of a repeated batch as it was first recorded: which task has a
             row without a key goes by their numbers. There are no rows of others, which are newer.
         run: the batches that this one repeats together, each of which judges its own rows.
+        tick: whether it has no records, and runs timers.
     """
 
     epoch: int
@@ -52,6 +55,7 @@ class BatchPlan:
     parked: tuple[int, ...] = ()
     numbered: tuple[tuple[str, int], ...] = ()
     run: tuple[BatchPlan, ...] = ()
+    tick: bool = False
 
     def sources(self) -> list[tuple[str, int]]:
         """Source partitions in the order in which rows number them."""
@@ -73,6 +77,7 @@ class BatchPlan:
             "tasks": self.tasks if self.repeated else None,
             "parked": self.parked,
             "recorded": self.recorded,
+            **({"tick": True} if self.tick else {}),
         }
 
     def _own(self, positions: ByPartition) -> ByPartition:
@@ -96,7 +101,8 @@ class ExchangePlan:
     """Everything an executor needs to carry one task's rows to its host.
 
     ``timeout_s``: how long an exchange may take. ``patience_s``: how long it is tried again while
-    its host is away, or the task is opening; None: as long.
+    its host is away, or the task is opening; None: as long. ``processors``: their numbers follow
+    those of ``kept``. ``initial``: the processor that takes its initial state, and no batch.
     """
 
     app: str
@@ -107,3 +113,5 @@ class ExchangePlan:
     token: str | None
     timeout_s: float
     patience_s: float | None = None
+    processors: tuple[Processor, ...] = ()
+    initial: str = ""

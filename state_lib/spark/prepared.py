@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
@@ -14,13 +13,7 @@ from state_lib.kafka import TopicFacts
 from state_lib.marker import NO_CLOCK
 from state_lib.spark.frames import Combiner
 from state_lib.spark.plan import BatchPlan
-from state_lib.spark.sources import empty, said
-
-_SOURCE = (
-    "key binary, value binary, topic string, partition int, offset bigint, "
-    "timestamp timestamp_ltz, timestampType int"
-)
-"""What Spark's Kafka source reads."""
+from state_lib.spark.sources import said
 
 
 def first_plan(
@@ -37,11 +30,9 @@ def prepared(spark: SparkSession, app: Declaration, plan: BatchPlan) -> Combiner
     Raises:
         ConfigurationError: what was resolved as it was declared cannot be computed in a batch.
     """
-    jvm: Any = spark._jvm  # noqa: SLF001 - the way to the JVM that pyspark itself takes
-    schema = jvm.org.apache.spark.sql.types.StructType.fromDDL(_SOURCE)
-    combiner = Combiner(spark, app.aggregations, app.partitions)
+    combiner = Combiner(spark, app.aggregations, app.partitions, app.processes)
     try:
-        combiner.combine(empty(spark, schema), plan)
+        combiner.nothing(plan)
     except AnalysisException as error:
         raise ConfigurationError(
             f"application {app.id!r} declares what cannot be computed in a batch: {said(error)}. "

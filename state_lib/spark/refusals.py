@@ -175,10 +175,11 @@ def _judge_encryption(nodes: list[Node], at: str) -> None:
 def _judge_moments(nodes: list[Node], at: str) -> None:
     """Spark's optimizer reads some texts as the moment in which it meets them."""
     for number, node in enumerate(nodes):
-        kind = kind_of(node)
-        if not (kind in _TO_MOMENTS or (kind == "Cast" and node.get("dataType") in _MOMENTS)):
+        if not _makes_a_moment(node):
             continue
         given = _argument(nodes, number, 0)
+        if _makes_a_moment(given[0]):  # it is judged itself
+            continue
         texts = [
             str(n["value"])
             for n in given
@@ -193,6 +194,12 @@ def _judge_moments(nodes: list[Node], at: str) -> None:
             )
         if _SPECIAL.match(texts[0]):
             raise ConfigurationError(_of_a_word(at, repr(texts[0])))
+
+
+def _makes_a_moment(node: Node) -> bool:
+    if kind_of(node) in _TO_MOMENTS:
+        return True
+    return kind_of(node) == "Cast" and str(node["dataType"]) in _MOMENTS  # others are no text
 
 
 def _of_a_word(at: str, word: str) -> str:

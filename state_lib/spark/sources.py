@@ -111,6 +111,11 @@ def columns_of(rows: DataFrame) -> list[str]:
     return [name for name in rows.columns if name != STAR]
 
 
+def seen(rows: DataFrame) -> StructType:
+    """The schema of those columns."""
+    return StructType([f for f in rows.schema.fields if f.name != STAR])
+
+
 @contextmanager
 def active(spark: SparkSession) -> Iterator[None]:
     """Make a session the active one meanwhile.

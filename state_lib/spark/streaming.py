@@ -23,10 +23,12 @@ from state_lib.failpoints import failpoint
 from state_lib.kafka import Kafka
 from state_lib.marker import flat, nested
 from state_lib.spark.batch_size import BatchSize, records_within
-from state_lib.spark.batches import Batches, Positions
+from state_lib.spark.batches import Batches
 from state_lib.spark.ending import ENDING_S, STOP_S, halt
+from state_lib.spark.given import is_alive
 from state_lib.spark.parking import Parking
 from state_lib.spark.session import kafka_options
+from state_lib.spark.standing import Positions
 from state_lib.specs import Topology
 
 log = structlog.get_logger(__name__)
@@ -220,6 +222,8 @@ class Streaming:
         while query.isActive and self._failure is None:
             if self._waited():
                 return self._stopping.is_set() or self._failure is None
+            if not is_alive(self._spark):  # a query that waits for records does not notice
+                raise Unavailable(f"the session of {self._topology.app!r} has been stopped")
             try:
                 asked_to_stop()
             except Unavailable as error:

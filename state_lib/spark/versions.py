@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import time
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -161,11 +162,17 @@ class Chain:
 
     Args:
         read: gives the batches; called only if they are needed, and once.
+        read_ticks: gives the ticks that stand.
     """
 
-    def __init__(self, read: Callable[[], Sequence[Recorded]]) -> None:
-        self._read = read
+    def __init__(
+        self,
+        read: Callable[[], Sequence[Recorded]],
+        read_ticks: Callable[[], Sequence[Recorded]] = lambda: (),
+    ) -> None:
+        self._read, self._read_ticks = read, read_ticks
         self._batches: Sequence[Recorded] | None = None
+        self._ticks: Sequence[Recorded] | None = None
         self.at = 0
         """Where the next search begins: at the batch that was found last."""
 
@@ -184,13 +191,33 @@ class Chain:
                 return self._batches[at]
         return None
 
+    def tick_of(
+        self, positions: Mapping[Partition, int], since: int, before: Recorded | None
+    ) -> Recorded | None:
+        """The tick that a task at these positions has next, before a batch.
+
+        Args:
+            positions: where the task stands.
+            since: offset of the record that it took last.
+            before: the batch that it has next.
+        """
+        if self._ticks is None:
+            self._ticks = sorted(self._read_ticks(), key=lambda tick: tick.offset)
+        for tick in self._ticks[bisect_right(self._ticks, since, key=lambda t: t.offset) :]:
+            if before is not None and tick.offset > before.offset:
+                return None
+            if all(tick.to.get(p, at) == at for p, at in positions.items()):
+                return tick
+        return None
+
 
 def behind(
     at: Sequence[Mapping[Partition, int]],
     chain: Chain,
     published: Sequence[Mapping[Partition, int]] = (),
+    taken: Sequence[int] = (),
 ) -> Behind | None:
-    """Which tasks are not at the foremost positions; None if all are.
+    """Which tasks are not at the foremost positions, or missed a tick; None if all are.
 
     Only partitions count that all tasks know: initial positions may be half committed.
 
@@ -198,13 +225,18 @@ def behind(
         at: positions by task.
         chain: of the batches that they may have next.
         published: up to where outputs were written, by task: see `Marker.published_to`.
+        taken: by task, the offset of the record that it took last; without, no tick is looked for.
     """
     common = set.intersection(*(set(x) for x in at))
     shared = [{p: x[p] for p in common} for x in at]
     target = {p: max(x.get(p, 0) for x in (*shared, *published)) for p in common}
     late = [x for x in shared if x != target]
-    if not late:
-        return None
-    least = min(late, key=lambda x: sum(x.values()))
+    least = min(late, key=lambda x: sum(x.values()), default=target)
     tasks = [i for i, x in enumerate(shared) if x == least]
-    return Behind(least, tasks, chain.next_of(least))
+    batch = chain.next_of(least) if late else None
+    missed = {i: chain.tick_of(least, taken[i], batch) for i in tasks} if taken else {}
+    found = [tick for tick in missed.values() if tick is not None]
+    if found:
+        first = min(found, key=lambda tick: tick.offset)
+        return Behind(least, [i for i, tick in missed.items() if tick == first], first)
+    return Behind(least, tasks, batch) if late else None

@@ -235,6 +235,8 @@ def _at(then: Marker, begun: Marker, ends: dict[str, int]) -> Marker:
         clock=then.clock,
         dropped=then.dropped,
         recorded=then.recorded,
+        due=then.due,
+        initial=then.initial,
         cut={},
         ends={**begun.committed, **ends},
         written_at=now_ms(),

@@ -22,6 +22,7 @@ from state_lib.restore.past import PastPlan
 from state_lib.restore.plan import AUTO, RestorePlan
 from state_lib.restore.progress import RestoreProgress
 from state_lib.specs import Topology
+from state_lib.stores.pages import Page, page_of
 from state_lib.stores.task_stores import Checkpoint, StoreChanges, TaskStores
 from state_lib.task import asked
 from state_lib.task import past as time_travel
@@ -336,6 +337,14 @@ class StateTask:
         with self.guarded(), self.view() as (marker, stores):
             found = bytes_store_of(stores, self.topology, store)
             return marker, live_values(found, keys, marker.clock)
+
+    def page(
+        self, store: str, lower: bytes | None, upper: bytes | None, rows: int
+    ) -> tuple[Marker, Page]:
+        """The first entries of a range, as `page_of`, and where they stand."""
+        with self.guarded(), self.view() as (marker, stores):
+            found = bytes_store_of(stores, self.topology, store)
+            return marker, page_of(found, lower, upper, rows)
 
     def scan(self, store: str) -> tuple[Marker, Iterator[tuple[bytes, bytes]]]:
         """Live entries of a store, all as they were at the marker that comes with them.

@@ -108,7 +108,7 @@ class TopologyTestDriver:
     def createInputTopic(self, name: str) -> TestInputTopic:
         """A source to pipe records into. Raises InvalidRequest, naming those that there are."""
         known_topic(name, self._app.topology.sources, "source")
-        formats = {a.source.topic: a.source.format for a in self._app.aggregations}
+        formats = {verb.source.topic: verb.source.format for verb in self._app.verbs}
         return TestInputTopic(name, formats[name], self._pipe)
 
     def createOutputTopic(self, name: str) -> TestOutputTopic:
@@ -116,7 +116,8 @@ class TopologyTestDriver:
         outputs = {o.topic: o.store for o in self._app.topology.outputs}
         known_topic(name, [*outputs], "output")
         spec = self._spec(outputs[name])
-        shape = OutputShape(spec.key_serde, spec.is_window)
+        serdes = {t: p.processor.key_serde for p in self._app.processes for t in p.topics}
+        shape = OutputShape(serdes.get(name, spec.key_serde), spec.is_window)
         return TestOutputTopic(name, lambda: self._queue(name), shape)
 
     def deadLetters(self) -> list[DeadLetter]:
@@ -191,9 +192,16 @@ class TopologyTestDriver:
         self._pipeline.tick(clock, self._now)
 
     def advanceWallClockTime(self, by: Duration) -> None:
-        """Move wall time on, by ms or by a text such as ``1 hour``."""
+        """Move wall time on, by ms or by a text such as ``1 hour``.
+
+        Timers by processing time run that are due then, and what has lived its time is removed.
+        """
         self._current()
         self._now += length_ms(by)
+        standing = self._pipeline.standing
+        if standing.is_due(standing.clock, self._now):
+            self._events.append(repeats.Tick(standing.clock, self._now))
+            self._pipeline.tick(standing.clock, self._now)
 
     # ------------------------------------------------------------------ once more
 

@@ -12,11 +12,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from state_lib.declaration import Declaration
 from state_lib.marker import nested
-from state_lib.spark.batches import Standing
+from state_lib.processing import Process
 from state_lib.spark.clock import next_clock
 from state_lib.spark.exchange import exchange
 from state_lib.spark.frames import Combiner
 from state_lib.spark.plan import BatchPlan, ExchangePlan
+from state_lib.spark.process.initial import initial_rows
+from state_lib.spark.standing import Standing
 from state_lib.testing.session import give_back
 from state_lib.testing.tasks import EPOCH, Tasks
 
@@ -89,6 +91,9 @@ class Pipeline:
         for task in range(rules.partitions):
             self._carry(plan, task, None)
         self.standing.positions = begin
+        for number, verb in enumerate(rules.app.processes, len(rules.app.aggregations)):
+            if verb.initial is not None:
+                self._begin(verb, number)
 
     def close(self) -> None:
         """Close its tasks."""
@@ -123,7 +128,18 @@ class Pipeline:
         for task in range(self._rules.partitions):
             self._carry(plan, task, None)
 
-    def _carry(self, batch: BatchPlan, task: int, table: pa.Table | None) -> None:
+    def _begin(self, verb: Process, number: int) -> None:
+        """Every task takes the initial state of a processor."""
+        rules, tasks = self._rules, range(self._rules.partitions)
+        plan = self._plan(self.standing.positions, self.standing.clock, 0)
+        rows = initial_rows(rules.spark, verb, number, rules.partitions, tasks).toArrow()
+        for task in tasks:
+            own = rows.filter(pc.equal(rows.column("task"), task))
+            self._carry(plan, task, own if own.num_rows else None, verb.name)
+
+    def _carry(
+        self, batch: BatchPlan, task: int, table: pa.Table | None, initial: str = ""
+    ) -> None:
         rules = self._rules
         whole = ExchangePlan(
             app=rules.app.id,
@@ -133,6 +149,8 @@ class Pipeline:
             hosts=(),
             token=None,
             timeout_s=_TIMEOUT_S,
+            processors=tuple(verb.processor for verb in rules.app.processes),
+            initial=initial,
         )
         for _ in range(1 + self._crashing):
             self.standing.markers[task] = exchange(whole, task, table, self.tasks)
@@ -173,4 +191,5 @@ def frame(given: SparkSession, spark: SparkSession, records: Sequence[Given]) ->
 
 def limits_of(app: Declaration, limit: int) -> dict[str, int]:
     """What topics take of a store's record (bytes), as `BatchPlan.limits`."""
-    return {verb.store.name: limit for verb in app.aggregations}
+    names = [verb.store.name for verb in app.aggregations]
+    return dict.fromkeys([*names, *(verb.name for verb in app.processes)], limit)

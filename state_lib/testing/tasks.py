@@ -17,6 +17,7 @@ from state_lib.errors import Unavailable
 from state_lib.host.exchange import TaskExchange, is_done
 from state_lib.marker import CommitHeader, Marker
 from state_lib.specs import Topology
+from state_lib.stores.pages import Page
 from state_lib.stores.rocksdb.options import RocksDBOptions
 from state_lib.task import StateTask, TaskContext
 
@@ -134,6 +135,10 @@ class _Exchange:
     def get(self, store: str, keys: pa.BinaryArray) -> pa.BinaryArray:
         """See `OpenExchange`."""
         return self._exchange.get(store, keys)
+
+    def page(self, store: str, lower: bytes | None, upper: bytes | None, rows: int) -> Page:
+        """See `OpenExchange`."""
+        return self._exchange.page(store, lower, upper, rows)
 
     def put(
         self, store: str, keys: pa.BinaryArray, values: pa.BinaryArray, timestamps: pa.Int64Array

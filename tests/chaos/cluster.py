@@ -75,10 +75,11 @@ class Cluster:
         """Wait until an armed point has acted."""
         until((self.fired / point).exists, timeout_s, f"failpoint {point} reached")
 
-    def driver(self, app: str, topic: str, key: str = "k", **flags: Any) -> Driver:
+    def driver(self, app: str, topic: str, key: str = "k", job: Path = JOB, **flags: Any) -> Driver:
         """Start a driver of the chaos job, or of one that was edited to group by another key."""
         environment = self._environment(app, topic, **flags) | {"CHAOS_KEY": key}
-        self.drivers.append(Driver(environment, self.settings.home / f"{app}-{time.time_ns()}.log"))
+        log = self.settings.home / f"{app}-{time.time_ns()}.log"
+        self.drivers.append(Driver(environment, log, job))
         return self.drivers[-1]
 
     def end_drivers(self) -> None:
@@ -109,11 +110,11 @@ class Cluster:
 class Driver:
     """A driver process with its JVM and workers."""
 
-    def __init__(self, environment: dict[str, str], log: Path) -> None:
+    def __init__(self, environment: dict[str, str], log: Path, job: Path) -> None:
         self.log = log
         with log.open("w") as out:
             self.process = subprocess.Popen(
-                [sys.executable, str(JOB)],
+                [sys.executable, str(job)],
                 env=environment,
                 stdout=out,
                 stderr=subprocess.STDOUT,

@@ -14,6 +14,7 @@ import pytest
 
 from state_lib.client.airflow import FINAL, Airflow
 from state_lib.stack.airflow import AirflowHome
+from state_lib.submit import _UNPACKED
 from tests.chaos.standalone import spark_cluster
 from tests.support.fresh import ROOT, Project, environment
 from tests.support.waiting import until
@@ -66,6 +67,8 @@ def test_from_a_wheel_to_a_cluster(
         until(lambda: project.purchases(NAME) == 10_000, WITHIN_S)
         hours = project.run("holdfast", "query", NAME, "hourly", "customer-007", "--json")
         assert sum(json.loads(line)["value"] for line in hours.splitlines()) > 0
+        shipped = (tmp_path / "cluster" / "work").glob(f"app-*/*/{_UNPACKED}/state_lib/__init__.py")
+        assert list(shipped), "executors worked, with what was sent to them"
         project.run("holdfast", "stop", NAME)
         until(lambda: airflow.run(dag, run.id).state in FINAL, WITHIN_S)
         assert airflow.run(dag, run.id).state == "success"

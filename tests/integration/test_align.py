@@ -21,9 +21,10 @@ from state_lib.errors import CodeChanged, ConfigurationError
 from state_lib.kafka import Kafka
 from state_lib.marker import NO_CLOCK, nested, now_ms
 from state_lib.spark.align import align
-from state_lib.spark.batches import Batches, Standing
+from state_lib.spark.batches import Batches
 from state_lib.spark.exchange import exchange
 from state_lib.spark.plan import BatchPlan, ExchangePlan
+from state_lib.spark.standing import Standing
 from tests.support.apps import App
 from tests.support.declared import counting
 from tests.support.hosts import address, claim, publish, served

@@ -137,6 +137,30 @@ def test_read_merge_commit(host: Served) -> None:
     assert headers["__streams.errors.offset"] == b"7"
 
 
+def test_a_range_is_read_page_by_page(host: Served) -> None:
+    keys = [b"k%d" % i for i in range(5)]
+    with closing(host.client()) as client:
+        with client.exchange(host.app.name, 0, host.epoch, 1) as exchange:
+            exchange.put("kv", binary(*keys), binary(*keys), times(5))
+            exchange.commit(header(exchange.marker))
+        with client.exchange(host.app.name, 0, host.epoch, 2) as exchange:
+            first = exchange.page("kv", b"k1", b"k4", 2)
+            assert (first.entries, first.more) == ([(k, k) for k in keys[1:3]], True)
+            assert exchange.get("kv", binary(b"k0")).to_pylist() == [b"k0"]
+            last = exchange.page("kv", b"k2\0", b"k4", 2)
+            assert (last.entries, last.more) == ([(keys[3], keys[3])], False)
+            assert exchange.page("kv", None, None, 9).entries == [(k, k) for k in keys]
+            assert exchange.page("kv", b"l", None, 9).entries == []
+        with (
+            closing(host.client()) as other,
+            pytest.raises(Moved),
+            client.exchange(host.app.name, 0, host.epoch, 3) as exchange,
+        ):
+            exchange.page("kv", None, None, 1)
+            commit_one(other, host, 2, b"meanwhile")
+            exchange.page("kv", None, None, 1)
+
+
 def test_an_exchange_that_ends_early_changes_nothing(host: Served) -> None:
     with closing(host.client()) as client:
         with client.exchange(host.app.name, 0, host.epoch, 1) as exchange:

@@ -17,8 +17,9 @@ from state_lib.host.placement import owner_of
 from state_lib.host.tasks import TaskManager
 from state_lib.kafka import Kafka
 from state_lib.marker import Marker, nested
-from state_lib.spark.batches import Batches, Standing
+from state_lib.spark.batches import Batches
 from state_lib.spark.exchange import exchange
+from state_lib.spark.standing import Standing
 from tests.support.apps import NOON, App
 from tests.support.declared import counting
 from tests.support.hosts import address, claim, publish, served
@@ -111,7 +112,7 @@ def test_a_tick_whose_answers_were_lost_is_repeated(
         standing.markers = [replace(m, maxima=seen) for m in standing.markers]
         before = list(standing.markers)
         with monkeypatch.context() as patched:
-            patched.setattr("state_lib.spark.batches.exchange", deaf)
+            patched.setattr("state_lib.spark.direct.exchange", deaf)
             with pytest.raises(Unavailable, match="the answer was lost"):
                 batches.tick()
         assert [host.task(name, p).marker.clock for p in range(2)] == [NOON, NOON]

@@ -1,7 +1,14 @@
 """A job as a user writes it: a type checker has nothing to say of it."""
 
-from pyspark.sql import Column, SparkSession
+from collections.abc import Iterator
+from typing import Any
+
+from pyspark.sql import Column, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql.streaming.stateful_processor import (  # PySpark does not say that it exports them
+    StatefulProcessor,
+    StatefulProcessorHandle,
+)
 from pyspark.sql.types import LongType, StringType, StructType
 
 from state_lib import (
@@ -14,6 +21,28 @@ from state_lib import (
     TimeWindows,
     agg,
 )
+
+
+class Seen(StatefulProcessor):
+    """As PySpark wants it."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """One value state."""
+        self.handle, self.seen = handle, handle.getValueState("seen", "at BIGINT")
+
+    def handleInputRows(  # noqa: N802 - Spark's
+        self,
+        key: Any,
+        rows: Any,
+        timerValues: Any,  # noqa: N803 - as above
+    ) -> Iterator[Row]:
+        """Count."""
+        del timerValues
+        self.seen.update((len(list(rows)),))
+        yield Row(k=key[0])
+
+    def close(self) -> None:
+        """Nothing to close."""
 
 
 def declare(spark: SparkSession) -> Application:
@@ -39,6 +68,11 @@ def declare(spark: SparkSession) -> Application:
         last=agg.last("k"),
     )
     table.toStream().to("hourly-changes")
+    grouped.transformWithState(Seen(), "k STRING", "Append", "EventTime", name="seen").to("seen")
+    told = grouped.transformWithState(
+        Seen(), schema, "Update", "ProcessingTime", None, "", name="too", grace="1 hour"
+    )
+    told.to("too")
     try:
         app.stream("lines", format="text").groupBy(F.lower("value")).count("lines")
     except ConfigurationError as error:

@@ -195,3 +195,31 @@ def test_a_restore_to_the_past_is_no_claim() -> None:
     assert ended.claim == 7
     assert ended.claimed_by(12, "host-1").claim == 12
     assert Marker().claim == -1
+
+
+def test_ticks_whose_outputs_were_written_are_muted() -> None:
+    """They cover no position: their records tell them apart."""
+    told = {**BACK.published, "recorded": 40}
+    marker = replace(BACK, published=told)
+
+    def tick(recorded: int) -> CommitHeader:
+        return header(from_=HERE, to=HERE, recorded=recorded)
+
+    assert [is_muted(marker, tick(at)) for at in (-1, 39, 40, 41)] == [False, True, True, False]
+    again = replace(marker, published={**told, "again": True})
+    assert not is_muted(again, tick(39))
+    end = BACK.published["positions"]
+    last = header(to=end, recorded=35)
+    assert advance(marker, last, "host-1", {}).published["recorded"] == 40
+    assert advance(again, last, "host-1", {}).published["recorded"] == 35
+    assert "recorded" not in advance(BACK, header(to=end), "host-1", {}).published
+
+
+def test_batch_time_never_goes_back_and_what_is_due_is_the_last_word() -> None:
+    first = advance(MARKER, header(batch_time_ms=9, due={"eventtime": 5}), "host-1", {})
+    assert (first.batch_time_ms, first.due) == (9, {"eventtime": 5})
+    second = advance(first, header(n=5, batch_time_ms=7), "host-1", {})
+    assert (second.batch_time_ms, second.due) == (9, {"eventtime": 5})
+    third = advance(second, header(n=6, due={}), "host-1", {})
+    assert third.due == {}
+    assert Marker.from_bytes(first.to_bytes()) == first

@@ -9,7 +9,7 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state_lib.changelog.progress import Recorded, effective, repeats
+from state_lib.changelog.progress import Recorded, effective, repeats, ticks
 from state_lib.kafka import Partition
 from state_lib.marker import nested
 from state_lib.spark.plan import BatchPlan
@@ -170,3 +170,18 @@ def test_a_repeated_batch_numbers_the_sources_as_it_did() -> None:
     assert replace(plan, numbered=()).sources() == [early, new, late]
     again = Recorded.from_json(orjson.loads(orjson.dumps(plan.record())), 40)
     assert (again.from_, again.to) == ({early: 0, late: 0}, {early: 5, late: 7}), "and once more"
+
+
+def test_ticks_stand_until_a_newer_driver_has_spoken() -> None:
+    def tick(epoch: int, n: int, at: int, *, aligned: bool = False) -> Recorded:
+        return replace(batch(epoch, n, at, at), offset=n, tick=True, aligned=aligned)
+
+    begin = batch(2, 0, 10, 10)
+    records = [
+        batch(1, 1, 0, 10), tick(1, 2, 10), tick(1, 3, 10), begin, tick(1, 4, 10),
+        tick(2, 5, 10, aligned=True), tick(2, 6, 10),
+    ]  # fmt: skip
+    assert [(t.epoch, t.n) for t in ticks(records)] == [(1, 2), (1, 3), (2, 6)]
+    assert spans(records) == [(1, 0, 10)]
+    said = replace(BatchPlan(1, 2, {}, {}, 0, 0, 0, {}), tick=True).record()
+    assert Recorded.from_json(orjson.loads(orjson.dumps(said)), 40).tick

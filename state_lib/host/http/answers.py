@@ -143,6 +143,7 @@ class Store(BaseModel):
     window_size_ms: int
     grace_ms: int
     retention_ms: int
+    state: str = Field(description="Of a processor's store, what it holds; else empty.")
     segment_interval_ms: int
     approximate_entries: int = Field(description="Overwritten and deleted ones may still count.")
     size_bytes: int = Field(description="On disk and in memory.")

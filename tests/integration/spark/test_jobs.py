@@ -21,6 +21,7 @@ from state_lib.changelog.topics import TopicPlan, topology_topic
 from state_lib.config import Settings
 from state_lib.drivers.control import ask_to_stop
 from state_lib.drivers.events import Event
+from state_lib.drivers.last_words import end_in_log
 from state_lib.drivers.look import Looker, observe
 from state_lib.drivers.process import DriverProcess, launch
 from state_lib.drivers.sight import Sight
@@ -134,10 +135,9 @@ def test_a_job_whose_topology_topic_was_deleted_is_refused(
     app.close()
     deleted(app, topology_topic(name))
     until(lambda: not first.alive(), 90, "ended")
-    looker = Looker(settings, name)  # Spark's own traces may follow in the log
-    end = looker.look().end_of(first.id)
-    looker.close()
+    end = end_in_log(first.last_lines(), first.id)
     assert end is not None
+    assert not end.retry
     assert f"holdfast repair topology {name}" in end.why
     environment = {**os.environ, **settings.as_environment(), "JOB_APP": name}
     command = [sys.executable, str(settings.home / "job.py")]

@@ -32,6 +32,18 @@ assert jvm.start("early", settings) is None
 print(pid, flush=True)
 os._exit(0)
 """
+OPENED = """
+import os, subprocess, sys
+from state_lib.config import Settings
+from state_lib.spark.opened import Opened
+mine = Opened("early", settings=Settings.load()).session().sparkContext
+assert mine._gateway.proc is None, "it was joined"
+asked = "from pyspark import SparkContext; SparkContext('local[1]', 'beside').stop()"
+done = subprocess.run([sys.executable, "-c", asked], stderr=subprocess.PIPE, text=True)
+assert done.returncode == 0, done.stderr
+print(mine.parallelize([7]).first(), flush=True)
+os._exit(0)
+"""
 REFUSED = """
 from pyspark.errors import PySparkRuntimeError
 from state_lib.config import Settings
@@ -84,6 +96,10 @@ def run(script: str, tmp_path: Path, options: str) -> str:
 def test_pyspark_joins_it_and_it_ends_with_its_driver(tmp_path: Path) -> None:
     pid = int(run(JOINED, tmp_path, jvms.options(jvms.QUICK)))
     until(lambda: not Path(f"/proc/{pid}").exists())
+
+
+def test_programs_that_its_driver_starts_have_jvms_of_their_own(tmp_path: Path) -> None:
+    assert run(OPENED, tmp_path, jvms.options(jvms.QUICK)) == "7"
 
 
 def test_one_that_nobody_joins_leaves_nothing(tmp_path: Path) -> None:

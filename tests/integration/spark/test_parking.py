@@ -30,13 +30,14 @@ from state_lib.kafka import Kafka, ends, require
 from state_lib.keys import partition_for
 from state_lib.marker import Marker, flat, nested, now_ms
 from state_lib.spark.align import Read, align, initial_positions
-from state_lib.spark.batches import Batches, Standing
+from state_lib.spark.batches import Batches
 from state_lib.spark.claims import Claimant, write_claim
 from state_lib.spark.epochs import Epoch, topology_id
 from state_lib.spark.frames import Combiner
 from state_lib.spark.left_out import LeftOut
 from state_lib.spark.parking import Parking
 from state_lib.spark.session import kafka_options, read_range
+from state_lib.spark.standing import Standing
 from state_lib.spark.versions import make_way
 from state_lib.task import state_task
 from state_lib.task.room import check_disk

@@ -18,8 +18,8 @@ from state_lib.errors import StateCorrupt, Unjudged
 from state_lib.kafka import Kafka
 from state_lib.marker import flat
 from state_lib.spark import batches as of_batches
-from state_lib.spark.batches import Positions
 from state_lib.spark.session import read_range
+from state_lib.spark.standing import Positions
 from state_lib.task import held, state_task
 from state_lib.task.room import check_disk
 from tests.support import chained

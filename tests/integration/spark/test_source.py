@@ -416,7 +416,6 @@ def test_a_session_of_ones_own_with_a_token_from_a_file(
             "PYSPARK_PYTHON": sys.executable,
             "SPARK_LOCAL_IP": "127.0.0.1",
         }
-        env.pop("PYSPARK_GATEWAY_PORT", None)
         script = [sys.executable, "-c", SCRIPT, name, str(token_file), TOKEN]
         done = subprocess.run(
             [*script, jvm.options(jvm.QUICK)],

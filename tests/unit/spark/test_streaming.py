@@ -50,6 +50,12 @@ def test_a_batch_waits_for_what_is_done_beside_it() -> None:
     batch.join(60)
 
 
+@pytest.fixture(autouse=True)
+def _session(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is there for as long as the query is: here there is none."""
+    monkeypatch.setattr(streaming, "is_alive", lambda _: True)
+
+
 def _stream(stopping: threading.Event) -> Streaming:
     """One that has no query: nothing here reaches Spark or a task."""
     none: Any = None

@@ -60,3 +60,22 @@ def test_all_are_behind_what_was_published_after_a_restore_to_the_past() -> None
         here, [0, 1], batch
     )
     assert behind([there, there], Chain(lambda: [batch]), [there, here]) is None
+
+
+def test_ticks_come_where_they_came() -> None:
+    """Between the batches around them, and each for those that have not taken it."""
+    low, high = {P: 4, Q: 5}, {P: 9, Q: 5}
+    batch = Recorded(3, 8, low, high, 0, 0, offset=20)
+    first, second, last = (
+        Recorded(3, n, at, at, n, 0, offset=offset, tick=True)
+        for n, at, offset in ((7, low, 10), (8, low, 11), (9, high, 30))
+    )
+    chain = Chain(lambda: [batch], lambda: [last, first, second])
+    taken = [5, 10, 10, 20]
+    at = [low, low, low, high]
+    assert behind(at, chain, (), taken) == Behind(low, [0], first)
+    assert behind(at, chain, (), [10, 10, 10, 20]) == Behind(low, [0, 1, 2], second)
+    assert behind(at, chain, (), [11, 11, 11, 20]) == Behind(low, [0, 1, 2], batch)
+    assert behind([high] * 2, chain, (), [30, 20]) == Behind(high, [1], last)
+    assert behind([high] * 2, chain, (), [30, 30]) is None
+    assert behind([high] * 2, chain) is None, "without timers ticks are nothing"

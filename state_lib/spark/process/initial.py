@@ -1,0 +1,113 @@
+"""The state that a processor begins with: a DataFrame by key, taken once by each task.
+
+It is committed before the task's first batch. Tasks that have it say so in their markers, so one
+that was interrupted goes on with the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import structlog
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame, GroupedData, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from state_lib.errors import ConfigurationError, Unavailable
+from state_lib.processing import Process
+from state_lib.spark.analysis import plain_column
+from state_lib.spark.entries import KEY_TYPES, key_bytes
+from state_lib.spark.partitioner import partition_for_key
+
+if TYPE_CHECKING:
+    from state_lib.declaration import Declaration, KeySerde
+    from state_lib.spark.batches import Batches
+
+log = structlog.get_logger(__name__)
+_FITS = {
+    "utf8": {"string"},
+    "bytes": {"binary"},
+    "int64": {"tinyint", "smallint", "int", "bigint"},
+}
+
+
+def schema_of_initial(given: object, serde: KeySerde, at: str) -> str:
+    """The schema of the rows, Spark's JSON. Raises ConfigurationError if they do not fit."""
+    if not isinstance(given, GroupedData) or not hasattr(given, "_jgd"):
+        raise ConfigurationError(
+            f"{at}: initialState is to be a DataFrame by key, df.groupBy('key'), not {given!r}"
+        )
+    try:
+        keys = given._df.select(_key(given).alias("key")).dtypes  # noqa: SLF001 - it has no other
+    except (AnalysisException, IndexError) as error:
+        raise ConfigurationError(f"{at}: initialState is grouped by no column") from error
+    if keys[0][1] not in _FITS[serde]:
+        raise ConfigurationError(
+            f"{at}: initialState is grouped by {keys[0][1]}, the stream by {KEY_TYPES[serde]}: "
+            "cast one of them"
+        )
+    schema: Any = given._df.schema  # noqa: SLF001 - as above
+    text: str = schema.json()
+    return text
+
+
+def initial_rows(
+    spark: SparkSession, verb: Process, number: int, partitions: int, tasks: Sequence[int]
+) -> DataFrame:
+    """Rows of some tasks, partition *p* for task *p*: ``task``, ``kind``, ``key``, ``row``.
+
+    Rows without a key belong to nobody. They are read in the stream's session, whose settings keep
+    partitions as they are.
+    """
+    grouped, serde = verb.initial, verb.processor.key_serde
+    jvm: Any = spark._jvm  # noqa: SLF001 - the way to the JVM that pyspark itself takes
+    plan = grouped._df._jdf.queryExecution().analyzed()  # noqa: SLF001 - as above
+    session: Any = spark._jsparkSession  # noqa: SLF001 - as above
+    here = DataFrame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(session, plan), spark)
+    columns = [plain_column(name).alias(name) for name in here.columns]
+    keyed = here.select(
+        key_bytes(serde, _key(grouped).cast(KEY_TYPES[serde])).alias("key"),
+        F.struct(*columns).alias("row"),
+    )
+    task = partition_for_key(spark, F.col("key"), partitions).cast("int")
+    rows = keyed.where(F.col("key").isNotNull()).select(
+        task.alias("task"), F.lit(number).alias("kind"), "key", "row"
+    )
+    mine = rows.where(F.col("task").isin(*tasks))
+    return mine.repartitionById(partitions, F.col("task"))
+
+
+def take_initial_states(app: Declaration, batches: Batches, spark: SparkSession) -> None:
+    """Let each task take the initial states that it has not taken, before its first batch.
+
+    Raises:
+        Unavailable: such a task is away.
+        ProcessorFailed: a processor raised on it.
+    """
+    for number, verb in enumerate(app.processes, len(app.aggregations)):
+        markers = enumerate(batches.standing.markers)
+        tasks = (
+            [] if verb.initial is None else [p for p, m in markers if verb.name not in m.initial]
+        )
+        if away := sorted(set(tasks) & batches.standing.parked.keys()):
+            raise Unavailable(
+                f"tasks {away} of {app.id!r} have not taken the initial state of {verb.name!r}, "
+                "and are away: nothing begins before they have",
+                tasks=away,
+            )
+        if tasks:
+            log.info("initial state", processor=verb.name, tasks=tasks)
+            rows = initial_rows(spark, verb, number, app.partitions, tasks)
+            batches.begin_with(rows, tasks, verb.name)
+
+
+def _key(grouped: Any) -> Column:
+    """The expression that it is grouped by. Raises IndexError if there is none."""
+    from pyspark.sql.classic.column import Column as ClassicColumn  # noqa: PLC0415
+
+    keys = grouped._jgd.groupingExprs()  # noqa: SLF001 - as above
+    if keys.size() != 1:
+        raise IndexError(f"{keys.size()} keys")
+    jvm: Any = grouped.session._jvm  # noqa: SLF001 - as above
+    return ClassicColumn(jvm.org.apache.spark.sql.classic.ExpressionUtils.column(keys.apply(0)))

@@ -1,0 +1,121 @@
+"""Keys of a processor's stores: one entry for each element of a list and key of a map, and timers.
+
+Lengths (4 bytes) and numbers (8 bytes) are big-endian; the length before a grouping key keeps keys
+apart of which one begins with another. (docs/adr/0024)
+"""
+
+from __future__ import annotations
+
+import struct
+
+from state_lib.stores.values import after_prefix
+
+MIN_MS, MAX_MS = -(2**63), 2**63 - 1
+"""What a timer's expiry may be."""
+PRESENT = b"\x01"
+"""The value of an entry that says all by its key."""
+BY_TIME, BY_KEY, EXPIRIES, ENDS = b"\x00", b"\x01", b"\x02", b"\x03"
+"""How entries of the store of timers begin."""
+_LENGTH, _NUMBER = struct.Struct(">I"), struct.Struct(">Q")
+_ENDS = struct.Struct(">QQ")
+_LONG = 8
+
+
+def prefixed(key: bytes) -> bytes:
+    """``length ‖ key``: how all entries of a grouping key begin, and of no other."""
+    return _LENGTH.pack(len(key)) + key
+
+
+def split(raw: bytes) -> tuple[bytes, bytes]:
+    """What `prefixed` was given, and what follows it."""
+    (size,) = _LENGTH.unpack_from(raw)
+    end = _LENGTH.size + size
+    return raw[_LENGTH.size : end], raw[end:]
+
+
+def within(prefix: bytes) -> tuple[bytes, bytes | None]:
+    """Bounds of all keys that begin with it: from, and up to."""
+    return prefix, after_prefix(prefix)
+
+
+# ---------------------------------------------------------------------- lists
+
+
+def element(key: bytes, number: int) -> bytes:
+    """Of a list: elements sort by number."""
+    return prefixed(key) + _NUMBER.pack(number)
+
+
+def number_of(element_key: bytes) -> int:
+    """The number of an element."""
+    (number,) = _NUMBER.unpack(element_key[-_LONG:])
+    return int(number)
+
+
+def ends_key(state: str, key: bytes) -> bytes:
+    """Where the ends of a list stand."""
+    return ENDS + prefixed(state.encode()) + key
+
+
+def pack_ends(first: int, following: int) -> bytes:
+    """Numbers of the first element, and of the next that will be."""
+    return _ENDS.pack(first, following)
+
+
+def unpack_ends(raw: bytes | None) -> tuple[int, int]:
+    """The inverse of `pack_ends`; of a list that is not there, (0, 0)."""
+    if raw is None:
+        return 0, 0
+    first, following = _ENDS.unpack(raw)
+    return first, following
+
+
+# ---------------------------------------------------------------------- times
+
+
+def ordered(time_ms: int) -> bytes:
+    """Eight bytes that sort as the times do, also before 1970.
+
+    Raises:
+        ValueError: it has no 64 bits.
+    """
+    if type(time_ms) is not int or not MIN_MS <= time_ms <= MAX_MS:
+        raise ValueError(f"a time is a whole number of ms of 64 bits, not {time_ms!r}")
+    return _NUMBER.pack(time_ms - MIN_MS)
+
+
+def time_of(raw: bytes) -> int:
+    """The inverse of `ordered`."""
+    (number,) = _NUMBER.unpack(raw)
+    return int(number) + MIN_MS
+
+
+def timer(expiry_ms: int, key: bytes) -> bytes:
+    """A timer: they sort by expiry, then key."""
+    return BY_TIME + ordered(expiry_ms) + key
+
+
+def split_timer(raw: bytes) -> tuple[int, bytes]:
+    """Expiry and grouping key of a `timer`."""
+    return time_of(raw[1 : 1 + _LONG]), raw[1 + _LONG :]
+
+
+def timer_of(key: bytes, expiry_ms: int) -> bytes:
+    """The same timer among those of its key."""
+    return BY_KEY + prefixed(key) + ordered(expiry_ms)
+
+
+def expiry_of(timer_of_key: bytes) -> int:
+    """Expiry of a `timer_of`."""
+    return time_of(timer_of_key[-_LONG:])
+
+
+def expiring(expiry_ms: int, state: str, entry: bytes) -> bytes:
+    """Says when an entry of a state expires; they sort by time."""
+    return EXPIRIES + ordered(expiry_ms) + prefixed(state.encode()) + entry
+
+
+def split_expiring(raw: bytes) -> tuple[int, str, bytes]:
+    """Time, state and entry of an `expiring`."""
+    state, entry = split(raw[1 + _LONG :])
+    return time_of(raw[1 : 1 + _LONG]), state.decode(), entry

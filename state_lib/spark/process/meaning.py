@@ -1,0 +1,76 @@
+"""A digest of what a processor does: another one means other code.
+
+It goes by what Python runs, not by the pickle: that of an importable class is only its name, and
+that of another has paths in it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import sysconfig
+from types import CodeType, FunctionType
+from typing import Any
+
+from pyspark.sql.streaming import StatefulProcessor
+
+_PLAIN = (str, bytes, int, float, bool, type(None))
+_LIBRARIES = tuple(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))
+_NOT_CODE = {"__dict__", "__weakref__", "__doc__", "__module__", "__firstlineno__"}
+
+
+def meaning_of(processor: StatefulProcessor) -> str:
+    """Sixteen digits of the class's functions, and of the functions and plain values they name.
+
+    What comes from libraries is not looked into, and neither are other objects.
+    """
+    found = _Digest(type(processor).__module__.partition(".")[0])
+    parts = [found.of(vars(processor))]
+    for cls in type(processor).__mro__:
+        if cls.__module__.startswith(("pyspark.", "abc")) or cls is object:
+            continue
+        members = {n: m for n, m in vars(cls).items() if n not in _NOT_CODE and n[:5] != "_abc_"}
+        parts += [cls.__qualname__, found.of(members)]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+class _Digest:
+    """Text of values, the same in every process.
+
+    Args:
+        package: whose code is looked into wherever it is installed.
+    """
+
+    def __init__(self, package: str) -> None:
+        self._package = package
+        self._seen: set[int] = set()
+
+    def of(self, value: Any) -> str:
+        """A value; of what is neither plain nor code only the type: its text may have addresses."""
+        match value:
+            case FunctionType():
+                return self._function(value)
+            case staticmethod() | classmethod() | property():
+                return self.of(getattr(value, "__func__", None) or getattr(value, "fget", None))
+            case tuple() | list():
+                return f"{type(value).__name__}{[self.of(item) for item in value]}"
+            case set() | frozenset():
+                return f"set{sorted(self.of(item) for item in value)}"
+            case dict():
+                return f"dict{sorted((self.of(k), self.of(v)) for k, v in value.items())}"
+        return repr(value) if isinstance(value, _PLAIN) else type(value).__qualname__
+
+    def _function(self, function: FunctionType) -> str:
+        mine = (function.__module__ or "").partition(".")[0] == self._package
+        library = function.__code__.co_filename.startswith(_LIBRARIES) and not mine
+        if id(function) in self._seen or library:
+            return function.__qualname__
+        self._seen.add(id(function))
+        closed = inspect.getclosurevars(function)
+        used = self.of({**closed.globals, **closed.nonlocals})
+        defaults = self.of([function.__defaults__, function.__kwdefaults__])
+        return "|".join([self._code(function.__code__), defaults, used])
+
+    def _code(self, code: CodeType) -> str:
+        consts = [self._code(c) if isinstance(c, CodeType) else self.of(c) for c in code.co_consts]
+        return f"{code.co_code.hex()} {code.co_names} {code.co_varnames} {consts}"

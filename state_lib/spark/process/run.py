@@ -1,0 +1,275 @@
+"""Runs the processors of an application on one task's rows: rows first, then timers."""
+
+from __future__ import annotations
+
+import pickle
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import pyarrow as pa
+from pyspark.sql.streaming import StatefulProcessor
+from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, TimerValues
+
+from state_lib.errors import ProcessorFailed
+from state_lib.processing import TIMERS, Processor
+from state_lib.serdes import serde_from
+from state_lib.spark.plan import BatchPlan, ExchangePlan
+from state_lib.spark.process import layout
+from state_lib.spark.process.buffer import Buffer, Stored
+from state_lib.spark.process.expiry import Expiry
+from state_lib.spark.process.given import Given, Group, InitialRows, letter
+from state_lib.spark.process.handle import Handle
+from state_lib.spark.process.results import Results
+from state_lib.spark.process.states import Scene
+from state_lib.spark.process.timers import Timers
+from state_lib.spark.sizes import UNBOUNDED
+
+_LINES = 6
+"""Of a traceback in an error."""
+
+
+class OpenExchange(Stored, Protocol):
+    """The part of an exchange that a run needs."""
+
+    def output(
+        self, topic: str, keys: pa.BinaryArray, values: pa.BinaryArray, timestamps: pa.Int64Array
+    ) -> None:
+        """Records for an output topic."""
+
+
+@dataclass
+class Told:
+    """What a commit says of its processors.
+
+    Attributes:
+        letters: dead letters.
+        due: when the next timer is due (ms), by time mode.
+    """
+
+    letters: list[bytes] = field(default_factory=list)
+    due: dict[str, int] = field(default_factory=dict)
+
+
+class _TooLarge(Exception):
+    """An entry or an output that its topic does not take."""
+
+
+def run_all(plan: ExchangePlan, task: int, exchange: OpenExchange, table: pa.Table | None) -> Told:
+    """Run every processor, each made anew; puts and outputs are handed to the exchange.
+
+    Args:
+        plan: of the batch.
+        task: the partition.
+        exchange: open; nothing of it is committed here.
+        table: entries of the task's batch.
+
+    Raises:
+        ProcessorFailed: one raised, and is to stop the stream.
+    """
+    told = Told()
+    for number, processor in enumerate(plan.processors, len(plan.kept)):
+        given = None
+        if table is not None and number in table.column("kind").unique().to_pylist():
+            given = Given(table, number, processor, plan.batch.sources())
+        run = _Run(processor, plan.batch, task, exchange)
+        run.all(given)
+        told.letters += run.letters
+        if run.due is not None:
+            mode = processor.time_mode
+            told.due[mode] = min(run.due, told.due.get(mode, run.due))
+    return told
+
+
+def run_initial(
+    plan: ExchangePlan, task: int, exchange: OpenExchange, table: pa.Table | None
+) -> tuple[int, dict[str, int]]:
+    """Let one processor take its initial state; returns how many rows, and when timers are due.
+
+    Raises:
+        ProcessorFailed: it raised: nothing was begun.
+    """
+    (processor,) = (p for p in plan.processors if p.name == plan.initial)
+    given = None if table is None else InitialRows(table, processor)
+    run = _Run(processor, plan.batch, task, exchange)
+    run.begin(given)
+    due: dict[str, int] = {} if run.due is None else {processor.time_mode: run.due}
+    return 0 if given is None else len(given), due
+
+
+class _Run:
+    """One processor, task and batch."""
+
+    def __init__(
+        self, processor: Processor, batch: BatchPlan, task: int, exchange: OpenExchange
+    ) -> None:
+        self._processor, self._exchange, self._task = processor, exchange, task
+        self._limit = batch.limits.get(processor.name, UNBOUNDED)
+        names = [processor.store(name) for name in (TIMERS, *(s.name for s in processor.states))]
+        plain = {processor.store(s.name) for s in processor.states if s.kind == "value"}
+        self._buffer = Buffer(exchange, names, plain)
+        self._timers = Timers(self._buffer, names[0])
+        self._scene = Scene(self._buffer, names[0], batch.now)
+        self._handle = Handle(processor, self._scene, self._timers)
+        self._results = Results(processor)
+        self._serde = serde_from(processor.key_serde)
+        self._behind_ms = processor.grace_ms if processor.time_mode == "eventtime" else 0
+        watermark = batch.clock - self._behind_ms
+        self._time = watermark if processor.time_mode == "eventtime" else batch.now
+        timed = processor.time_mode != "none"
+        self._values = TimerValues(batch.now, max(watermark, 0)) if timed else TimerValues()
+        self._records: list[tuple[bytes, bytes, int]] = []
+        self.letters: list[bytes] = []
+        self.due: int | None = None
+
+    def begin(self, given: InitialRows | None) -> None:
+        """Take the initial state; no row, no timer."""
+        user = self._made()
+        for key, rows in () if given is None else given.groups():
+            self._scene.key = key
+            for row in rows:
+                self._certainly(
+                    "handleInitialState",
+                    user.handleInitialState,
+                    self._shown(key),
+                    row,
+                    self._values,
+                )
+            self._buffer.keep(0)
+        self._ended(user)
+
+    def all(self, given: Given | None) -> None:
+        """Rows, timers, what has expired; then hand over what changed."""
+        user = self._made()
+        if given is not None:
+            self._fetch(given.keys)
+            for group in given.groups():
+                self._on_rows(user, given, group)
+        if self._processor.time_mode != "none":
+            for expiry_ms, key in self._timers.due(self._time, self._fetch):
+                self._on_timer(user, expiry_ms, key)
+        self._ended(user)
+
+    def _made(self) -> StatefulProcessor:
+        user: StatefulProcessor = self._certainly("made anew", pickle.loads, self._processor.code)
+        self._certainly("init", user.init, self._handle)
+        return user
+
+    def _ended(self, user: StatefulProcessor) -> None:
+        """Close it, remove what has expired, hand over what changed, look what is due next."""
+        self._scene.key = None
+        self._certainly("close", user.close)
+        ends = [] if (least := self._timers.least()) is None else [least + self._behind_ms]
+        if any(s.ttl_ms is not None for s in self._processor.states):
+            expiry = Expiry(self._scene, self._handle.entries)
+            expiry.remove()
+            ends += [] if expiry.next_ms is None else [expiry.next_ms]
+        self.due = min(ends, default=None)
+        self._buffer.send()
+        self._send_records()
+
+    # ------------------------------------------------------------------ handlers
+
+    def _on_rows(self, user: StatefulProcessor, given: Given, group: Group) -> None:
+        def handle() -> Any:
+            return user.handleInputRows(self._shown(group.key), given.rows(group), self._values)
+
+        error = self._handled(group.key, group.time_ms, handle)
+        if error is not None:
+            self._stop_on(error, group.key, "handleInputRows")
+            self.letters += given.letters(group, self._reason(error, "raised"), error)
+
+    def _on_timer(self, user: StatefulProcessor, expiry_ms: int, key: bytes) -> None:
+        def handle() -> Any:
+            return user.handleExpiredTimer(
+                self._shown(key), self._values, ExpiredTimerInfo(expiry_ms)
+            )
+
+        error = self._handled(key, expiry_ms, handle)
+        if error is not None:
+            self._stop_on(error, key, "handleExpiredTimer")
+            place = {"topic": self._scene.timers, "partition": self._task, "offset": -1}
+            reason = self._reason(error, "raised-timer")
+            self.letters.append(letter(place, reason, error, expiry_ms, key, None))
+        self._timers.delete(key, expiry_ms)  # consumed, whatever came of it
+        self._buffer.keep(expiry_ms)
+
+    def _handled(self, key: bytes, time_ms: int, handle: Callable[[], Any]) -> Exception | None:
+        """Let a handler run to its end; what it did is kept, or nothing of it."""
+        self._scene.key = key
+        try:
+            made = self._results.records(handle(), time_ms)
+            self._check_sizes(key, made)
+        except Exception as error:  # noqa: BLE001 - whatever a user's code raises
+            self._check_reads()
+            self._buffer.drop()
+            return error
+        self._check_reads()
+        self._buffer.keep(time_ms)
+        self._records += ((key, value, time) for value, time in made)
+        return None
+
+    def _check_reads(self) -> None:
+        """A read that failed is no fault of the processor's, whatever it made of it."""
+        if self._buffer.broken is not None:
+            raise self._buffer.broken
+
+    def _check_sizes(self, key: bytes, made: Sequence[tuple[bytes, int]]) -> None:
+        outputs = max((len(key) + len(value) for value, _ in made), default=0)
+        size = max(outputs if self._processor.outputs else 0, self._buffer.largest)
+        if size > self._limit:
+            raise _TooLarge(f"a record of {size} bytes, and its topic takes {self._limit}")
+
+    def _reason(self, error: Exception, otherwise: str) -> str:
+        word = "too-large" if isinstance(error, _TooLarge) else otherwise
+        return f"{word}:{self._processor.name}"
+
+    # ------------------------------------------------------------------ failures
+
+    def _stop_on(self, error: Exception, key: bytes, method: str) -> None:
+        if self._processor.on_error == "stop":
+            raise self._failed(error, method, key) from error
+
+    def _certainly(self, method: str, call: Callable[..., Any], *of: Any) -> Any:
+        """What belongs to no key: no row could be told from the others."""
+        try:
+            return call(*of)
+        except Exception as error:
+            self._check_reads()
+            raise self._failed(error, method, None) from error
+
+    def _failed(self, error: Exception, method: str, key: bytes | None) -> ProcessorFailed:
+        at = "" if key is None else f" on key {self._shown(key)[0]!r}"
+        lines = traceback.format_exception(error)
+        last = "".join(lines).strip().splitlines()[-_LINES:]
+        return ProcessorFailed(
+            f"processor {self._processor.name!r} raised in {method}{at}, and nothing of the batch "
+            "is committed. Mend it and start again, or declare it with onError='dead-letter'. It "
+            "said:\n" + "\n".join(last),
+            processor=self._processor.name,
+            method=method,
+            key=None if key is None else key.hex(),
+        )
+
+    # ------------------------------------------------------------------ inside
+
+    def _shown(self, key: bytes) -> tuple[Any]:
+        return (self._serde.deserialize(key),)
+
+    def _fetch(self, keys: Sequence[bytes]) -> None:
+        """Read ahead the values of keys, and the ends of their lists."""
+        for state in self._processor.states:
+            if state.kind == "value":
+                self._buffer.fetch(self._processor.store(state.name), keys)
+            elif state.kind == "list":
+                at = (layout.ends_key(state.name, key) for key in keys)
+                self._buffer.fetch(self._scene.timers, at)
+
+    def _send_records(self) -> None:
+        if not self._records:
+            return
+        keys, values, times = zip(*self._records, strict=True)
+        columns = pa.array(keys, pa.binary()), pa.array(values, pa.binary())
+        for topic in self._processor.outputs:
+            self._exchange.output(topic, *columns, pa.array(times, pa.int64()))

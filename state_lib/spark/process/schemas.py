@@ -1,0 +1,13 @@
+"""Spark's schemas from their JSON, where there is no JVM."""
+
+from __future__ import annotations
+
+from pyspark.sql.types import StructType, _parse_datatype_json_string
+
+
+def struct_of(json: str) -> StructType:
+    """A schema of Spark's JSON. Raises TypeError if it is that of one value."""
+    made = _parse_datatype_json_string(json)
+    if not isinstance(made, StructType):
+        raise TypeError(f"{made.simpleString()} is one type, no columns")
+    return made

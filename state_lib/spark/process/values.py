@@ -1,0 +1,294 @@
+"""Python's values of Spark's types as plain ones and back: for entries of stores, and as JSON.
+
+A value of another type is refused: what is kept has the type that was declared.
+
+========== ============================ =====================================
+type       kept as                      in outputs
+========== ============================ =====================================
+whole      int32, int64                 number
+fraction   float64                      number
+boolean    bool                         true, false
+text       utf8                         text
+binary     bytes                        base64
+timestamp  int64, µs since 1970         ISO 8601, in UTC
+date       int32, days since 1970       ISO 8601
+decimal    utf8                         text
+others     utf8, JSON                   array or object
+========== ============================ =====================================
+
+Times without a zone are UTC; timestamps come back with it.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import math
+import struct
+from collections.abc import Callable, Mapping
+from decimal import Context, Decimal
+from typing import Any
+
+import orjson
+from pyspark.sql import types as T  # noqa: N812
+
+Convert = Callable[[Any], Any]
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_DAY = dt.date(1970, 1, 1)
+_MICROSECOND = dt.timedelta(microseconds=1)
+_BITS = {T.ByteType: 8, T.ShortType: 16, T.IntegerType: 32, T.LongType: 64}
+_TEXTS = (T.StringType, T.CharType, T.VarcharType)
+_BACK: dict[type[T.DataType], Convert] = {
+    T.BinaryType: base64.b64decode,
+    T.TimestampType: lambda micros: _EPOCH + micros * _MICROSECOND,
+    T.TimestampNTZType: lambda micros: (_EPOCH + micros * _MICROSECOND).replace(tzinfo=None),
+    T.DateType: lambda days: _DAY + dt.timedelta(days=days),
+    T.DecimalType: Decimal,
+    T.DoubleType: float,
+    T.FloatType: float,
+}
+_DIGITS = Context(prec=80)
+"""Spark's decimals have 38, and Python's 28 by default."""
+
+
+# ---------------------------------------------------------------------- one field of an entry
+
+
+def kind_of(type_: T.DataType) -> str:
+    """The field of a packed struct that holds it."""
+    if isinstance(type_, T.LongType | T.TimestampType | T.TimestampNTZType):
+        return "int64"
+    if isinstance(type_, (*_BITS, T.DateType)):
+        return "int32"
+    if isinstance(type_, T.DoubleType | T.FloatType):
+        return "float64"
+    if isinstance(type_, T.BooleanType):
+        return "bool"
+    return "bytes" if isinstance(type_, T.BinaryType) else "utf8"
+
+
+def to_field(type_: T.DataType) -> Convert:
+    """Makes of a value what `kind_of` says; raises TypeError for one of another type."""
+    if isinstance(type_, T.BinaryType):
+        return _bytes
+    if isinstance(type_, T.TimestampType | T.TimestampNTZType):
+        return _micros
+    if isinstance(type_, T.DateType):
+        return _days
+    if _is_simple(type_):
+        return _simple(type_)
+    plain = _to_plain(type_)
+    return lambda value: orjson.dumps(plain(value)).decode()
+
+
+def from_field(type_: T.DataType) -> Convert | None:
+    """The inverse of `to_field`; None if it is the field's value already."""
+    if isinstance(type_, T.BinaryType):
+        return None
+    if isinstance(type_, T.TimestampType | T.TimestampNTZType | T.DateType | T.DecimalType):
+        return _from_plain(type_)
+    if _is_simple(type_):
+        return None
+    back = _from_plain(type_)
+    return lambda text: back(orjson.loads(text))
+
+
+# ---------------------------------------------------------------------- values within JSON
+
+
+def shown(type_: T.DataType) -> Convert:
+    """Makes of a value what stands in an output's JSON; raises TypeError as `to_field`."""
+    if isinstance(type_, T.TimestampType):
+        return lambda value: _zoned(value).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    if isinstance(type_, T.TimestampNTZType):
+        return lambda value: _instance(dt.datetime, value).isoformat(timespec="milliseconds")
+    if isinstance(type_, T.DateType):
+        return lambda value: _date(value).isoformat()
+    if isinstance(type_, T.MapType):
+        item = _or_null(shown(type_.valueType))
+        return lambda value: {str(k): item(v) for k, v in _instance(Mapping, value).items()}
+    return _structured(type_, shown) or _to_plain(type_)
+
+
+def _to_plain(type_: T.DataType) -> Convert:
+    if isinstance(type_, T.BinaryType):
+        return lambda value: base64.b64encode(_bytes(value)).decode()
+    if isinstance(type_, T.TimestampType | T.TimestampNTZType):
+        return _micros
+    if isinstance(type_, T.DateType):
+        return _days
+    if isinstance(type_, T.MapType):
+        key, item = _to_plain(type_.keyType), _or_null(_to_plain(type_.valueType))
+        return lambda value: [[key(k), item(v)] for k, v in _instance(Mapping, value).items()]
+    if (made := _structured(type_, _to_plain)) is not None:
+        return made
+    if _is_simple(type_):
+        return _simple(type_)
+    raise TypeError(f"values of type {type_.simpleString()} cannot be kept: cast them")
+
+
+def _from_plain(type_: T.DataType) -> Convert:
+    for kind, back in _BACK.items():
+        if isinstance(type_, kind):
+            return back
+    if isinstance(type_, T.MapType):
+        key, item = _from_plain(type_.keyType), _or_null(_from_plain(type_.valueType))
+        return lambda pairs: {key(k): item(v) for k, v in pairs}
+    if isinstance(type_, T.ArrayType):
+        each = _or_null(_from_plain(type_.elementType))
+        return lambda values: [each(v) for v in values]
+    if isinstance(type_, T.StructType):
+        fields = [_or_null(_from_plain(f.dataType)) for f in type_.fields]
+        row = T.Row(*(f.name for f in type_.fields))
+        return lambda values: row(*(f(v) for f, v in zip(fields, values, strict=True)))
+    return lambda value: value
+
+
+def _structured(type_: T.DataType, inner: Callable[[T.DataType], Convert]) -> Convert | None:
+    if isinstance(type_, T.ArrayType):
+        each = _or_null(inner(type_.elementType))
+        return lambda values: [each(v) for v in _list(values)]
+    if isinstance(type_, T.StructType):
+        names = [f.name for f in type_.fields]
+        fields = [_or_null(inner(f.dataType)) for f in type_.fields]
+        if inner is shown:
+            return lambda value: {
+                n: f(v) for n, f, v in zip(names, fields, fields_of(value, names), strict=True)
+            }
+        return lambda value: [f(v) for f, v in zip(fields, fields_of(value, names), strict=True)]
+    return None
+
+
+def fields_of(value: Any, names: list[str]) -> list[Any]:
+    """A row's fields in the order of names: by name where it has some, else by place.
+
+    Raises:
+        TypeError: it has other fields, or is no row.
+    """
+    made = None if type(value) is tuple else getattr(value, "__fields__", None)
+    if made is not None and list(made) != names:
+        value = dict(zip(made, value, strict=True))
+    if isinstance(value, Mapping):
+        if value.keys() != set(names):
+            raise TypeError(f"a row has fields {sorted(value)}, and is to have {sorted(names)}")
+        return [value[name] for name in names]
+    if not isinstance(value, tuple | list):
+        raise TypeError(f"a row is a Row, a tuple or a dict, not {value!r}")
+    if len(value) != len(names):
+        raise TypeError(f"a row has {len(value)} fields, and is to have {len(names)}: {names}")
+    return list(value)
+
+
+# ---------------------------------------------------------------------- simple ones
+
+
+def _is_simple(type_: T.DataType) -> bool:
+    fractions = (T.DoubleType, T.FloatType)
+    return isinstance(type_, (*_BITS, *fractions, T.BooleanType, T.DecimalType, *_TEXTS))
+
+
+def _simple(type_: T.DataType) -> Convert:
+    for whole, bits in _BITS.items():
+        if isinstance(type_, whole):
+            return _whole(bits)
+    if isinstance(type_, T.DoubleType):
+        return _fraction
+    if isinstance(type_, T.FloatType):
+        return lambda value: struct.unpack(">f", struct.pack(">f", _fraction(value)))[0]
+    if isinstance(type_, T.BooleanType):
+        return lambda value: _instance(bool, value)
+    if isinstance(type_, T.DecimalType):
+        return _decimal(type_.precision, type_.scale)
+    return lambda value: _instance(str, value)
+
+
+def _whole(bits: int) -> Convert:
+    low, high = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
+
+    def convert(value: Any) -> int:
+        if type(value) is not int:
+            value = _native(value)
+        if type(value) is not int or not low <= value <= high:
+            raise TypeError(f"{value!r} is no whole number of {bits} bits")
+        return value
+
+    return convert
+
+
+def _fraction(value: Any) -> float:
+    if type(value) is not float:
+        value = _native(value)
+    if type(value) not in (int, float):
+        raise TypeError(f"{value!r} is no number")
+    return float(value)
+
+
+def _decimal(precision: int, scale: int) -> Convert:
+    most = Decimal(10) ** (precision - scale)
+
+    def convert(value: Any) -> str:
+        given = _instance(Decimal, Decimal(value) if type(value) is int else value)
+        if not given.is_finite():
+            raise TypeError(f"{value!r} is no decimal({precision},{scale})")
+        made = given.quantize(Decimal(1).scaleb(-scale), context=_DIGITS)
+        if made != given or abs(made) >= most:
+            raise TypeError(f"{value!r} is no decimal({precision},{scale})")
+        return str(made)
+
+    return convert
+
+
+def _bytes(value: Any) -> bytes:
+    if type(value) is bytes:
+        return value
+    return bytes(_instance((bytes, bytearray, memoryview), value))
+
+
+def _micros(value: Any) -> int:
+    return (_zoned(value) - _EPOCH) // _MICROSECOND
+
+
+def _zoned(value: Any) -> dt.datetime:
+    time: dt.datetime = _instance(dt.datetime, value)
+    return time.replace(tzinfo=dt.UTC) if time.tzinfo is None else time.astimezone(dt.UTC)
+
+
+def _days(value: Any) -> int:
+    return (_date(value) - _DAY).days
+
+
+def _date(value: Any) -> dt.date:
+    if isinstance(value, dt.datetime):
+        raise TypeError(f"{value!r} is a time, no date")
+    date: dt.date = _instance(dt.date, value)
+    return date
+
+
+def _list(value: Any) -> Any:
+    return value.tolist() if hasattr(value, "tolist") else _instance((list, tuple), value)
+
+
+def _native(value: Any) -> Any:
+    """NumPy's numbers as Python's."""
+    return value.item() if hasattr(value, "item") else value
+
+
+def _instance(kind: Any, value: Any) -> Any:
+    if not isinstance(value, kind):
+        value = _native(value)
+        if not isinstance(value, kind):
+            raise TypeError(f"{value!r} is of type {type(value).__name__}, and is to be {kind}")
+    return value
+
+
+def _or_null(convert: Convert) -> Convert:
+    return lambda value: None if value is None else convert(value)
+
+
+def is_missing(value: Any) -> bool:
+    """Whether it is what pandas has for a null."""
+    if value is None:
+        return True
+    if isinstance(value, float):
+        return math.isnan(value)
+    return type(value).__name__ in ("NaTType", "NAType")

@@ -1,0 +1,70 @@
+"""Where an application stands, as its driver knows it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from state_lib.kafka import Partition
+from state_lib.marker import NO_CLOCK, Marker, flat
+
+Positions = dict[Partition, int]
+
+
+@dataclass
+class Standing:
+    """Where the application stands, as the driver knows it from the markers."""
+
+    epoch: int
+    markers: list[Marker]
+    topic_ids: Mapping[str, str]
+    n: int = 0
+    positions: Positions = field(default_factory=dict)
+    told: int = NO_CLOCK
+    """The greatest clock that was recorded: a task may stand at it though its answer was lost."""
+    parked: dict[int, str] = field(default_factory=dict)
+    """Tasks that are left out until they are back, and why; see `state_lib.spark.parking`."""
+
+    @property
+    def clock(self) -> int:
+        """The greatest clock of any task. Never less than before."""
+        return max(self.told, *(m.clock for m in self.markers))
+
+    @property
+    def recorded(self) -> int:
+        """Offset in the progress log of the last record that tasks which are there have taken."""
+        return max(self.markers[p].recorded for p in self.present)
+
+    @property
+    def batch_time(self) -> int:
+        """The greatest wall time by which any task's batch was judged (ms)."""
+        return max(m.batch_time_ms for m in self.markers)
+
+    def is_due(self, clock: int, now: int) -> bool:
+        """Whether a timer of a task that is not parked is due."""
+        times = {"eventtime": clock, "processingtime": now}
+        due = (self.markers[p].due for p in self.present)
+        return any(at <= times.get(mode, NO_CLOCK) for one in due for mode, at in one.items())
+
+    @property
+    def present(self) -> list[int]:
+        """The tasks that are not parked."""
+        return [p for p in range(len(self.markers)) if p not in self.parked]
+
+    @property
+    def is_level(self) -> bool:
+        """Whether every task that is not parked is known to stand at `clock`, and at one commit.
+
+        Savepoints want one commit of all.
+        """
+        present = [self.markers[p] for p in self.present]
+        return all(m.clock == self.clock for m in present) and len({m.n for m in present}) == 1
+
+    @property
+    def maxima(self) -> Positions:
+        """Greatest event time per source partition, over all tasks."""
+        out: Positions = {}
+        for marker in self.markers:
+            for partition, ts in flat(marker.maxima).items():
+                out[partition] = max(out.get(partition, ts), ts)
+        return out

@@ -1,0 +1,142 @@
+"""A processor's states, timers and outputs through SIGKILL at the points of the protocol, audited.
+
+The audit shares no code with state_lib but the scan client: see `tests.chaos.check`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.chaos.check import GRACE, TASKS, _client, effective, records, standing
+from tests.chaos.cluster import Cluster
+from tests.chaos.conftest import Events
+from tests.support.waiting import until
+
+pytestmark = [pytest.mark.full, pytest.mark.timeout(900)]
+JOB = Path(__file__).with_name("process_job.py")
+FIVE_MINUTES = 300_000
+COMMIT_POINTS = ["commit.before_transaction", "commit.after_kafka", "commit.after_rocksdb"]
+DRIVER_POINTS = [
+    ("driver.before_batch", "kill"),
+    ("driver.after_record", "kill"),
+    ("driver.after_batch", "kill"),
+    ("exchange.before_commit", "kill-jvm"),
+    ("exchange.after_commit", "kill-jvm"),
+]
+
+
+def test_processors_are_exact(cluster: Cluster, events: Events, app: str) -> None:
+    events.more(3000)
+    driver = cluster.driver(app, events.topic, job=JOB)
+    driver.wait_event("batch")
+    for point in COMMIT_POINTS:
+        cluster.arm(f"{point}=kill")
+        events.more(1500)
+        cluster.wait_fired(point)
+        audit(cluster, app, events.topic)
+    for point, action in DRIVER_POINTS:
+        cluster.arm(f"{point}={action}")
+        events.more(1500)
+        cluster.wait_fired(point)
+        assert driver.wait(60) != 0
+        driver = cluster.driver(app, events.topic, job=JOB)
+        audit(cluster, app, events.topic)
+    assert driver.stop() == 0
+
+
+def audit(cluster: Cluster, app: str, topic: str) -> None:
+    """Compare everything with what source and record say."""
+    settings = cluster.settings
+    markers = standing(settings, app, topic, 120)
+    bootstrap = settings.bootstrap_servers
+    batches = effective(bootstrap, app, topic)
+    sums, readings, periods, late = expected(records(bootstrap, topic), batches)
+    counted: Counter[str] = Counter()
+    for marker in markers:
+        counted.update(marker.dropped)
+    assert counted["late:periods"] == late
+
+    have_sums = {k.decode(): _numbers(v, 2) for k, v in scan(cluster, app, "sums").items()}
+    assert have_sums == sums
+    seen: dict[str, list[int]] = defaultdict(list)
+    for key, value in scan(cluster, app, "readings").items():
+        size = int.from_bytes(key[:4], "big")
+        assert int.from_bytes(key[4 + size :], "big") == len(seen[key[4 : 4 + size].decode()])
+        seen[key[4 : 4 + size].decode()] += _numbers(value, 1)
+    assert {k: sorted(v) for k, v in seen.items()} == readings
+
+    clock = min(marker.clock for marker in markers)
+    until(lambda: _told(bootstrap, app).keys() >= due(periods, clock), 60, "timers that are due")
+    told = _told(bootstrap, app)
+    assert set(told.values()) == {1}, f"told twice: {[k for k, n in told.items() if n > 1]}"
+    assert told.keys() <= periods
+
+
+def expected(
+    source: list[tuple[int, int, int, bytes | None, bytes | None]], batches: list[dict[str, Any]]
+) -> tuple[dict[str, list[int]], dict[str, list[int]], set[tuple[str, int]], int]:
+    """Sums and readings by key, periods to be told of, and how many were late."""
+    sums: dict[str, list[int]] = {}
+    readings: dict[str, list[int]] = defaultdict(list)
+    periods: set[tuple[str, int]] = set()
+    late = 0
+    for partition, offset, stamp, _, value in source:
+        try:
+            event = json.loads(value or b"")
+        except ValueError:
+            continue
+        name, x = event["k"], event.get("x")
+        if name is None or x is None:
+            continue
+        clock = next(
+            b["clock"]
+            for b in batches
+            if b["from"].get(partition, 0) <= offset < b["to"].get(partition, 0)
+        )
+        if stamp + GRACE < clock:
+            late += 1
+            continue
+        entry = sums.setdefault(name, [0, 0])
+        entry[0] += 1
+        entry[1] += x
+        readings[name].append(x)
+        periods.add((name, stamp - stamp % FIVE_MINUTES + FIVE_MINUTES))
+    return sums, {k: sorted(v) for k, v in readings.items()}, periods, late
+
+
+def due(periods: set[tuple[str, int]], clock: int) -> set[tuple[str, int]]:
+    return {one for one in periods if one[1] <= clock - GRACE}
+
+
+def scan(cluster: Cluster, app: str, state: str) -> dict[bytes, bytes]:
+    """All entries of a state's store, in the order of the scan."""
+    out: dict[bytes, bytes] = {}
+    for partition in range(TASKS):
+        _, chunks = _client(cluster.settings, app, partition).scan(
+            app, partition, f"periods-{state}"
+        )
+        for chunk in chunks:
+            columns = (chunk.column(i).to_pylist() for i in range(2))
+            for key, value in zip(*columns, strict=True):
+                assert key not in out, f"{key!r} is in two tasks"
+                out[key] = value
+    return out
+
+
+def _told(bootstrap: str, app: str) -> Counter[tuple[str, int]]:
+    found: Counter[tuple[str, int]] = Counter()
+    for *_, value in records(bootstrap, f"{app}-periods"):
+        said = json.loads(value or b"{}")
+        found[said["k"], said["until"]] += 1
+    return found
+
+
+def _numbers(value: bytes, count: int) -> list[int]:
+    """A packed struct of longs: a byte that says which are null, then eight bytes each."""
+    assert value[0] == 0
+    return [int.from_bytes(value[1 + 8 * i : 9 + 8 * i], "big", signed=True) for i in range(count)]

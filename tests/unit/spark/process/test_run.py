@@ -1,0 +1,217 @@
+"""A processor's run over a task in this process, on entries as Spark would bring them. No JVM."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pytest
+from pyspark import cloudpickle
+from pyspark.sql import Row
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+from state_lib.errors import ProcessorFailed
+from state_lib.marker import CommitHeader
+from state_lib.processing import Processor, State
+from state_lib.spark.exchange import exchange as exchanged
+from state_lib.spark.plan import SEEN, BatchPlan, ExchangePlan
+from state_lib.spark.process.codec import RowCodec
+from state_lib.spark.process.given import Given
+from state_lib.spark.process.results import Results
+from state_lib.spark.process.run import Told, run_all
+from state_lib.specs import OutputSpec, StoreSpec, Topology
+from state_lib.testing.tasks import EPOCH, Tasks
+from tests.support.processors import Doing
+
+ROWS = StructType([StructField("k", StringType()), StructField("x", LongType())])
+LONG = StructType([StructField("x", LongType())])
+STATE = State("n", "value", LONG.json())
+SOURCES: dict[str, dict[str, int]] = {"b": {"0": 9}, "a": {"0": 9, "1": 9}}
+SOURCES_ORDER = BatchPlan(0, 0, {}, SOURCES, 0, 0, 0, {}).sources()
+Entry = tuple[str, int, int, int, int]
+
+
+def total(self: Any, key: Any, rows: Any, times: Any) -> Any:
+    n = (self.n.get() or (0,))[0]
+    for row in rows:
+        n += row.x
+        self.n.update((n,))
+        if row.x < 0:
+            raise ValueError("below zero")
+    self.handle.registerTimer(n)
+    yield Row(x=n, k=f"{key[0]}@{times.getCurrentWatermarkInMs()}")
+
+
+def tell(_: Any, key: Any, __: Any, info: Any) -> Any:
+    if info.getExpiryTimeInMs() == 13:
+        raise KeyError("unlucky")
+    yield Row(k=key[0], x=-info.getExpiryTimeInMs())
+
+
+def processor(**more: Any) -> Processor:
+    asked = {"n": lambda handle, name: handle.getValueState(name, "x BIGINT")}
+    code = cloudpickle.dumps(Doing(asked, total, tell))
+    made = Processor(
+        "p", code, (STATE,), ROWS.json(), ROWS.json(), "utf8", "eventtime", outputs=("out",)
+    )
+    return replace(made, **more)
+
+
+def entries(*rows: Entry, explodes: int = 0) -> pa.Table:
+    """Entries of verb 0: key, x, time, number of the source partition, offset."""
+    fields = [("offset", pa.int64())]
+    fields += [(f"p{at}", pa.int32()) for at in range(explodes)]
+    row = pa.struct([("k", pa.string()), ("x", pa.int64())])
+    kind = pa.struct([*fields, ("row", row), ("key", pa.binary()), ("value", pa.binary())])
+    structs: list[Any] = [
+        {
+            "offset": offset,
+            **{f"p{at}": number for at in range(explodes)},
+            "row": {"k": key, "x": x},
+            "key": None,
+            "value": f"{key}{x}".encode(),
+        }
+        for number, (key, x, _, _, offset) in enumerate(rows)
+    ]
+    return pa.table(
+        {
+            "kind": pa.array([0] * len(rows) + [SEEN], pa.int32()),
+            "key": pa.array([*(r[0].encode() for r in rows), None], pa.binary()),
+            "src": pa.array([*(r[3] for r in rows), 0], pa.int32()),
+            "ts": pa.array([*(r[2] for r in rows), 0], pa.int64()),
+            "r0": pa.array([*structs, None], kind),
+        }
+    )
+
+
+class World:
+    def __init__(self, folder: Path) -> None:
+        stores = (StoreSpec("p-timers"), StoreSpec("p-n", key_serde="utf8"))
+        self.tasks = Tasks(Topology("app", 1, stores, (OutputSpec("out", "p-n"),)), folder)
+        self.n = 0
+
+    def run(self, table: pa.Table | None, clock: int, **more: Any) -> Told:
+        self.n += 1
+        limits = {"p": more.pop("limit", 1000)}
+        batch = BatchPlan(EPOCH, self.n, {}, SOURCES, clock, 5, 0, {}, limits=limits)
+        plan = ExchangePlan("app", 1, (), batch, (), None, 5.0, processors=(processor(**more),))
+        with self.tasks.exchange("app", 0, EPOCH, self.n) as exchange:
+            told = run_all(plan, 0, exchange, table)
+            exchange.commit(CommitHeader(EPOCH, self.n, {}, {}, clock, due=told.due))
+        return told
+
+    def state(self) -> dict[bytes, int]:
+        codec = RowCodec(LONG)
+        return {k: codec.unpack(v)[0] for k, v in self.tasks[0].scan("p-n")[1]}
+
+    def outputs(self) -> list[tuple[Any, ...]]:
+        found = [m for some in self.tasks.log.read("out", 0, 0, 1 << 62) for m in some]
+        return [
+            (m.key(), *orjson.loads(m.value() or b"{}").values(), m.timestamp()[1]) for m in found
+        ]
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    made = World(tmp_path)
+    yield made
+    made.tasks.close()
+
+
+def test_rows_then_timers(world: World) -> None:
+    table = entries(("b", 1, 7, 0, 0), ("a", 2, 9, 0, 1), ("a", 3, 8, 1, 0))
+    assert world.run(table, 3).due == {"eventtime": 5}
+    assert world.state() == {b"a": 5, b"b": 1}
+    assert world.outputs() == [
+        (b"a", "a@3", 5, 9), (b"b", "b@3", 1, 7), (b"b", "b", -1, 1),
+    ]  # fmt: skip
+    assert world.run(None, 5).due == {}
+    assert world.outputs()[3:] == [(b"a", "a", -5, 5)]
+    assert world.run(None, 6) == Told()
+
+
+def test_a_key_that_fails_leaves_nothing_but_letters(world: World) -> None:
+    table = entries(("a", 1, 7, 2, 4), ("a", -1, 8, 1, 5), ("b", 9, 7, 0, 6), ("a", 1, 7, 2, 4))
+    told = world.run(table, 3)
+    assert world.state() == {b"b": 9}
+    assert told.due == {"eventtime": 9}
+    letters = [orjson.loads(raw) for raw in told.letters]
+    assert [(one["topic"], one["partition"], one["offset"]) for one in letters] == [
+        (*SOURCES_ORDER[2], 4),
+        (*SOURCES_ORDER[1], 5),
+    ]
+    assert {(one["reason"], one["exception"]) for one in letters} == {
+        ("raised:p", "ValueError: below zero")
+    }
+    with pytest.raises(ProcessorFailed, match="'p' raised in handleInputRows on key 'a'"):
+        world.run(table, 3, on_error="stop")
+    assert world.state() == {b"b": 9}
+
+
+def test_a_timer_that_fails_is_gone(world: World) -> None:
+    world.run(entries(("a", 13, 7, 0, 0)), 3)
+    told = world.run(None, 20)
+    (letter,) = map(orjson.loads, told.letters)
+    assert (letter["reason"], letter["topic"], letter["timestamp"]) == (
+        "raised-timer:p", "p-timers", 13,
+    )  # fmt: skip
+    assert told.due == {}
+    assert dict(world.tasks[0].scan("p-timers")[1]) == {}
+
+
+def test_what_its_topic_does_not_take_is_a_letter(world: World) -> None:
+    told = world.run(entries(("a", 1, 7, 0, 0)), 3, limit=17)
+    assert [orjson.loads(raw)["reason"] for raw in told.letters] == ["too-large:p"]
+    assert world.state() == {}
+
+
+def test_the_grace_puts_timers_off(world: World) -> None:
+    assert world.run(entries(("a", 4, 7, 0, 0)), 5, grace_ms=3).due == {"eventtime": 7}
+    assert world.run(None, 7, grace_ms=3).due == {}
+
+
+def test_a_tick_is_taken_once_whatever_its_number(world: World) -> None:
+    batch = BatchPlan(EPOCH, 1, {}, {}, 3, 5, 0, {}, recorded=7, tick=True)
+    plan = ExchangePlan("app", 1, (), batch, (), None, 5.0, processors=(processor(),))
+
+    def taken(n: int, recorded: int) -> tuple[int, int]:
+        again = replace(plan, batch=replace(batch, n=n, recorded=recorded))
+        marker = exchanged(again, 0, None, world.tasks)
+        return marker.n, marker.recorded
+
+    assert [taken(1, 7), taken(2, 7), taken(2, 8)] == [(1, 7), (1, 7), (2, 8)]
+
+
+def test_rows_come_in_order() -> None:
+    rows = [("b", 0, 5, 0, 0), ("a", 1, 6, 1, 0), ("a", 2, 5, 2, 7), ("a", 3, 5, 2, 3)]
+    rows += [("a", 4, 5, 1, 9), ("a", 5, 5, 0, 9)]
+    given = Given(entries(*rows), 0, processor(), SOURCES_ORDER)
+    groups = list(given.groups())
+    assert [(g.key, g.time_ms) for g in groups] == [(b"a", 6), (b"b", 5)]
+    found = [row.x for row in given.rows(groups[0])]
+    rank = sorted(range(3), key=lambda number: SOURCES_ORDER[number])
+    of_source = {2: [3, 2], 1: [4], 0: [5]}
+    assert found == [x for number in rank for x in of_source[number]] + [1]
+
+
+def test_places_within_a_record_count_last() -> None:
+    table = entries(("a", 1, 5, 0, 0), ("a", 2, 5, 0, 0), ("a", 3, 5, 0, 0), explodes=1)
+    backwards = table.take(pa.array([2, 0, 3, 1]))
+    given = Given(backwards, 0, processor(explodes=1), SOURCES_ORDER)
+    (group,) = given.groups()
+    assert [row.x for row in given.rows(group)] == [1, 2, 3]
+
+
+def test_rows_that_are_none_of_the_schema_are_refused() -> None:
+    results = Results(processor())
+    assert results.records([Row(x=1, k="a"), ("b", None)], 7) == [
+        (b'{"k":"a","x":1}', 7), (b'{"k":"b","x":null}', 7),
+    ]  # fmt: skip
+    assert results.records(None, 7) == []
+    for wrong in (Row(k="a"), ("a",), ("a", "b"), 1, Row(k="a", x=1, y=2)):
+        with pytest.raises(TypeError):
+            results.records([wrong], 7)
