@@ -87,16 +87,17 @@ def align(
     at = [flat(m.positions) for m in standing.markers]
     published = [m.published_to for m in standing.markers]
     target = {p: max(x.get(p, 0) for x in (*at, *published)) for p in at[0]}
-    since = min(m.recorded for m in standing.markers)
     if batches.has_timers:
         batches.begin()
+    since = min(m.taken(standing.log) for m in standing.markers)
     said = cache(lambda: records(since))
     chain = Chain(lambda: effective(said()), lambda: ticks(said()))
+    timed = batches.has_timers
     while True:
         if stopped():
             return False
         present = standing.present
-        taken = [standing.markers[p].recorded for p in present] if batches.has_timers else []
+        taken = [standing.markers[p].taken(standing.log) for p in present] if timed else []
         found = behind([at[p] for p in present], chain, [*at, *published], taken)
         if found is None:
             break

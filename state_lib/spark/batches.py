@@ -15,11 +15,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from state_lib.changelog.progress import ProgressLog, Recorded
+from state_lib.changelog.topics import progress_topic
 from state_lib.config import Settings
 from state_lib.declaration import Declaration
-from state_lib.errors import HoldfastError, Superseded, Unavailable, from_wire
+from state_lib.errors import HoldfastError, Realign, Superseded, Unavailable, from_wire
 from state_lib.failpoints import failpoint
-from state_lib.kafka import Kafka, ends
+from state_lib.kafka import Kafka, ends, require
 from state_lib.marker import Marker, flat, nested, now_ms
 from state_lib.spark.batch_size import records_within
 from state_lib.spark.clock import next_clock
@@ -32,6 +33,7 @@ from state_lib.spark.plan import BatchPlan, ExchangePlan, together
 from state_lib.spark.run_rows import unjudged
 from state_lib.spark.runs import Step
 from state_lib.spark.standing import Positions, Standing
+from state_lib.spark.ticking import Ticking
 from state_lib.spark.versions import check_code
 
 log = structlog.get_logger(__name__)
@@ -61,8 +63,10 @@ class Batches:
         self._code = app.fingerprint
         self._limits = self._patiently(lambda: record_limits(self._admin, app))
         self.standing = standing
-        self._ticking: BatchPlan | None = None
-        """A tick that is on record, and that not all tasks are known to have taken."""
+        if self.has_timers:
+            topic = progress_topic(app.id)
+            standing.log = self._patiently(lambda: require(self._admin, [topic]))[topic].id
+        self._ticking = Ticking(standing, app.partitions, self._recorded, self._run_tick)
         self._group: Consumer = kafka.reader(**{"group.id": app.id})
         self.tag = f"holdfast-{app.id}-{standing.epoch}"  # in a user's session are other jobs
 
@@ -73,15 +77,14 @@ class Batches:
 
         ``stopped``: whether a batch that has not begun is not to be waited for any more.
         """
-        self._finish_tick()
+        self._ticking.finish()
         end = self._patiently(lambda: ends(self._admin, to), stopped)
         unread = [p for p, start in self.standing.positions.items() if max(end[p], to[p]) > start]
         clock = next_clock(self.standing.clock, self.standing.maxima, unread)
         failpoint("driver.before_batch")
         plan = self._plan(self.standing.positions, to, clock)
-        offset = self._patiently(lambda: self._progress.append(plan.record()), stopped)
+        plan = self._recorded(plan, stopped)
         failpoint("driver.after_record")
-        plan = replace(plan, recorded=offset)
         self._run(lambda: self._combined(batch, plan), plan, stopped)
         self.standing.positions = to
         self._commit_group(to)
@@ -93,9 +96,24 @@ class Batches:
         return bool(self._app.processes)
 
     def begin(self) -> None:
-        """Put on record that this driver is there: what one of before writes later is nothing."""
-        first = self._plan(flat(self.standing.markers[0].positions), {}, self.standing.clock, 0)
-        self._progress.append(replace(first, to=first.from_).record())
+        """Put on record that this driver is there: what one of before writes later is nothing.
+
+        Tasks that have taken what lies behind that know of records which the topic has lost, by an
+        unclean election perhaps: from here on offsets count anew for them.
+
+        Raises:
+            Unavailable: such a task is away.
+        """
+        standing = self.standing
+        first = self._plan(flat(standing.markers[0].positions), {}, standing.clock, 0)
+        begin = self._progress.append(replace(first, to=first.from_).record())
+        beyond = [p for p in standing.present if standing.markers[p].taken(standing.log) >= begin]
+        if beyond:
+            log.warning("the progress topic has lost its end", end=begin, tasks=beyond)
+            at, within = [flat(m.positions) for m in standing.markers], (self._exchange_s, None)
+            away = self._without_rows(at, at, None, within, taken=begin, tasks=beyond)
+            for error in away.values():
+                raise error
 
     def align(self, batch: DataFrame | None, steps: Sequence[Step], tasks: Sequence[int]) -> None:
         """Repeat a run of recorded batches for the tasks that missed it, in one commit of each.
@@ -146,8 +164,7 @@ class Batches:
         the others' clock batch by batch.
         """
         at = [flat(m.positions) for m in self.standing.markers]
-        patience = self._settings.exchange_timeout_s
-        for error in self._without_rows(at, positions, None, patience, None).values():
+        for error in self._without_rows(at, positions, None, (self._exchange_s, None)).values():
             raise error
 
     def begin_with(self, rows: DataFrame, tasks: Sequence[int], processor: str) -> None:
@@ -178,12 +195,13 @@ class Batches:
         moves = clock > standing.clock or not standing.is_level
         if not moves and not standing.is_due(clock, now_ms()):
             return False
-        if self._app.processes:
-            self._run_timers(clock)
+        if self.has_timers:
+            self._ticking.finish()
+            self._ticking.tick(self._plan(standing.positions, standing.positions, clock))
             return True
         here = [standing.positions] * self._app.partitions
         timeout, park_after = self._tick_s, self._settings.park_after_s
-        away = self._without_rows(here, here, clock, timeout, min(park_after, timeout))
+        away = self._without_rows(here, here, clock, (timeout, min(park_after, timeout)))
         if park_after <= timeout:
             gone = self._direct.gone(away)
             if set(standing.present) - set(gone):
@@ -193,54 +211,50 @@ class Batches:
                 raise why
         return True
 
-    def _run_timers(self, clock: int) -> None:
-        """A batch without records: Spark's, as every other, for it runs processors.
+    def _recorded(self, plan: BatchPlan, stopped: Callable[[], bool] = lambda: False) -> BatchPlan:
+        """A plan that is on record.
 
         Raises:
-            Unavailable: as of a batch; it is done again.
+            Realign: the progress topic is not what it was when the driver began.
+            Unavailable: as `ProgressLog.append`.
         """
-        self._finish_tick()
-        here = self.standing.positions
-        plan = replace(self._plan(here, here, clock), tick=True)
-        offset = self._patiently(lambda: self._progress.append(plan.record()))
-        self.standing.told = plan.clock
-        self._ticking = replace(plan, recorded=offset)
-        self._finish_tick()
+        offset = self._patiently(lambda: self._progress.append(plan.record()), stopped)
+        if self.has_timers and offset <= self.standing.recorded:
+            raise Realign(
+                f"the progress topic of {self._app.id!r} was deleted or has lost its end: a batch "
+                f"was recorded at offset {offset}, and tasks have taken that of "
+                f"{self.standing.recorded}. The stream is started again"
+            )
+        return replace(plan, recorded=offset)
 
-    def _finish_tick(self) -> None:
-        """One that was recorded is for every task, before whatever comes next.
-
-        Its number stays, unless a task that came back has a higher one by what it repeated.
-        """
-        tick, standing = self._ticking, self.standing
-        if tick is None:
-            return
-        there = [p for p in standing.present if standing.markers[p].recorded < tick.recorded]
-        if any(standing.markers[p].n >= tick.n for p in there):
-            standing.n += 1
-            tick = replace(tick, n=standing.n)
-        tasks = None if len(there) == self._app.partitions else tuple(there)
-        plan = replace(tick, tasks=tasks, parked=tuple(sorted(standing.parked)))
-        if there:
-            self._run(lambda: self._combined(None, plan), plan)
-        self._ticking = None
+    def _run_tick(self, plan: BatchPlan) -> None:
+        self._run(lambda: self._combined(None, plan), plan)
 
     @property
     def _tick_s(self) -> float:
-        return min(_TICK_S, self._settings.exchange_timeout_s)
+        return min(_TICK_S, self._exchange_s)
+
+    @property
+    def _exchange_s(self) -> float:
+        return self._settings.exchange_timeout_s
 
     def _without_rows(
         self,
         from_: Sequence[Positions],
         to: Sequence[Positions],
         clock: int | None,
-        timeout_s: float,
-        patience_s: float | None,
+        within: tuple[float, float | None],
+        *,
+        taken: int = -1,
+        tasks: Sequence[int] | None = None,
     ) -> dict[int, Unavailable]:
         """A commit of every task that is there, with no rows. It is recorded, and covers none.
 
-        ``clock``: that of all of them; None: each keeps its own. ``timeout_s`` and ``patience_s``
-        as in `ExchangePlan`. Returns the tasks that did not take it.
+        ``clock``: that of all of them; None: each keeps its own. ``within``: ``timeout_s`` and
+        ``patience_s`` as in `ExchangePlan`. ``taken``: offset of the record that counts as the
+        last which they took; -1: as before. ``tasks``: those that are meant; None: all there are.
+
+        Returns the tasks that did not take it.
         """
         plan = self._plan(to[0], to[0], self.standing.clock if clock is None else clock)
         self._progress.append(plan.record())
@@ -253,11 +267,13 @@ class Batches:
                 from_=nested(from_[task]),
                 to=nested(to[task]),
                 clock=stays if clock is None else clock,
+                recorded=taken,
             )
             whole = replace(self._exchange_plan(batch), processors=())  # they run in Spark alone
-            return replace(whole, timeout_s=timeout_s, patience_s=patience_s)
+            return replace(whole, timeout_s=within[0], patience_s=within[1])
 
-        done = self._direct.commit({task: own(task) for task in self.standing.present})
+        those = self.standing.present if tasks is None else tasks
+        done = self._direct.commit({task: own(task) for task in those})
         for task, marker in done.items():
             if isinstance(marker, Marker):
                 self.standing.markers[task] = marker
@@ -282,6 +298,7 @@ class Batches:
             topic_ids=self.standing.topic_ids,
             code=self._code,
             limits=self._limits,
+            recorded_in=self.standing.log,
             tasks=tuple(self.standing.present) if parked else None,
             parked=parked,
         )

@@ -175,7 +175,7 @@ def exchange(plan: ExchangePlan, task: int, table: pa.Table | None, client: Task
 
 def _is_taken(batch: BatchPlan, marker: Marker) -> bool:
     """Whether a task has taken a tick, maybe under another number: no position tells of that."""
-    return batch.tick and 0 <= batch.recorded <= marker.recorded
+    return batch.tick and 0 <= batch.recorded <= marker.taken(batch.recorded_in)
 
 
 def _look(plan: ExchangePlan, task: int, client: TaskClient, within_s: float) -> None:
@@ -239,6 +239,7 @@ def _run(
             maxima=nested(maxima),
             dropped=counts,
             recorded=batch.recorded,
+            recorded_in=batch.recorded_in,
             batch_time_ms=batch.now,
             due=due,
         )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Self
 
@@ -137,7 +137,7 @@ class Parking:
         if not tasks:
             return None
         at = [returning[task].at for task in tasks]
-        recorded = [returning[task].marker.recorded for task in tasks]
+        recorded = [returning[task].marker.taken(self.batches.standing.log) for task in tasks]
         taken = [*recorded, _ALL] if self.batches.has_timers else []
         since = min(recorded)
         for anew in (False, True):  # the log has grown since it was read
@@ -148,7 +148,20 @@ class Parking:
                 first = Step.of(found.batch, at[found.tasks[0]], here)
                 steps = self._run_of(first, self._chain, list(returning.values()))
                 return [tasks[i] for i in found.tasks], steps, self._chain.left
+        if all(one == here for one in at):
+            self._lack_nothing(tasks)
+            return None
         raise lost(tasks, at[0], here)
+
+    def _lack_nothing(self, tasks: list[int]) -> None:
+        """Ticks that they missed are gone with a progress topic: their timers are due still."""
+        standing = self.batches.standing
+        log.warning("the progress topic does not hold the ticks that tasks missed", tasks=tasks)
+        with self._lock:
+            for task in tasks:
+                back = self._returning[task]
+                taken = replace(back.marker, recorded=standing.recorded, recorded_in=standing.log)
+                self._returning[task] = replace(back, marker=taken)
 
     def _run_of(self, first: Step, chain: Chain, back: Sequence[_Returning]) -> list[Step]:
         """See `state_lib.spark.runs.run_of`; it passes none of those that are back."""
@@ -159,7 +172,7 @@ class Parking:
     def _is_here(self, back: _Returning) -> bool:
         """Whether a task stands where the others do, and has taken every tick that they have."""
         standing = self.batches.standing
-        missed = self.batches.has_timers and back.marker.recorded < standing.recorded
+        missed = self.batches.has_timers and back.marker.taken(standing.log) < standing.recorded
         return back.at == standing.positions and not missed
 
     def _chain_from(self, since: int) -> Chain:
@@ -179,7 +192,7 @@ class Parking:
         with self._lock:
             for task in tasks:
                 marker = standing.markers[task]
-                missed = last.tick and marker.recorded < last.offset  # it moves no position
+                missed = last.tick and marker.taken(standing.log) < last.offset  # moves no position
                 if flat(marker.positions) == to and not missed:
                     self._returning[task] = _Returning(marker, to)
                     self._pauses.pop(task, None)

@@ -37,6 +37,7 @@ class BatchPlan:
             row without a key goes by their numbers. There are no rows of others, which are newer.
         run: the batches that this one repeats together, each of which judges its own rows.
         tick: whether it has no records, and runs timers.
+        recorded_in: Kafka's id of the progress topic; empty without processors.
     """
 
     epoch: int
@@ -56,6 +57,7 @@ class BatchPlan:
     numbered: tuple[tuple[str, int], ...] = ()
     run: tuple[BatchPlan, ...] = ()
     tick: bool = False
+    recorded_in: str = ""
 
     def sources(self) -> list[tuple[str, int]]:
         """Source partitions in the order in which rows number them."""

@@ -22,7 +22,7 @@ from state_lib.drivers.members import living_drivers
 from state_lib.drivers.watched import Watched
 from state_lib.errors import CodeChanged, Unavailable
 from state_lib.kafka import Kafka, Partition
-from state_lib.marker import RESTORING, flat
+from state_lib.marker import RESTORING, Marker, flat
 from state_lib.specs import Topology
 from state_lib.task.opening import newest_marker
 
@@ -103,7 +103,7 @@ def make_way(
     markers = [newest_marker(kafka, topology, p) for p in range(topology.partitions)]
     if any(m.state == RESTORING for m in markers):
         return  # where they will stand is not known yet: `align` looks once more
-    since = min(m.recorded for m in markers)
+    since = _since(markers)
     chain = Chain(lambda: effective(ProgressLog(kafka, topology.app).read(since)))
     found = behind([flat(m.positions) for m in markers], chain, [m.published_to for m in markers])
     if found is not None and found.batch is not None and len(found.tasks) < len(markers):
@@ -113,7 +113,7 @@ def make_way(
 def _check_parked(kafka: Kafka, topology: Topology, epoch: int, code: str, accepted: str) -> None:
     """Refuse to end the driver of an epoch while it has tasks to bring back."""
     markers = [newest_marker(kafka, topology, p) for p in range(topology.partitions)]
-    progress, since = ProgressLog(kafka, topology.app), min(m.recorded for m in markers)
+    progress, since = ProgressLog(kafka, topology.app), _since(markers)
     parked = progress.parked(epoch, since)
     chain = Chain(lambda: effective(progress.read(since)))
     next_of = {p: chain.next_of(flat(markers[p].positions)) for p in parked}
@@ -136,6 +136,12 @@ def _check_parked(kafka: Kafka, topology: Topology, epoch: int, code: str, accep
         n=first.n,
         tasks=list(missed),
     )
+
+
+def _since(markers: Sequence[Marker]) -> int:
+    """Offset in the progress log that any of them has taken; -1: they know of several logs."""
+    is_one = len({m.recorded_in for m in markers}) == 1
+    return min(m.recorded for m in markers) if is_one else -1
 
 
 def _others(watched: Watched, kafka: Kafka, app: str) -> list[str]:

@@ -235,6 +235,7 @@ def _at(then: Marker, begun: Marker, ends: dict[str, int]) -> Marker:
         clock=then.clock,
         dropped=then.dropped,
         recorded=then.recorded,
+        recorded_in=then.recorded_in,
         due=then.due,
         initial=then.initial,
         cut={},

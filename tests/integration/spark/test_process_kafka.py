@@ -16,7 +16,9 @@ from pyspark.sql import SparkSession
 
 from state_lib import Application, TopologyTestDriver
 from state_lib.changelog.progress import ProgressLog
+from state_lib.changelog.topics import progress_topic
 from state_lib.config import Settings
+from state_lib.errors import Realign
 from state_lib.host.tasks import TaskManager
 from state_lib.kafka import Kafka, describe, ends
 from state_lib.marker import nested
@@ -30,6 +32,7 @@ from tests.support import processors
 from tests.support.apps import App
 from tests.support.fold import committed
 from tests.support.hosts import address, claim, publish, served
+from tests.support.lost import made_again
 from tests.support.processors import BEAT, HOUR, Silence
 
 PARTITIONS = 2
@@ -213,6 +216,29 @@ def test_a_tick_that_one_task_took_is_repeated_for_the_other_before_rows(
             one.batches = other
             one.stream([("d0", T0 + 3 * HOUR, 0)])
             assert one.told()["outputs"] == found["outputs"], "no timer runs twice"
+
+
+def test_ticks_run_and_are_heard_in_a_progress_topic_that_was_made_anew(
+    spark: SparkSession, kafka: Kafka, name: str, tmp_path: Path
+) -> None:
+    """Markers know offsets of the old one, that are far beyond those of the new one."""
+    with world(spark, kafka, name, tmp_path) as one:
+        for _ in range(20):
+            one.batches._progress.append({"kind": "what came before"})
+        one.stream(BEATS + LAST)
+        assert one.batches.standing.recorded > 20
+        made_again(one.app, progress_topic(name))
+        with pytest.raises(Realign, match="was deleted"):
+            one.batches.tick()
+        with closing(one.driver(publish(one.app))) as other:
+            records = ProgressLog(kafka, name).read
+            assert align(other, one.read, records, lambda: False)
+            assert other.tick()
+            assert not other.tick(), "nothing is due"
+            found = one.told()
+            assert found["clock"] == [T0 + 3 * HOUR] * PARTITIONS
+            devices = {orjson.loads(v)["device"] for some in found["outputs"] for _, v, _ in some}
+            assert devices == {f"d{i}" for i in range(5)}
 
 
 def test_each_task_takes_its_initial_state_once(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -33,6 +34,7 @@ def made(
     now: SimpleNamespace, records: Callable[[int], Sequence[Recorded]], *, timers: bool = False
 ) -> Parking:
     """``now``: where the others stand; ``timers``: with processors. What is repeated is lost."""
+    now.log = "log" if timers else ""
     batches: Any = SimpleNamespace(
         standing=now,
         has_timers=timers,
@@ -80,7 +82,7 @@ def test_who_comes_back_from_further_behind_finds_its_batch() -> None:
 
 def test_an_application_with_processors_repeats_batch_by_batch() -> None:
     now = SimpleNamespace(positions={P: len(CHAIN)}, recorded=2)
-    one = made(now, lambda since: CHAIN[since:], timers=True)
+    one = made(now, lambda since: CHAIN[max(since, 0) :], timers=True)
     one._returning[4] = standing(0)
     assert one._late() == ([4], run(0, 1), 3)
     one._returning[4] = standing(1)
@@ -93,12 +95,32 @@ def test_who_is_where_the_others_are_repeats_the_ticks_that_it_missed() -> None:
     read: list[list[Recorded]] = [CHAIN, [*CHAIN, tick]]
     now = SimpleNamespace(positions=here, recorded=3)
     one = made(now, lambda _: read.pop(0), timers=True)
-    one._returning[4] = _Returning(Marker(recorded=2), here)
+    one._returning[4] = _Returning(Marker(recorded=2, recorded_in="log"), here)
     assert not one._is_here(one._returning[4])
     assert one._late() == ([4], [Step(tick, here, here)], 0), "found where the log is read anew"
-    one._returning[4] = _Returning(Marker(recorded=3), here)
+    one._returning[4] = _Returning(Marker(recorded=3, recorded_in="log"), here)
     assert one._is_here(one._returning[4])
     assert one._late() is None
+
+
+def test_ticks_of_a_progress_topic_of_before_are_not_those_of_this_one() -> None:
+    """A task that was parked knows offsets of the old one, which may be any in the new one."""
+    here = {P: len(CHAIN)}
+    tick = Recorded(2, 3, here, here, 0, 0, offset=3, tick=True)
+    now = SimpleNamespace(positions=here, recorded=3)
+    one = made(now, lambda _: [tick], timers=True)
+    one._returning[4] = _Returning(Marker(recorded=5000, recorded_in="deleted"), here)
+    assert not one._is_here(one._returning[4])
+    assert one._late() == ([4], [Step(tick, here, here)], 0)
+
+
+def test_who_missed_ticks_that_are_gone_is_not_lost() -> None:
+    """It stands where the others do, and what it missed stood in a topic that was deleted."""
+    here = {P: len(CHAIN)}
+    one = made(SimpleNamespace(positions=here, recorded=3), lambda _: [], timers=True)
+    one._returning[4] = _Returning(Marker(recorded=2, recorded_in="log"), here)
+    assert one._late() is None
+    assert one._is_here(one._returning[4])
 
 
 @pytest.mark.parametrize("recorded", [2, 3])
@@ -106,9 +128,9 @@ def test_who_did_not_take_a_tick_is_claimed_again_after_a_pause(recorded: int) -
     """It stands where the tick leads to in any case: its marker tells."""
     here = {P: len(CHAIN)}
     tick = Recorded(1, 3, here, here, 0, 0, offset=3, tick=True)
-    marker = Marker(positions=nested(here), recorded=recorded)
+    marker = Marker(positions=nested(here), recorded=recorded, recorded_in="log")
     one = made(SimpleNamespace(positions=here, markers={4: marker}), lambda _: [], timers=True)
-    one._returning[4] = _Returning(Marker(positions=nested(here), recorded=2), here)
+    one._returning[4] = _Returning(replace(marker, recorded=2), here)
     one._repeat([4], [Step(tick, here, here)], 0)
     taken = recorded == tick.offset
     assert one._returning == ({4: _Returning(marker, here)} if taken else {})

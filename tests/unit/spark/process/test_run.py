@@ -184,6 +184,9 @@ def test_a_tick_is_taken_once_whatever_its_number(world: World) -> None:
         return marker.n, marker.recorded
 
     assert [taken(1, 7), taken(2, 7), taken(2, 8)] == [(1, 7), (1, 7), (2, 8)]
+    plan = replace(plan, batch=replace(batch, recorded_in="made anew"))
+    batch = plan.batch
+    assert taken(3, 0) == (3, 0), "of another progress topic"
 
 
 def test_rows_come_in_order() -> None:
