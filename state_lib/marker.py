@@ -69,6 +69,7 @@ class Marker:
         initial: processors that have taken their initial state, with how many rows of it.
         recorded_in: Kafka's id of the progress topic that ``recorded`` is an offset of: one that
             was made anew counts from 0 again. None of applications without processors.
+        overdue: whether more timers were due than one commit runs: those that are left come first.
     """
 
     epoch: int = -1
@@ -95,6 +96,7 @@ class Marker:
     due: Mapping[str, int] = field(default_factory=dict)
     initial: Mapping[str, int] = field(default_factory=dict)
     recorded_in: str = ""
+    overdue: bool = False
 
     def taken(self, log: str) -> int:
         """``recorded`` in the progress topic of that id; -1 if it is an offset of another one."""
@@ -182,7 +184,7 @@ class CommitHeader:
     ``from_`` and ``to`` are positions before and after; ``maxima`` and ``dropped`` are those of
     this task's rows of this batch alone; ``read_at`` is the (epoch, n) that its exchange read;
     ``recorded`` is the offset of the batch in the progress log; ``batch_time_ms``, ``due``,
-    ``initial`` and ``recorded_in`` as in `Marker`; None: what is due has not changed.
+    ``initial``, ``recorded_in`` and ``overdue`` as in `Marker`; None: what is due has not changed.
     """
 
     epoch: int
@@ -199,6 +201,7 @@ class CommitHeader:
     due: Mapping[str, int] | None = None
     initial: Mapping[str, int] = field(default_factory=dict)
     recorded_in: str = ""
+    overdue: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """As plain data, for the wire."""
@@ -307,6 +310,7 @@ def advance(
         due=marker.due if header.due is None else header.due,
         initial={**marker.initial, **header.initial},
         recorded_in=marker.recorded_in if header.recorded < 0 else header.recorded_in,
+        overdue=marker.overdue if header.due is None else header.overdue,
     )
 
 

@@ -77,7 +77,7 @@ class Batches:
 
         ``stopped``: whether a batch that has not begun is not to be waited for any more.
         """
-        self._ticking.finish()
+        self._ticking.drain(self._plan_of_tick, stopped)
         end = self._patiently(lambda: ends(self._admin, to), stopped)
         unread = [p for p, start in self.standing.positions.items() if max(end[p], to[p]) > start]
         clock = next_clock(self.standing.clock, self.standing.maxima, unread)
@@ -197,7 +197,7 @@ class Batches:
             return False
         if self.has_timers:
             self._ticking.finish()
-            self._ticking.tick(self._plan(standing.positions, standing.positions, clock))
+            self._ticking.tick(self._plan_of_tick(clock))
             return True
         here = [standing.positions] * self._app.partitions
         timeout, park_after = self._tick_s, self._settings.park_after_s
@@ -226,6 +226,10 @@ class Batches:
                 f"{self.standing.recorded}. The stream is started again"
             )
         return replace(plan, recorded=offset)
+
+    def _plan_of_tick(self, clock: int | None = None) -> BatchPlan:
+        here = self.standing.positions
+        return self._plan(here, here, self.standing.clock if clock is None else clock)
 
     def _run_tick(self, plan: BatchPlan) -> None:
         self._run(lambda: self._combined(None, plan), plan)

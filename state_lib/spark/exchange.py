@@ -7,7 +7,7 @@ import random
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import orjson
@@ -23,6 +23,9 @@ from state_lib.spark.merge import Rows, merge, rows_of
 from state_lib.spark.outputs import output_keys, output_values
 from state_lib.spark.plan import DEAD, DROPPED, BatchPlan, ExchangePlan
 from state_lib.stores.pages import Page
+
+if TYPE_CHECKING:
+    from state_lib.spark.process.run import Told
 
 RESULT = pa.schema([("task", pa.int32()), ("marker", pa.binary()), ("error", pa.binary())])
 RESULT_DDL = "task int, marker binary, error binary"
@@ -216,7 +219,8 @@ def _run(
             keys, values = output_keys(verb, rows), output_values(verb, rows, merged)
             for topic in verb.outputs:
                 open_exchange.output(topic, keys, values, merged.timestamps)
-    letters, due = _processed(plan, task, open_exchange, table)
+    told = _processed(plan, task, open_exchange, table)
+    letters = [] if told is None else told.letters
     maxima: dict[tuple[str, int], int] = {}
     if table is not None:
         dead = table.filter(pc.equal(table.column("kind"), DEAD)).column("key").unique()
@@ -241,7 +245,8 @@ def _run(
             recorded=batch.recorded,
             recorded_in=batch.recorded_in,
             batch_time_ms=batch.now,
-            due=due,
+            due=None if told is None else told.due,
+            overdue=told is not None and told.overdue,
         )
     )
     failpoint("exchange.after_commit")
@@ -267,20 +272,20 @@ def _begun(
             batch_time_ms=batch.now,
             due={**due, **earliest},
             initial={plan.initial: rows},
+            overdue=here.overdue,
         )
     )
 
 
 def _processed(
     plan: ExchangePlan, task: int, open_exchange: OpenExchange, table: pa.Table | None
-) -> tuple[list[bytes], dict[str, int] | None]:
-    """Run the application's processors; their dead letters, and when timers are due next."""
+) -> Told | None:
+    """Run the application's processors; None if it has none."""
     if not plan.processors:
-        return [], None
+        return None
     from state_lib.spark.process.run import run_all  # noqa: PLC0415 - imports much of PySpark
 
-    told = run_all(plan, task, open_exchange, table)
-    return told.letters, told.due
+    return run_all(plan, task, open_exchange, table)
 
 
 def _dropped(table: pa.Table) -> dict[str, int]:

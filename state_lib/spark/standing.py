@@ -49,6 +49,11 @@ class Standing:
         return any(at <= times.get(mode, NO_CLOCK) for one in due for mode, at in one.items())
 
     @property
+    def is_overdue(self) -> bool:
+        """Whether a task that is not parked has left timers that were due."""
+        return any(self.markers[p].overdue for p in self.present)
+
+    @property
     def present(self) -> list[int]:
         """The tasks that are not parked."""
         return [p for p in range(len(self.markers)) if p not in self.parked]

@@ -5,8 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+import structlog
+
 from state_lib.spark.plan import BatchPlan
 from state_lib.spark.standing import Standing
+
+log = structlog.get_logger(__name__)
+_MOST = 1_000
+"""Ticks between two batches: a handler may register a timer of the past each time that it runs."""
 
 
 @dataclass
@@ -37,6 +43,20 @@ class Ticking:
         self.standing.told = plan.clock
         self.under_way = plan
         self.finish()
+
+    def drain(self, plan: Callable[[], BatchPlan], stopped: Callable[[], bool]) -> None:
+        """Finish what is under way; timers that no commit got to come before the next rows.
+
+        Args:
+            plan: makes one of a batch without records.
+            stopped: whether they are not to be waited for.
+        """
+        self.finish()
+        for _ in range(_MOST):
+            if not self.standing.is_overdue or stopped():
+                return
+            self.tick(plan())
+        log.warning("timers that are due go on registering others", ticks=_MOST)
 
     def finish(self) -> None:
         """One that was recorded is for every task, before whatever comes next.

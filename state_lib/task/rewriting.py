@@ -237,6 +237,7 @@ def _at(then: Marker, begun: Marker, ends: dict[str, int]) -> Marker:
         recorded=then.recorded,
         recorded_in=then.recorded_in,
         due=then.due,
+        overdue=then.overdue,
         initial=then.initial,
         cut={},
         ends={**begun.committed, **ends},

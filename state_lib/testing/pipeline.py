@@ -105,6 +105,8 @@ class Pipeline:
         Rows are combined by Spark, as in every batch of a stream.
         """
         standing = self.standing
+        while standing.is_overdue:
+            self.tick(standing.clock, now)
         unread = {(r.topic, r.partition) for r in (*records, *later)}
         clock = next_clock(standing.clock, standing.maxima, unread)
         to = standing.positions | {(r.topic, r.partition): r.offset + 1 for r in records}

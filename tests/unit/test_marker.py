@@ -266,6 +266,8 @@ def test_batch_time_never_goes_back_and_what_is_due_is_the_last_word() -> None:
     assert (first.batch_time_ms, first.due) == (9, {"eventtime": 5})
     second = advance(first, header(n=5, batch_time_ms=7), "host-1", {})
     assert (second.batch_time_ms, second.due) == (9, {"eventtime": 5})
-    third = advance(second, header(n=6, due={}), "host-1", {})
-    assert third.due == {}
+    third = advance(second, header(n=6, due={}, overdue=True), "host-1", {})
+    assert (third.due, third.overdue) == ({}, True)
+    assert advance(third, header(n=7), "host-1", {}).overdue, "a commit that runs no processor"
+    assert not advance(third, header(n=7, due={}), "host-1", {}).overdue
     assert Marker.from_bytes(first.to_bytes()) == first

@@ -46,10 +46,12 @@ class Told:
     Attributes:
         letters: dead letters.
         due: when the next timer is due (ms), by time mode.
+        overdue: whether there were more due timers than one commit runs.
     """
 
     letters: list[bytes] = field(default_factory=list)
     due: dict[str, int] = field(default_factory=dict)
+    overdue: bool = False
 
 
 class _TooLarge(Exception):
@@ -76,6 +78,7 @@ def run_all(plan: ExchangePlan, task: int, exchange: OpenExchange, table: pa.Tab
         run = _Run(processor, plan.batch, task, exchange)
         run.all(given)
         told.letters += run.letters
+        told.overdue = told.overdue or run.overdue
         if run.due is not None:
             mode = processor.time_mode
             told.due[mode] = min(run.due, told.due.get(mode, run.due))
@@ -122,6 +125,7 @@ class _Run:
         self._records: list[tuple[bytes, bytes, int]] = []
         self.letters: list[bytes] = []
         self.due: int | None = None
+        self.overdue = False
 
     def begin(self, given: InitialRows | None) -> None:
         """Take the initial state; no row, no timer."""
@@ -149,6 +153,7 @@ class _Run:
         if self._processor.time_mode != "none":
             for expiry_ms, key in self._timers.due(self._time, self._fetch):
                 self._on_timer(user, expiry_ms, key)
+            self.overdue = self._timers.is_cut
         self._ended(user)
 
     def _made(self) -> StatefulProcessor:

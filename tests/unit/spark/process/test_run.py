@@ -19,6 +19,7 @@ from state_lib.marker import CommitHeader
 from state_lib.processing import Processor, State
 from state_lib.spark.exchange import exchange as exchanged
 from state_lib.spark.plan import SEEN, BatchPlan, ExchangePlan
+from state_lib.spark.process import timers
 from state_lib.spark.process.codec import RowCodec
 from state_lib.spark.process.given import Given
 from state_lib.spark.process.results import Results
@@ -92,7 +93,14 @@ class World:
     def __init__(self, folder: Path) -> None:
         stores = (StoreSpec("p-timers"), StoreSpec("p-n", key_serde="utf8"))
         self.tasks = Tasks(Topology("app", 1, stores, (OutputSpec("out", "p-n"),)), folder)
-        self.n = 0
+        self.n, self.outputs_seen = 0, 0
+
+    def tick(self, clock: int) -> tuple[list[tuple[str, int]], dict[str, int], bool]:
+        """Run timers; what they said, what is due next, and whether more were due."""
+        told = self.run(None, clock)
+        new = self.outputs()[self.outputs_seen :]
+        self.outputs_seen += len(new)
+        return [(k, x) for _, k, x, _ in new], told.due, told.overdue
 
     def run(self, table: pa.Table | None, clock: int, **more: Any) -> Told:
         self.n += 1
@@ -150,6 +158,19 @@ def test_a_key_that_fails_leaves_nothing_but_letters(world: World) -> None:
     with pytest.raises(ProcessorFailed, match="'p' raised in handleInputRows on key 'a'"):
         world.run(table, 3, on_error="stop")
     assert world.state() == {b"b": 9}
+
+
+def test_timers_beyond_what_one_commit_runs_come_with_the_next(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timers, "MOST", 2)
+    rows = [(key, x, 7, 0, x) for key, x in (("a", 4), ("b", 5), ("c", 6), ("d", 20), ("e", 5))]
+    told = world.run(entries(*rows), 3)
+    assert (told.due, told.overdue) == ({"eventtime": 4}, False)
+    world.outputs_seen = len(world.outputs())
+    assert world.tick(9) == ([("a", -4), ("b", -5)], {"eventtime": 5}, True)
+    assert world.tick(9) == ([("e", -5), ("c", -6)], {"eventtime": 20}, False)
+    assert world.tick(9) == ([], {"eventtime": 20}, False)
 
 
 def test_a_timer_that_fails_is_gone(world: World) -> None:
