@@ -228,6 +228,19 @@ class Declaration:
 
         Raises ConfigurationError as `topology`.
         """
-        verbs = [verb.meaning for verb in self.verbs]
+        return self._digest([verb.meaning for verb in self.verbs])
+
+    @property
+    def routing(self) -> str:
+        """As many that do not change with what a processor does: that is its own task's alone.
+
+        Empty where there is no processor: `fingerprint` says it.
+        """
+        if not self.processes:
+            return ""
+        kept = [verb.meaning for verb in self.aggregations]
+        return self._digest([kept, [verb.routing for verb in self.processes]])
+
+    def _digest(self, verbs: list[Any]) -> str:
         meaning = [_MEANING, self.topology.partitions, self.topology.sources, verbs]
         return hashlib.sha256(orjson.dumps(meaning)).hexdigest()[:12]

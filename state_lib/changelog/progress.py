@@ -36,6 +36,8 @@ class Recorded:
     aligned: bool = False
     code: str | None = None
     """Fingerprint of the job; None in records of older versions."""
+    routing: str = ""
+    """Digits of where the job takes rows, if it has processors; see `Declaration.routing`."""
     limits: Mapping[str, int] = field(default_factory=dict)
     """Store → what its topics take of one record; nothing in records of older versions."""
     offset: int = -1
@@ -57,6 +59,7 @@ class Recorded:
             max_future_ms=data["max_future_ms"],
             aligned=data["tasks"] is not None,
             code=data.get("code"),
+            routing=data.get("routing", ""),
             limits=data.get("limits", {}),
             offset=offset if first < 0 else first,
             tick=bool(data.get("tick")),

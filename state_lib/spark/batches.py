@@ -60,7 +60,7 @@ class Batches:
         self._admin = kafka.admin()
         self._progress = ProgressLog(kafka, app.id)
         self._progress.connect()
-        self._code = app.fingerprint
+        self._code, self._routing = app.fingerprint, app.routing
         self._limits = self._patiently(lambda: record_limits(self._admin, app))
         self.standing = standing
         if self.has_timers:
@@ -155,7 +155,8 @@ class Batches:
 
     def check_code(self, recorded: Recorded, tasks: Sequence[int]) -> None:
         """See `state_lib.spark.versions.check_code`."""
-        check_code(self._app.id, recorded, self._code, self._settings.accept_new_code, tasks)
+        accepted = self._settings.accept_new_code
+        check_code(self._app.id, recorded, self._code, accepted, tasks, self._routing)
 
     def initial(self, positions: Sequence[Positions]) -> None:
         """Commit positions that the markers do not know yet, task by task, with no rows.
@@ -301,6 +302,7 @@ class Batches:
             max_future_ms=int(self._settings.max_future_s * 1000),
             topic_ids=self.standing.topic_ids,
             code=self._code,
+            routing=self._routing,
             limits=self._limits,
             recorded_in=self.standing.log,
             tasks=tuple(self.standing.present) if parked else None,

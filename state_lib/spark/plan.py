@@ -38,6 +38,7 @@ class BatchPlan:
         run: the batches that this one repeats together, each of which judges its own rows.
         tick: whether it has no records, and runs timers.
         recorded_in: Kafka's id of the progress topic; empty without processors.
+        routing: digits of where rows go, as `Declaration.routing`.
     """
 
     epoch: int
@@ -58,6 +59,7 @@ class BatchPlan:
     run: tuple[BatchPlan, ...] = ()
     tick: bool = False
     recorded_in: str = ""
+    routing: str = ""
 
     def sources(self) -> list[tuple[str, int]]:
         """Source partitions in the order in which rows number them."""
@@ -80,6 +82,7 @@ class BatchPlan:
             "parked": self.parked,
             "recorded": self.recorded,
             **({"tick": True} if self.tick else {}),
+            **({"routing": self.routing} if self.routing else {}),
         }
 
     def _own(self, positions: ByPartition) -> ByPartition:

@@ -3,6 +3,9 @@
 A batch is repeated for the tasks that missed it (`state_lib.spark.align`). Were it repeated by a
 job that was edited meanwhile, a row could go to a task that has done the batch already, or come
 from one that has: lost, or counted twice.
+
+What a processor does with its rows is its own task's affair: that may change in between, or a
+processor that raises on a row of one task could not be mended.
 """
 
 from __future__ import annotations
@@ -31,8 +34,28 @@ ENDING_S = 30.0
 """How long a driver may take to end beyond what its last batch may take."""
 
 
+def may_finish(recorded: Recorded, code: str, routing: str = "") -> bool:
+    """Whether a job may do a batch that some tasks have done: rows go to the same tasks.
+
+    A tick has none. One that an older Holdfast recorded says nothing.
+
+    Args:
+        recorded: the batch.
+        code: fingerprint of the job; see `Declaration.fingerprint`.
+        routing: see `Declaration.routing`.
+    """
+    if recorded.tick or recorded.code in (None, code):
+        return True
+    return bool(routing) and recorded.routing == routing
+
+
 def check_code(
-    app: str, recorded: Recorded, code: str, accepted: str, tasks: Sequence[int]
+    app: str,
+    recorded: Recorded,
+    code: str,
+    accepted: str,
+    tasks: Sequence[int],
+    routing: str = "",
 ) -> None:
     """Refuse to finish a batch that other code began.
 
@@ -42,12 +65,13 @@ def check_code(
         code: fingerprint of this job; see `Application.fingerprint`.
         accepted: that of the other code, if a person takes the risk.
         tasks: that missed the batch.
+        routing: of this job.
 
     Raises:
         CodeChanged: names both, the batch, and how to go on.
     """
-    if recorded.code in (None, code):
-        return  # one that an older Holdfast recorded says nothing
+    if may_finish(recorded, code, routing):
+        return
     batch = f"batch {recorded.n} of epoch {recorded.epoch}"
     if recorded.code == accepted:
         log.warning("finishing a batch of other code", batch=batch, theirs=accepted, ours=code)
@@ -68,7 +92,12 @@ def check_code(
 
 
 def make_way(
-    watched: Watched, kafka: Kafka, topology: Topology, code: str, settings: Settings
+    watched: Watched,
+    kafka: Kafka,
+    topology: Topology,
+    code: str,
+    settings: Settings,
+    routing: str = "",
 ) -> None:
     """Before a claim: let a driver of other code come to a batch's edge, and see that it did.
 
@@ -86,7 +115,7 @@ def make_way(
         return
     log.info("the job has changed", code=code, before=claim.by["code"], file=claim.by.get("file"))
     if others := _others(watched, kafka, topology.app):
-        _check_parked(kafka, topology, claim.epoch, code, settings.accept_new_code)
+        _check_parked(kafka, topology, claim.epoch, code, settings.accept_new_code, routing)
         watched.control.ask_to_make_way(others, f"a driver with other code ({code}) takes over")
         deadline = time.monotonic() + settings.stop_timeout_s + ENDING_S
         while others := _others(watched, kafka, topology.app):
@@ -107,17 +136,24 @@ def make_way(
     chain = Chain(lambda: effective(ProgressLog(kafka, topology.app).read(since)))
     found = behind([flat(m.positions) for m in markers], chain, [m.published_to for m in markers])
     if found is not None and found.batch is not None and len(found.tasks) < len(markers):
-        check_code(topology.app, found.batch, code, settings.accept_new_code, found.tasks)
+        accepted = settings.accept_new_code
+        check_code(topology.app, found.batch, code, accepted, found.tasks, routing)
 
 
-def _check_parked(kafka: Kafka, topology: Topology, epoch: int, code: str, accepted: str) -> None:
+def _check_parked(
+    kafka: Kafka, topology: Topology, epoch: int, code: str, accepted: str, routing: str
+) -> None:
     """Refuse to end the driver of an epoch while it has tasks to bring back."""
     markers = [newest_marker(kafka, topology, p) for p in range(topology.partitions)]
     progress, since = ProgressLog(kafka, topology.app), _since(markers)
     parked = progress.parked(epoch, since)
     chain = Chain(lambda: effective(progress.read(since)))
     next_of = {p: chain.next_of(flat(markers[p].positions)) for p in parked}
-    missed = {p: b for p, b in next_of.items() if b and b.code not in (None, code, accepted)}
+    missed = {
+        p: b
+        for p, b in next_of.items()
+        if b and b.code != accepted and not may_finish(b, code, routing)
+    }
     if not missed:
         return
     first = next(iter(missed.values()))

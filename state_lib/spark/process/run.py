@@ -249,9 +249,9 @@ class _Run:
         lines = traceback.format_exception(error)
         last = "".join(lines).strip().splitlines()[-_LINES:]
         return ProcessorFailed(
-            f"processor {self._processor.name!r} raised in {method}{at}, and nothing of the batch "
-            "is committed. Mend it and start again, or declare it with onError='dead-letter'. It "
-            "said:\n" + "\n".join(last),
+            f"processor {self._processor.name!r} raised in {method}{at}, and task {self._task} has "
+            "committed nothing of the batch. Mend it and start again, or declare it with "
+            "onError='dead-letter'. It said:\n" + "\n".join(last),
             processor=self._processor.name,
             method=method,
             key=None if key is None else key.hex(),

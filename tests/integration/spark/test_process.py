@@ -596,6 +596,21 @@ def test_other_code_is_told_from_the_same(spark: SparkSession) -> None:
     assert fingerprint(Silence()) != one
 
 
+def test_where_rows_go_is_told_from_what_a_processor_does(spark: SparkSession) -> None:
+    def routing(processor: Any, column: str = "k") -> str:
+        app = Application("app", spark)
+        rows = app.stream("lines", "k STRING, l STRING").groupBy(column)
+        rows.transformWithState(processor, OUT, "Append", "None", name="p").to("out")
+        return app.routing
+
+    one = routing(Doing({}, lambda *_: iter(())))
+    assert routing(Doing({}, lambda *_: iter([]))) == one
+    assert routing(Doing({}, lambda *_: iter(())), "l") != one
+    app = Application("app", spark)
+    app.stream("lines", "k STRING").groupBy("k").count("counts")
+    assert not app.routing, "its fingerprint says it all"
+
+
 def test_the_topology_says_what_it_keeps(
     spark: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:

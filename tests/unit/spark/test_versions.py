@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from state_lib.changelog.progress import Recorded
@@ -33,6 +35,22 @@ def test_other_code_is_refused_by_name(accepted: str) -> None:
     for said in ("batch 7 of epoch 3", "theirs", "ours", "[1, 2]", "HOLDFAST_ACCEPT_NEW_CODE="):
         assert said in refused.value.message
     assert isinstance(refused.value, ConfigurationError), "no restart can help"
+
+
+def test_what_a_processor_does_may_change_within_a_batch() -> None:
+    """It raised on one task: the other has done the batch, and rows stay where they were."""
+    theirs = replace(recorded("theirs"), routing="same")
+    check_code("app", theirs, "ours", "", [1], "same")
+    for routing in ("another", ""):
+        with pytest.raises(CodeChanged):
+            check_code("app", theirs, "ours", "", [1], routing)
+    with pytest.raises(CodeChanged):
+        check_code("app", recorded("theirs"), "ours", "", [1], "same")
+
+
+def test_a_tick_may_be_finished_by_any_code() -> None:
+    """No row of it could go to another task."""
+    check_code("app", replace(recorded("theirs"), tick=True), "ours", "", [1])
 
 
 def test_who_is_behind_and_which_batch_they_have_next() -> None:
