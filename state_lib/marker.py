@@ -24,6 +24,8 @@ IN_DOUBT = "in doubt"
 """In `Marker.logs`, the id of a changelog that is lost until a repair of it has ended."""
 RUNNING, RESTORING = "running", "restoring"
 """`Marker.state`: a task that is restoring has no state of its own until that has ended."""
+NO_INITIAL = -1
+"""In `Marker.initial`: the processor began without an initial state."""
 NO_CLOCK = -1
 """The clock before anything was seen (ms since the epoch otherwise)."""
 
@@ -66,7 +68,8 @@ class Marker:
         batch_time_ms: wall time (ms) by which the last batch was judged. Never less than before.
         due: at which stream time or wall time (ms) the next timer of a stateful processor is due,
             by time mode: ``eventtime`` or ``processingtime``.
-        initial: processors that have taken their initial state, with how many rows of it.
+        initial: processors that have begun, with how many rows of their initial state this task
+            took; `NO_INITIAL`: they had none.
         recorded_in: Kafka's id of the progress topic that ``recorded`` is an offset of: one that
             was made anew counts from 0 again. None of applications without processors.
         overdue: whether more timers were due than one commit runs: those that are left come first.

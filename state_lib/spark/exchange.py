@@ -18,7 +18,7 @@ from state_lib.client.flight import FlightHostClient
 from state_lib.errors import HoldfastError, Misplaced, Moved, NotFound, Unavailable
 from state_lib.failpoints import failpoint
 from state_lib.host.placement import owner_of
-from state_lib.marker import CommitHeader, Marker, nested
+from state_lib.marker import NO_INITIAL, CommitHeader, Marker, nested
 from state_lib.spark.merge import Rows, merge, rows_of
 from state_lib.spark.outputs import output_keys, output_values
 from state_lib.spark.plan import DEAD, DROPPED, BatchPlan, ExchangePlan
@@ -230,7 +230,7 @@ def _run(
     if letters:
         open_exchange.dead_letters(pa.array(letters, pa.binary()))
         _count(letters, counts)
-    batch = plan.batch
+    batch, begun = plan.batch, open_exchange.marker.initial
     failpoint("exchange.before_commit")
     marker = open_exchange.commit(
         CommitHeader(
@@ -246,6 +246,7 @@ def _run(
             recorded_in=batch.recorded_in,
             batch_time_ms=batch.now,
             due=None if told is None else told.due,
+            initial={p.name: NO_INITIAL for p in plan.processors if p.name not in begun},
             overdue=told is not None and told.overdue,
         )
     )

@@ -15,7 +15,7 @@ from pyspark.sql import Row
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from state_lib.errors import ProcessorFailed
-from state_lib.marker import CommitHeader
+from state_lib.marker import NO_INITIAL, CommitHeader
 from state_lib.processing import Processor, State
 from state_lib.spark.exchange import exchange as exchanged
 from state_lib.spark.plan import SEEN, BatchPlan, ExchangePlan
@@ -208,6 +208,7 @@ def test_a_tick_is_taken_once_whatever_its_number(world: World) -> None:
     plan = replace(plan, batch=replace(batch, recorded_in="made anew"))
     batch = plan.batch
     assert taken(3, 0) == (3, 0), "of another progress topic"
+    assert world.tasks[0].marker.initial == {"p": NO_INITIAL}, "it has begun without"
 
 
 def test_rows_come_in_order() -> None:
