@@ -583,6 +583,26 @@ def test_states_that_changed_are_refused(spark: SparkSession) -> None:
     assert "value struct<n:timestamp>" in found
 
 
+def test_timers_and_lists_of_other_keys_or_times_are_refused(spark: SparkSession) -> None:
+    """Old ones would be read as keys of the new type, or run all at once."""
+
+    def topology(key: str, mode: str, asked: Any) -> Any:
+        app = Application("app", spark)
+        rows = app.stream("lines", "k STRING, n BIGINT").groupBy(key)
+        rows.transformWithState(Doing(asked, None), OUT, "Append", mode, name="p")
+        return app.topology
+
+    of_text = topology("k", "EventTime", {})
+    assert contradictions(of_text, topology("k", "EventTime", {})) == []
+    (found,) = contradictions(of_text, topology("n", "EventTime", {}))
+    assert "timers by int64, eventtime" in found
+    (found,) = contradictions(of_text, topology("k", "ProcessingTime", {}))
+    assert "timers by utf8, processingtime" in found
+    for asked in ({"l": listed("n BIGINT")}, {"m": mapped("k STRING", "n BIGINT")}):
+        found = contradictions(topology("k", "None", asked), topology("n", "None", asked))
+        assert len(found) == 2, found
+
+
 def test_other_code_is_told_from_the_same(spark: SparkSession) -> None:
     def fingerprint(processor: Any) -> str:
         app = Application("app", spark)
