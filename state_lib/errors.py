@@ -26,6 +26,7 @@
     │   ├── StorageUnavailable      snapshot storage is away, full or read-only; names its URL
     │   ├── Busy                    a restore of the task is running already
     │   └── Quarantined             its local state is lost: somebody must ask for a restore
+    ├── ProcessorUnready            a stateful processor could not begin, or is slow: tried again
     ├── StateCorrupt                local state that must be set aside and rebuilt
     ├── SnapshotInvalid             a snapshot that is not whole, or not what was asked for
     ├── StoreFull                   a memory store has reached its byte bound
@@ -143,6 +144,15 @@ class ProcessorFailed(ConfigurationError):
     """A stateful processor raised. Details: processor, key, method."""
 
     code = "processor-failed"
+
+
+class ProcessorUnready(HoldfastError):
+    """A stateful processor cannot be made or closed, or takes too long; another try may help.
+
+    Details: processor, task.
+    """
+
+    code = "processor-unready"
 
 
 class KafkaRefused(ConfigurationError):

@@ -22,6 +22,7 @@ from state_lib.marker import NO_INITIAL, CommitHeader, Marker, nested
 from state_lib.spark.merge import Rows, merge, rows_of
 from state_lib.spark.outputs import output_keys, output_values
 from state_lib.spark.plan import DEAD, DROPPED, BatchPlan, ExchangePlan
+from state_lib.spark.process.pace import Pace
 from state_lib.stores.pages import Page
 
 if TYPE_CHECKING:
@@ -151,6 +152,7 @@ def exchange(plan: ExchangePlan, task: int, table: pa.Table | None, client: Task
     patience = time.monotonic() + patience_s
     wait, reached = _FIRST_WAIT_S, False
     while True:
+        pace = Pace(task, max(_LEAST_S, deadline - time.monotonic()))
         try:
             silent_s = None
             if patience_s < plan.timeout_s:
@@ -164,12 +166,13 @@ def exchange(plan: ExchangePlan, task: int, table: pa.Table | None, client: Task
             ) as open_exchange:
                 if open_exchange.already_done or _is_taken(batch, open_exchange.marker):
                     return open_exchange.marker
-                return _run(plan, task, open_exchange, verbs, table)
+                return _run(plan, task, open_exchange, verbs, table, pace)
         except Moved:  # another copy commits: that is no refusal
             reached = False
             if time.monotonic() > deadline:
                 raise
         except Unavailable:
+            patience += pace.busy_s  # while processors worked, nobody waited for the host
             if time.monotonic() > min(patience, deadline):
                 raise
         time.sleep(wait * random.uniform(0.5, 1.0))  # noqa: S311 - jitter
@@ -205,9 +208,10 @@ def _run(
     open_exchange: OpenExchange,
     verbs: dict[int, Rows],
     table: pa.Table | None,
+    pace: Pace,
 ) -> Marker:
     if plan.initial:
-        return _begun(plan, task, open_exchange, table)
+        return _begun(plan, task, open_exchange, table, pace)
     stored = {i: open_exchange.get(plan.kept[i].store.name, rows.keys) for i, rows in verbs.items()}
     counts: dict[str, int] = {}
     for i, rows in verbs.items():
@@ -219,7 +223,7 @@ def _run(
             keys, values = output_keys(verb, rows), output_values(verb, rows, merged)
             for topic in verb.outputs:
                 open_exchange.output(topic, keys, values, merged.timestamps)
-    told = _processed(plan, task, open_exchange, table)
+    told = _processed(plan, task, open_exchange, table, pace)
     letters = [] if told is None else told.letters
     maxima: dict[tuple[str, int], int] = {}
     if table is not None:
@@ -255,13 +259,17 @@ def _run(
 
 
 def _begun(
-    plan: ExchangePlan, task: int, open_exchange: OpenExchange, table: pa.Table | None
+    plan: ExchangePlan,
+    task: int,
+    open_exchange: OpenExchange,
+    table: pa.Table | None,
+    pace: Pace,
 ) -> Marker:
     """Commit the initial state of a processor: the task stays where it is."""
     from state_lib.spark.process.run import run_initial  # noqa: PLC0415 - imports much of PySpark
 
     here, batch = open_exchange.marker, plan.batch
-    rows, due = run_initial(plan, task, open_exchange, table)
+    rows, due = run_initial(plan, task, open_exchange, table, pace)
     earliest = {mode: min(at, due.get(mode, at)) for mode, at in here.due.items()}
     return open_exchange.commit(
         CommitHeader(
@@ -279,14 +287,18 @@ def _begun(
 
 
 def _processed(
-    plan: ExchangePlan, task: int, open_exchange: OpenExchange, table: pa.Table | None
+    plan: ExchangePlan,
+    task: int,
+    open_exchange: OpenExchange,
+    table: pa.Table | None,
+    pace: Pace,
 ) -> Told | None:
     """Run the application's processors; None if it has none."""
     if not plan.processors:
         return None
     from state_lib.spark.process.run import run_all  # noqa: PLC0415 - imports much of PySpark
 
-    return run_all(plan, task, open_exchange, table)
+    return run_all(plan, task, open_exchange, table, pace)
 
 
 def _dropped(table: pa.Table) -> dict[str, int]:

@@ -6,6 +6,7 @@ set aside first, then what earlier keys left, then what was fetched ahead, then 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
@@ -64,6 +65,8 @@ class Buffer:
         self._aside: dict[str, dict[bytes, bytes | None]] = {name: {} for name in names}
         self.broken: BaseException | None = None
         """Why a read has failed: a processor may have caught it, and went on without its state."""
+        self.waited_s = 0.0
+        """How long reads have taken."""
 
     # ------------------------------------------------------------------ one key
 
@@ -167,6 +170,7 @@ class Buffer:
 
     @contextmanager
     def _noting(self) -> Iterator[None]:
+        began = time.monotonic()
         try:
             yield
         except StopIteration as error:  # generators would make a RuntimeError of it
@@ -175,6 +179,8 @@ class Buffer:
         except BaseException as error:
             self.broken = error
             raise
+        finally:
+            self.waited_s += time.monotonic() - began
 
     def _own_within(
         self, store: str, lower: bytes, upper: bytes | None

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark.sql.streaming import StatefulProcessor
 from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, TimerValues
 
-from state_lib.errors import ProcessorFailed
+from state_lib.errors import ProcessorFailed, ProcessorUnready
 from state_lib.processing import TIMERS, Processor
 from state_lib.serdes import serde_from
 from state_lib.spark.plan import BatchPlan, ExchangePlan
@@ -21,8 +21,9 @@ from state_lib.spark.process.buffer import Buffer, Stored
 from state_lib.spark.process.expiry import Expiry
 from state_lib.spark.process.given import Given, Group, InitialRows, letter
 from state_lib.spark.process.handle import Handle
+from state_lib.spark.process.pace import Pace
 from state_lib.spark.process.results import Results
-from state_lib.spark.process.states import Scene
+from state_lib.spark.process.states import Misused, Scene
 from state_lib.spark.process.timers import Timers
 from state_lib.spark.sizes import UNBOUNDED
 
@@ -58,7 +59,13 @@ class _TooLarge(Exception):
     """An entry or an output that its topic does not take."""
 
 
-def run_all(plan: ExchangePlan, task: int, exchange: OpenExchange, table: pa.Table | None) -> Told:
+def run_all(
+    plan: ExchangePlan,
+    task: int,
+    exchange: OpenExchange,
+    table: pa.Table | None,
+    pace: Pace | None = None,
+) -> Told:
     """Run every processor, each made anew; puts and outputs are handed to the exchange.
 
     Args:
@@ -66,16 +73,18 @@ def run_all(plan: ExchangePlan, task: int, exchange: OpenExchange, table: pa.Tab
         task: the partition.
         exchange: open; nothing of it is committed here.
         table: entries of the task's batch.
+        pace: of the exchange; its own, if none is given.
 
     Raises:
         ProcessorFailed: one raised, and is to stop the stream.
+        ProcessorUnready: one could not be made or closed, or takes too long.
     """
-    told = Told()
+    told, pace = Told(), pace or Pace(task, plan.timeout_s)
     for number, processor in enumerate(plan.processors, len(plan.kept)):
         given = None
         if table is not None and number in table.column("kind").unique().to_pylist():
             given = Given(table, number, processor, plan.batch.sources())
-        run = _Run(processor, plan.batch, task, exchange)
+        run = _Run(processor, plan.batch, task, exchange, pace)
         run.all(given)
         told.letters += run.letters
         told.overdue = told.overdue or run.overdue
@@ -86,16 +95,17 @@ def run_all(plan: ExchangePlan, task: int, exchange: OpenExchange, table: pa.Tab
 
 
 def run_initial(
-    plan: ExchangePlan, task: int, exchange: OpenExchange, table: pa.Table | None
+    plan: ExchangePlan, task: int, exchange: OpenExchange, table: pa.Table | None, pace: Pace
 ) -> tuple[int, dict[str, int]]:
     """Let one processor take its initial state; returns how many rows, and when timers are due.
 
     Raises:
         ProcessorFailed: it raised: nothing was begun.
+        ProcessorUnready: as of `run_all`.
     """
     (processor,) = (p for p in plan.processors if p.name == plan.initial)
     given = None if table is None else InitialRows(table, processor)
-    run = _Run(processor, plan.batch, task, exchange)
+    run = _Run(processor, plan.batch, task, exchange, pace)
     run.begin(given)
     due: dict[str, int] = {} if run.due is None else {processor.time_mode: run.due}
     return 0 if given is None else len(given), due
@@ -105,9 +115,14 @@ class _Run:
     """One processor, task and batch."""
 
     def __init__(
-        self, processor: Processor, batch: BatchPlan, task: int, exchange: OpenExchange
+        self,
+        processor: Processor,
+        batch: BatchPlan,
+        task: int,
+        exchange: OpenExchange,
+        pace: Pace,
     ) -> None:
-        self._processor, self._exchange, self._task = processor, exchange, task
+        self._processor, self._exchange, self._task, self._pace = processor, exchange, task, pace
         self._limit = batch.limits.get(processor.name, UNBOUNDED)
         names = [processor.store(name) for name in (TIMERS, *(s.name for s in processor.states))]
         plain = {processor.store(s.name) for s in processor.states if s.kind == "value"}
@@ -133,13 +148,7 @@ class _Run:
         for key, rows in () if given is None else given.groups():
             self._scene.key = key
             for row in rows:
-                self._certainly(
-                    "handleInitialState",
-                    user.handleInitialState,
-                    self._shown(key),
-                    row,
-                    self._values,
-                )
+                self._initially(user, key, row)
             self._buffer.keep(0)
         self._ended(user)
 
@@ -157,14 +166,14 @@ class _Run:
         self._ended(user)
 
     def _made(self) -> StatefulProcessor:
-        user: StatefulProcessor = self._certainly("made anew", pickle.loads, self._processor.code)
-        self._certainly("init", user.init, self._handle)
+        user: StatefulProcessor = self._surely("made anew", pickle.loads, self._processor.code)
+        self._surely("init", user.init, self._handle)
         return user
 
     def _ended(self, user: StatefulProcessor) -> None:
         """Close it, remove what has expired, hand over what changed, look what is due next."""
         self._scene.key = None
-        self._certainly("close", user.close)
+        self._surely("close", user.close)
         ends = [] if (least := self._timers.least()) is None else [least + self._behind_ms]
         if any(s.ttl_ms is not None for s in self._processor.states):
             expiry = Expiry(self._scene, self._handle.entries)
@@ -204,8 +213,11 @@ class _Run:
         """Let a handler run to its end; what it did is kept, or nothing of it."""
         self._scene.key = key
         try:
-            made = self._results.records(handle(), time_ms)
+            with self._pace.at_work(self._processor.name, self._buffer):
+                made = self._results.records(handle(), time_ms)
             self._check_sizes(key, made)
+        except ProcessorUnready:
+            raise
         except Exception as error:  # noqa: BLE001 - whatever a user's code raises
             self._check_reads()
             self._buffer.drop()
@@ -236,22 +248,37 @@ class _Run:
         if self._processor.on_error == "stop":
             raise self._failed(error, method, key) from error
 
-    def _certainly(self, method: str, call: Callable[..., Any], *of: Any) -> Any:
-        """What belongs to no key: no row could be told from the others."""
+    def _initially(self, user: StatefulProcessor, key: bytes, row: Any) -> None:
         try:
-            return call(*of)
+            with self._pace.at_work(self._processor.name, self._buffer):
+                user.handleInitialState(self._shown(key), row, self._values)
+        except ProcessorUnready:
+            raise
         except Exception as error:
             self._check_reads()
+            raise self._failed(error, "handleInitialState", None) from error
+
+    def _surely(self, method: str, call: Callable[..., Any], *of: Any) -> Any:
+        """What belongs to no key, and may open connections: another try may help."""
+        try:
+            return call(*of)
+        except Misused as error:
             raise self._failed(error, method, None) from error
+        except Exception as error:
+            self._check_reads()
+            raise ProcessorUnready(
+                f"processor {self._processor.name!r} raised in {method} on task {self._task}, "
+                f"which has committed nothing of the batch. It is tried again. {_said(error)}",
+                processor=self._processor.name,
+                task=self._task,
+            ) from error
 
     def _failed(self, error: Exception, method: str, key: bytes | None) -> ProcessorFailed:
         at = "" if key is None else f" on key {self._shown(key)[0]!r}"
-        lines = traceback.format_exception(error)
-        last = "".join(lines).strip().splitlines()[-_LINES:]
         return ProcessorFailed(
             f"processor {self._processor.name!r} raised in {method}{at}, and task {self._task} has "
             "committed nothing of the batch. Mend it and start again, or declare it with "
-            "onError='dead-letter'. It said:\n" + "\n".join(last),
+            f"onError='dead-letter'. {_said(error)}",
             processor=self._processor.name,
             method=method,
             key=None if key is None else key.hex(),
@@ -278,3 +305,8 @@ class _Run:
         columns = pa.array(keys, pa.binary()), pa.array(values, pa.binary())
         for topic in self._processor.outputs:
             self._exchange.output(topic, *columns, pa.array(times, pa.int64()))
+
+
+def _said(error: Exception) -> str:
+    last = "".join(traceback.format_exception(error)).strip().splitlines()[-_LINES:]
+    return "It said:\n" + "\n".join(last)

@@ -20,6 +20,10 @@ from state_lib.spark.process.schemas import struct_of
 Row = tuple[Any, ...]
 
 
+class Misused(RuntimeError):
+    """A processor asks for what it can never be given."""
+
+
 @dataclass
 class Scene:
     """What all states of a processor share.
@@ -37,9 +41,9 @@ class Scene:
     key: bytes | None = None
 
     def of(self, state: str) -> bytes:
-        """The key in hand. Raises RuntimeError where there is none, as in ``init``."""
+        """The key in hand. Raises Misused where there is none, as in ``init``."""
         if self.key is None:
-            raise RuntimeError(f"state {state!r} belongs to a key, and there is none here")
+            raise Misused(f"state {state!r} belongs to a key, and there is none here")
         return self.key
 
 

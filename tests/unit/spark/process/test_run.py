@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,12 @@ from pyspark import cloudpickle
 from pyspark.sql import Row
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from state_lib.errors import ProcessorFailed
+from state_lib.errors import (
+    ConfigurationError,
+    ProcessorFailed,
+    ProcessorUnready,
+    Unavailable,
+)
 from state_lib.marker import NO_INITIAL, CommitHeader
 from state_lib.processing import Processor, State
 from state_lib.spark.exchange import exchange as exchanged
@@ -22,6 +28,7 @@ from state_lib.spark.plan import SEEN, BatchPlan, ExchangePlan
 from state_lib.spark.process import timers
 from state_lib.spark.process.codec import RowCodec
 from state_lib.spark.process.given import Given
+from state_lib.spark.process.pace import Pace
 from state_lib.spark.process.results import Results
 from state_lib.spark.process.run import Told, run_all
 from state_lib.specs import OutputSpec, StoreSpec, Topology
@@ -104,11 +111,11 @@ class World:
 
     def run(self, table: pa.Table | None, clock: int, **more: Any) -> Told:
         self.n += 1
-        limits = {"p": more.pop("limit", 1000)}
+        limits, pace = {"p": more.pop("limit", 1000)}, more.pop("pace", None)
         batch = BatchPlan(EPOCH, self.n, {}, SOURCES, clock, 5, 0, {}, limits=limits)
         plan = ExchangePlan("app", 1, (), batch, (), None, 5.0, processors=(processor(**more),))
         with self.tasks.exchange("app", 0, EPOCH, self.n) as exchange:
-            told = run_all(plan, 0, exchange, table)
+            told = run_all(plan, 0, exchange, table, pace)
             exchange.commit(CommitHeader(EPOCH, self.n, {}, {}, clock, due=told.due))
         return told
 
@@ -188,6 +195,62 @@ def test_what_its_topic_does_not_take_is_a_letter(world: World) -> None:
     told = world.run(entries(("a", 1, 7, 0, 0)), 3, limit=17)
     assert [orjson.loads(raw)["reason"] for raw in told.letters] == ["too-large:p"]
     assert world.state() == {}
+
+
+def asking(how: Any) -> bytes:
+    """A processor that does this in ``init``, as executors get it."""
+    return cloudpickle.dumps(Doing({"n": how}, total))
+
+
+def test_what_fails_in_init_is_tried_again(world: World) -> None:
+    """It is where connections are opened. What it asks for beside what is known stays wrong."""
+
+    def away(*_: Any) -> Any:
+        raise ConnectionRefusedError("the service is away")
+
+    with pytest.raises(ProcessorUnready, match="raised in init on task 0") as failed:
+        world.run(None, 3, code=asking(away))
+    assert not isinstance(failed.value, ConfigurationError), "the driver begins anew"
+    assert "the service is away" in failed.value.message
+    for wrong in (
+        lambda handle, _: handle.getValueState("other", "x BIGINT"),
+        lambda handle, name: handle.getValueState(name, "x BIGINT").get(),
+    ):
+        with pytest.raises(ProcessorFailed, match="raised in init"):
+            world.run(None, 3, code=asking(wrong))
+
+
+def test_a_processor_that_is_slow_is_named(world: World) -> None:
+    """Else its exchange ends by its time, as if the host were away."""
+    with pytest.raises(ProcessorUnready, match="'p' takes too long on task 0: 1 calls"):
+        world.run(entries(("a", 1, 7, 0, 0)), 3, pace=Pace(0, 0.0))
+    assert world.state() == {}
+
+
+def test_while_a_processor_works_nobody_waits_for_the_host(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit, failed = world.tasks.commit, list[int]()
+
+    def aborts_once(partition: int, exchange: Any, header: CommitHeader) -> Any:
+        if not failed:
+            failed.append(header.n)
+            raise Unavailable("the transaction was aborted")
+        return commit(partition, exchange, header)
+
+    def slow(*_: Any) -> Any:
+        time.sleep(1.0)
+        return iter(())
+
+    monkeypatch.setattr(world.tasks, "commit", aborts_once)
+    table = entries(("a", 1, 7, 0, 0))
+    table = table.append_column("n", pa.array([1] * len(table), pa.int64()))
+    asked = {"n": lambda handle, name: handle.getValueState(name, "x BIGINT")}
+    made = processor(code=cloudpickle.dumps(Doing(asked, slow)))
+    batch = BatchPlan(EPOCH, 1, {}, SOURCES, 3, 5, 0, {}, recorded=7)
+    plan = ExchangePlan("app", 1, (), batch, (), None, 60.0, patience_s=0.5, processors=(made,))
+    marker = exchanged(plan, 0, table, world.tasks)
+    assert (marker.n, failed) == (1, [1])
 
 
 def test_the_grace_puts_timers_off(world: World) -> None:
