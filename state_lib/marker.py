@@ -65,7 +65,8 @@ class Marker:
         rewound: epoch of the last restore to the past; -1 without one. Directories and snapshots of
             before have let windows expire that are live again: see `state_lib.restore.validity`.
         back: what that restore is, or was: see `state_lib.restore.past`.
-        batch_time_ms: wall time (ms) by which the last batch was judged. Never less than before.
+        batch_time_ms: processing time (ms) of the last batch of an application with processors:
+            wall time, never less than before.
         due: at which stream time or wall time (ms) the next timer of a stateful processor is due,
             by time mode: ``eventtime`` or ``processingtime``.
         initial: processors that have begun, with how many rows of their initial state this task

@@ -19,7 +19,7 @@ from confluent_kafka import KafkaError, Message, Producer
 from state_lib.changelog.reader import read
 from state_lib.changelog.topics import progress_topic
 from state_lib.kafka import NO_ANSWER, Kafka, Partition, ends, starts, unavailable
-from state_lib.marker import flat
+from state_lib.marker import NO_CLOCK, flat
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,8 @@ class Recorded:
     """Where the batch was recorded first: what came after it lies behind, repeats of it too."""
     tick: bool = False
     """Whether it has no records, and runs timers of processors."""
+    batch_time: int = NO_CLOCK
+    """By which processors decided; see `BatchPlan.batch_time`."""
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any], offset: int) -> Recorded:
@@ -63,6 +65,7 @@ class Recorded:
             limits=data.get("limits", {}),
             offset=offset if first < 0 else first,
             tick=bool(data.get("tick")),
+            batch_time=data.get("batch_time", NO_CLOCK),
         )
 
     def covers(self, positions: Mapping[Partition, int]) -> bool:

@@ -21,7 +21,7 @@ from state_lib.declaration import Declaration
 from state_lib.errors import HoldfastError, Realign, Superseded, Unavailable, from_wire
 from state_lib.failpoints import failpoint
 from state_lib.kafka import Kafka, ends, require
-from state_lib.marker import Marker, flat, nested, now_ms
+from state_lib.marker import NO_CLOCK, Marker, flat, nested, now_ms
 from state_lib.spark.batch_size import records_within
 from state_lib.spark.clock import next_clock
 from state_lib.spark.direct import Direct
@@ -133,6 +133,7 @@ class Batches:
                 self._plan(step.at, step.to, recorded.clock, recorded.n if own else None),
                 numbered=tuple(sorted(recorded.to)),
                 now=recorded.now,
+                batch_time=recorded.batch_time,
                 max_future_ms=recorded.max_future_ms,
                 limits=recorded.limits,
                 tasks=tuple(tasks),
@@ -291,14 +292,15 @@ class Batches:
     def _plan(self, from_: Positions, to: Positions, clock: int, n: int | None = None) -> BatchPlan:
         """``n``: of one that has a number; None: the next."""
         self.standing.n += n is None
-        parked = tuple(sorted(self.standing.parked))
+        parked, now = tuple(sorted(self.standing.parked)), now_ms()
         return BatchPlan(
             epoch=self.standing.epoch,
             n=self.standing.n if n is None else n,
             from_=nested(from_),
             to=nested(to),
             clock=clock,
-            now=max(now_ms(), self.standing.batch_time),
+            now=now,
+            batch_time=max(now, self.standing.batch_time) if self.has_timers else NO_CLOCK,
             max_future_ms=int(self._settings.max_future_s * 1000),
             topic_ids=self.standing.topic_ids,
             code=self._code,

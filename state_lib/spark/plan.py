@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from state_lib.addresses import HostAddress
 from state_lib.declaration import Kept
-from state_lib.marker import ByPartition, flat, nested
+from state_lib.marker import NO_CLOCK, ByPartition, flat, nested
 from state_lib.processing import Processor
 
 SEEN, DROPPED, DEAD = -1, -2, -3
@@ -23,8 +23,7 @@ class BatchPlan:
         epoch, n: of the driver and the batch.
         from_, to: positions before and after.
         clock: by which lateness is judged (ms).
-        now: wall time (ms) by which "too far in the future" is judged, and processing time of
-            processors. Never less than that of a batch before.
+        now: wall time (ms) by which "too far in the future" is judged.
         max_future_ms: how far ahead of ``now`` an event time may be.
         topic_ids: of the sources.
         tasks: those that take part; None for all.
@@ -39,6 +38,8 @@ class BatchPlan:
         tick: whether it has no records, and runs timers.
         recorded_in: Kafka's id of the progress topic; empty without processors.
         routing: digits of where rows go, as `Declaration.routing`.
+        batch_time: what `processing_time` is at least: that of the batches before. None without
+            processors.
     """
 
     epoch: int
@@ -60,6 +61,12 @@ class BatchPlan:
     tick: bool = False
     recorded_in: str = ""
     routing: str = ""
+    batch_time: int = NO_CLOCK
+
+    @property
+    def processing_time(self) -> int:
+        """Of processors (ms): wall time, but it never goes back as that may."""
+        return max(self.now, self.batch_time)
 
     def sources(self) -> list[tuple[str, int]]:
         """Source partitions in the order in which rows number them."""
@@ -83,6 +90,7 @@ class BatchPlan:
             "recorded": self.recorded,
             **({"tick": True} if self.tick else {}),
             **({"routing": self.routing} if self.routing else {}),
+            **({} if self.batch_time == NO_CLOCK else {"batch_time": self.batch_time}),
         }
 
     def _own(self, positions: ByPartition) -> ByPartition:

@@ -167,6 +167,7 @@ class Pipeline:
             to=nested(to),
             clock=clock,
             now=now,
+            batch_time=max(now, standing.batch_time),
             max_future_ms=rules.max_future_ms,
             topic_ids=standing.topic_ids,
             code=rules.app.fingerprint,

@@ -126,17 +126,17 @@ class _Run:
         self._limit = batch.limits.get(processor.name, UNBOUNDED)
         names = [processor.store(name) for name in (TIMERS, *(s.name for s in processor.states))]
         plain = {processor.store(s.name) for s in processor.states if s.kind == "value"}
-        self._buffer = Buffer(exchange, names, plain)
+        self._buffer, now = Buffer(exchange, names, plain), batch.processing_time
         self._timers = Timers(self._buffer, names[0])
-        self._scene = Scene(self._buffer, names[0], batch.now)
+        self._scene = Scene(self._buffer, names[0], now)
         self._handle = Handle(processor, self._scene, self._timers)
         self._results = Results(processor)
         self._serde = serde_from(processor.key_serde)
         self._behind_ms = processor.grace_ms if processor.time_mode == "eventtime" else 0
         watermark = batch.clock - self._behind_ms
-        self._time = watermark if processor.time_mode == "eventtime" else batch.now
+        self._time = watermark if processor.time_mode == "eventtime" else now
         timed = processor.time_mode != "none"
-        self._values = TimerValues(batch.now, max(watermark, 0)) if timed else TimerValues()
+        self._values = TimerValues(now, max(watermark, 0)) if timed else TimerValues()
         self._records: list[tuple[bytes, bytes, int]] = []
         self.letters: list[bytes] = []
         self.due: int | None = None

@@ -22,6 +22,7 @@ from state_lib.errors import Realign
 from state_lib.host.tasks import TaskManager
 from state_lib.kafka import Kafka, describe, ends
 from state_lib.marker import nested
+from state_lib.spark import batches as of_batches
 from state_lib.spark.align import align
 from state_lib.spark.batches import Batches
 from state_lib.spark.frames import Combiner
@@ -216,6 +217,25 @@ def test_a_tick_that_one_task_took_is_repeated_for_the_other_before_rows(
             one.batches = other
             one.stream([("d0", T0 + 3 * HOUR, 0)])
             assert one.told()["outputs"] == found["outputs"], "no timer runs twice"
+
+
+def test_a_leap_of_the_wall_clock_stays_for_processing_time_alone(
+    spark: SparkSession,
+    kafka: Kafka,
+    name: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Rows of the future are judged by the clock of the wall, which is right again."""
+    with world(spark, kafka, name, tmp_path) as one:
+        with monkeypatch.context() as leaping:
+            leaping.setattr(of_batches, "now_ms", lambda: 2_200_000_000_000)
+            one.stream(BEATS[:2])
+        one.stream(BEATS[2:4])
+        leapt, after = ProgressLog(kafka, name).read()[-2:]
+        assert leapt.now == leapt.batch_time == after.batch_time == 2_200_000_000_000
+        assert after.now < leapt.now
+        assert {m.batch_time_ms for m in one.batches.standing.markers} == {leapt.now}
 
 
 def test_ticks_run_and_are_heard_in_a_progress_topic_that_was_made_anew(
