@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections.abc import Callable, Iterator, Sequence
+from typing import SupportsIndex
 
 from state_lib.spark.process import layout
 from state_lib.spark.process.buffer import Buffer, Missing
@@ -36,14 +37,14 @@ class Timers:
         self.is_cut = False
         """Whether `due` has left some that are due, for there were more than `MOST`."""
 
-    def register(self, key: bytes, expiry_ms: int) -> None:
+    def register(self, key: bytes, expiry_ms: SupportsIndex) -> None:
         """Add a timer; nothing if it is there. Raises ValueError for a time without 64 bits."""
         made = layout.timer(expiry_ms, key)
         self._buffer.put(self._store, made, layout.PRESENT)
         self._new.append(made)
         self._buffer.put(self._store, layout.timer_of(key, expiry_ms), layout.PRESENT)
 
-    def delete(self, key: bytes, expiry_ms: int) -> None:
+    def delete(self, key: bytes, expiry_ms: SupportsIndex) -> None:
         """Remove a timer; nothing if it is not there."""
         self._buffer.put(self._store, layout.timer(expiry_ms, key), None)
         self._buffer.put(self._store, layout.timer_of(key, expiry_ms), None)
