@@ -76,10 +76,11 @@ class Pipeline:
     Args:
         rules: what is the same in every run.
         folder: of its own, for what tasks keep.
+        now: wall time (ms) at which it begins.
         crashing: see `Tasks`; every batch is brought to its tasks twice then.
     """
 
-    def __init__(self, rules: Rules, folder: Path, *, crashing: bool = False) -> None:
+    def __init__(self, rules: Rules, folder: Path, now: int, *, crashing: bool = False) -> None:
         self._rules, self._crashing = rules, crashing
         self.tasks = Tasks(rules.app.topology, folder, crashing=crashing)
         sources = rules.app.topology.sources
@@ -93,7 +94,7 @@ class Pipeline:
         self.standing.positions = begin
         for number, verb in enumerate(rules.app.processes, len(rules.app.aggregations)):
             if verb.initial is not None:
-                self._begin(verb, number)
+                self._begin(verb, number, now)
 
     def close(self) -> None:
         """Close its tasks."""
@@ -130,10 +131,10 @@ class Pipeline:
         for task in range(self._rules.partitions):
             self._carry(plan, task, None)
 
-    def _begin(self, verb: Process, number: int) -> None:
+    def _begin(self, verb: Process, number: int, now: int) -> None:
         """Every task takes the initial state of a processor."""
         rules, tasks = self._rules, range(self._rules.partitions)
-        plan = self._plan(self.standing.positions, self.standing.clock, 0)
+        plan = self._plan(self.standing.positions, self.standing.clock, now)
         rows = initial_rows(rules.spark, verb, number, rules.partitions, tasks).toArrow()
         for task in tasks:
             own = rows.filter(pc.equal(rows.column("task"), task))

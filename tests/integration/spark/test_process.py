@@ -494,6 +494,24 @@ def test_it_begins_with_what_it_is_given(spark: SparkSession) -> None:
         driver.assertSurvivesRepeats()
 
 
+def test_it_begins_at_the_time_of_the_wall(spark: SparkSession) -> None:
+    """What it begins with lives as long as what comes later."""
+
+    class Timed(Opening):
+        def handleInitialState(self, key: Any, initialState: Any, timerValues: Any) -> None:
+            assert timerValues.getCurrentProcessingTimeInMs() == T0
+            self.n.update((initialState.balance,))
+            del key
+
+    balances = spark.createDataFrame([("a", 10)], "who STRING, balance INT")
+    processor = Timed({"n": value("n BIGINT", ttl=60_000)}, add)
+    build = doing(processor, "ProcessingTime", initialState=balances.groupBy("who"))
+    with TopologyTestDriver(build, spark, now=T0) as driver:
+        driver.createInputTopic("lines").pipeInput("a,5")
+        assert driver.getKeyValueStore("p-n").all() == {"a": {"n": 15}}
+        driver.assertSurvivesRepeats()
+
+
 def test_what_it_begins_with_has_the_key_of_the_stream(spark: SparkSession) -> None:
     app = Application("app", spark)
     numbers = spark.createDataFrame([(1, 2)], "who INT, balance INT")
