@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -149,8 +150,11 @@ def letter(
 
 
 def described(error: BaseException) -> str:
-    """An exception in one line."""
-    said = " ".join(f"{type(error).__name__}: {error}".split())[:_SAID]
+    """An exception in one line; one whose text raises by its name alone."""
+    name, text = type(error).__name__, ""
+    with suppress(Exception):
+        text = str(error)
+    said = " ".join(f"{name}: {text}".split())[:_SAID]
     return said.encode(errors="replace").decode()  # a lone surrogate is no JSON
 
 

@@ -180,6 +180,22 @@ def test_timers_beyond_what_one_commit_runs_come_with_the_next(
     assert world.tick(9) == ([], {"eventtime": 20}, False)
 
 
+def test_an_exception_that_cannot_be_told_is_told_by_its_name(world: World) -> None:
+    def raises(*_: Any) -> Any:
+        class UntoldError(Exception):
+            def __str__(self) -> str:
+                raise AttributeError("it was never set")
+
+        raise UntoldError
+
+    asked = {"n": lambda handle, name: handle.getValueState(name, "x BIGINT")}
+    code = cloudpickle.dumps(Doing(asked, raises))
+    (letter,) = map(orjson.loads, world.run(entries(("a", 1, 7, 0, 0)), 3, code=code).letters)
+    assert letter["exception"] == "UntoldError:"
+    with pytest.raises(ProcessorFailed, match="UntoldError"):
+        world.run(entries(("a", 1, 7, 0, 0)), 3, code=code, on_error="stop")
+
+
 def test_a_timer_that_fails_is_gone(world: World) -> None:
     world.run(entries(("a", 13, 7, 0, 0)), 3)
     told = world.run(None, 20)
