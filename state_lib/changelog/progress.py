@@ -113,6 +113,11 @@ class ProgressLog:
             raise unavailable(f"write to {self._topic!r}", failure, self._kafka)
         return int(outcome[-1][1].offset() or 0)
 
+    def start(self) -> int:
+        """Offset of the oldest record that the topic holds; its end, if it holds none."""
+        at = (self._topic, 0)
+        return starts(self._kafka.admin(), [at])[at]
+
     def read(self, since: int = -1) -> list[Recorded]:
         """Every batch from an offset on, in log order. Records of a ``kind`` are others'."""
         found = self._said(since)

@@ -79,7 +79,7 @@ def align(
         Whether they do; False if ``stopped`` said so between two batches.
 
     Raises:
-        ConfigurationError: the progress log does not cover the range.
+        ConfigurationError: the progress log does not cover the range, or ticks within it.
         CodeChanged: the batch was begun by other code.
         Unjudged: a row was read that is in none of the batches that are repeated together.
     """
@@ -88,6 +88,7 @@ def align(
     published = [m.published_to for m in standing.markers]
     target = {p: max(x.get(p, 0) for x in (*at, *published)) for p in at[0]}
     if batches.has_timers:
+        batches.check_log()
         batches.begin()
     since = min(m.taken(standing.log) for m in standing.markers)
     said = cache(lambda: records(since))

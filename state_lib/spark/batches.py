@@ -18,7 +18,14 @@ from state_lib.changelog.progress import ProgressLog, Recorded
 from state_lib.changelog.topics import progress_topic
 from state_lib.config import Settings
 from state_lib.declaration import Declaration
-from state_lib.errors import HoldfastError, Realign, Superseded, Unavailable, from_wire
+from state_lib.errors import (
+    ConfigurationError,
+    HoldfastError,
+    Realign,
+    Superseded,
+    Unavailable,
+    from_wire,
+)
 from state_lib.failpoints import failpoint
 from state_lib.kafka import Kafka, ends, require
 from state_lib.marker import NO_CLOCK, Marker, flat, nested, now_ms
@@ -34,7 +41,7 @@ from state_lib.spark.run_rows import unjudged
 from state_lib.spark.runs import Step
 from state_lib.spark.standing import Positions, Standing
 from state_lib.spark.ticking import Ticking
-from state_lib.spark.versions import check_code
+from state_lib.spark.versions import check_code, cut_off
 
 log = structlog.get_logger(__name__)
 T = TypeVar("T")
@@ -114,6 +121,25 @@ class Batches:
             away = self._without_rows(at, at, None, within, taken=begin, tasks=beyond)
             for error in away.values():
                 raise error
+
+    def check_log(self) -> None:
+        """Refuse to go on where ticks that tasks missed are not on record any more.
+
+        Raises:
+            ConfigurationError: says which tasks, and what can be done.
+        """
+        standing, start = self.standing, self._patiently(self._progress.start)
+        if tasks := cut_off(standing.markers, standing.log, start):
+            topic = progress_topic(self._app.id)
+            raise ConfigurationError(
+                f"tasks {tasks} of {self._app.id!r} stand behind others, or behind what was "
+                f"written before a restore, and {topic!r} begins at offset {start}: of the ticks "
+                "that they have to repeat some are not there any more, and timers would run in "
+                "other batches than they did. After a restore take a later snapshot. Or, if they "
+                "may, delete that topic: the next start makes it anew",
+                tasks=tasks,
+                start=start,
+            )
 
     def align(self, batch: DataFrame | None, steps: Sequence[Step], tasks: Sequence[int]) -> None:
         """Repeat a run of recorded batches for the tasks that missed it, in one commit of each.

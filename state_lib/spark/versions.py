@@ -174,6 +174,23 @@ def _check_parked(
     )
 
 
+def cut_off(markers: Sequence[Marker], log: str, start: int) -> list[int]:
+    """Tasks that may have missed ticks which the progress topic does not hold any more.
+
+    Only such as stand behind others, or behind where outputs were written: a topic that was cut
+    while all of them slept has nothing that they missed.
+
+    Args:
+        markers: of all tasks.
+        log: Kafka's id of the topic.
+        start: offset of its oldest record.
+    """
+    taken = [m.taken(log) for m in markers]
+    told = [m.published for m in markers if m.published.get("recorded_in", "") == log]
+    newest = max(*taken, *(int(one.get("recorded", -1)) for one in told), -1)
+    return [p for p, at in enumerate(taken) if 0 <= at < newest and at + 1 < start]
+
+
 def _since(markers: Sequence[Marker]) -> int:
     """Offset in the progress log that any of them has taken; -1: they know of several logs."""
     is_one = len({m.recorded_in for m in markers}) == 1
