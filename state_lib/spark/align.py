@@ -88,7 +88,6 @@ def align(
     published = [m.published_to for m in standing.markers]
     target = {p: max(x.get(p, 0) for x in (*at, *published)) for p in at[0]}
     if batches.has_timers:
-        batches.check_log()
         batches.begin()
     since = min(m.taken(standing.log) for m in standing.markers)
     said = cache(lambda: records(since))

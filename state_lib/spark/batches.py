@@ -15,19 +15,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from state_lib.changelog.progress import ProgressLog, Recorded
-from state_lib.changelog.topics import progress_topic
 from state_lib.config import Settings
 from state_lib.declaration import Declaration
-from state_lib.errors import (
-    ConfigurationError,
-    HoldfastError,
-    Realign,
-    Superseded,
-    Unavailable,
-    from_wire,
-)
+from state_lib.errors import HoldfastError, Superseded, Unavailable, from_wire
 from state_lib.failpoints import failpoint
-from state_lib.kafka import Kafka, ends, require
+from state_lib.kafka import Kafka, ends
 from state_lib.marker import NO_CLOCK, Marker, flat, nested, now_ms
 from state_lib.spark.batch_size import records_within
 from state_lib.spark.clock import next_clock
@@ -37,11 +29,12 @@ from state_lib.spark.frames import Combiner
 from state_lib.spark.limits import record_limits
 from state_lib.spark.patience import patiently
 from state_lib.spark.plan import BatchPlan, ExchangePlan, together
+from state_lib.spark.recording import Recording
 from state_lib.spark.run_rows import unjudged
 from state_lib.spark.runs import Step
 from state_lib.spark.standing import Positions, Standing
 from state_lib.spark.ticking import Ticking
-from state_lib.spark.versions import check_code, cut_off
+from state_lib.spark.versions import check_code
 
 log = structlog.get_logger(__name__)
 T = TypeVar("T")
@@ -70,10 +63,10 @@ class Batches:
         self._code, self._routing = app.fingerprint, app.routing
         self._limits = self._patiently(lambda: record_limits(self._admin, app))
         self.standing = standing
-        if self.has_timers:
-            topic = progress_topic(app.id)
-            standing.log = self._patiently(lambda: require(self._admin, [topic]))[topic].id
-        self._ticking = Ticking(standing, app.partitions, self._recorded, self._run_tick)
+        self._recording = Recording(
+            app.id, self._progress, kafka, standing, self._exchange_s, counts=self.has_timers
+        )
+        self._ticking = Ticking(standing, app.partitions, self._recording.put, self._run_tick)
         self._group: Consumer = kafka.reader(**{"group.id": app.id})
         self.tag = f"holdfast-{app.id}-{standing.epoch}"  # in a user's session are other jobs
 
@@ -89,8 +82,7 @@ class Batches:
         unread = [p for p, start in self.standing.positions.items() if max(end[p], to[p]) > start]
         clock = next_clock(self.standing.clock, self.standing.maxima, unread)
         failpoint("driver.before_batch")
-        plan = self._plan(self.standing.positions, to, clock)
-        plan = self._recorded(plan, stopped)
+        plan = self._recording.put(self._plan(self.standing.positions, to, clock), stopped)
         failpoint("driver.after_record")
         self._run(lambda: self._combined(batch, plan), plan, stopped)
         self.standing.positions = to
@@ -105,41 +97,19 @@ class Batches:
     def begin(self) -> None:
         """Put on record that this driver is there: what one of before writes later is nothing.
 
-        Tasks that have taken what lies behind that know of records which the topic has lost, by an
-        unclean election perhaps: from here on offsets count anew for them.
+        For tasks that know of records which the topic has lost, offsets count anew from here on.
 
         Raises:
+            ConfigurationError: as `Recording.check`.
             Unavailable: such a task is away.
         """
         standing = self.standing
+        self._recording.check()
         first = self._plan(flat(standing.markers[0].positions), {}, standing.clock, 0)
-        begin = self._progress.append(replace(first, to=first.from_).record())
-        beyond = [p for p in standing.present if standing.markers[p].taken(standing.log) >= begin]
-        if beyond:
-            log.warning("the progress topic has lost its end", end=begin, tasks=beyond)
-            at, within = [flat(m.positions) for m in standing.markers], (self._exchange_s, None)
-            away = self._without_rows(at, at, None, within, taken=begin, tasks=beyond)
-            for error in away.values():
-                raise error
-
-    def check_log(self) -> None:
-        """Refuse to go on where ticks that tasks missed are not on record any more.
-
-        Raises:
-            ConfigurationError: says which tasks, and what can be done.
-        """
-        standing, start = self.standing, self._patiently(self._progress.start)
-        if tasks := cut_off(standing.markers, standing.log, start):
-            topic = progress_topic(self._app.id)
-            raise ConfigurationError(
-                f"tasks {tasks} of {self._app.id!r} stand behind others, or behind what was "
-                f"written before a restore, and {topic!r} begins at offset {start}: of the ticks "
-                "that they have to repeat some are not there any more, and timers would run in "
-                "other batches than they did. After a restore take a later snapshot. Or, if they "
-                "may, delete that topic: the next start makes it anew",
-                tasks=tasks,
-                start=start,
-            )
+        begin, beyond = self._recording.begin(replace(first, to=first.from_))
+        at, within = [flat(m.positions) for m in standing.markers], (self._exchange_s, None)
+        if beyond and (away := self._without_rows(at, at, None, within, taken=begin, tasks=beyond)):
+            raise next(iter(away.values()))
 
     def align(self, batch: DataFrame | None, steps: Sequence[Step], tasks: Sequence[int]) -> None:
         """Repeat a run of recorded batches for the tasks that missed it, in one commit of each.
@@ -228,7 +198,7 @@ class Batches:
             self._ticking.tick(self._plan_of_tick(clock))
             return True
         here = [standing.positions] * self._app.partitions
-        timeout, park_after = self._tick_s, self._settings.park_after_s
+        timeout, park_after = min(_TICK_S, self._exchange_s), self._settings.park_after_s
         away = self._without_rows(here, here, clock, (timeout, min(park_after, timeout)))
         if park_after <= timeout:
             gone = self._direct.gone(away)
@@ -239,32 +209,12 @@ class Batches:
                 raise why
         return True
 
-    def _recorded(self, plan: BatchPlan, stopped: Callable[[], bool] = lambda: False) -> BatchPlan:
-        """A plan that is on record.
-
-        Raises:
-            Realign: the progress topic is not what it was when the driver began.
-            Unavailable: as `ProgressLog.append`.
-        """
-        offset = self._patiently(lambda: self._progress.append(plan.record()), stopped)
-        if self.has_timers and offset <= self.standing.recorded:
-            raise Realign(
-                f"the progress topic of {self._app.id!r} was deleted or has lost its end: a batch "
-                f"was recorded at offset {offset}, and tasks have taken that of "
-                f"{self.standing.recorded}. The stream is started again"
-            )
-        return replace(plan, recorded=offset)
-
     def _plan_of_tick(self, clock: int | None = None) -> BatchPlan:
         here = self.standing.positions
         return self._plan(here, here, self.standing.clock if clock is None else clock)
 
     def _run_tick(self, plan: BatchPlan) -> None:
         self._run(lambda: self._combined(None, plan), plan)
-
-    @property
-    def _tick_s(self) -> float:
-        return min(_TICK_S, self._exchange_s)
 
     @property
     def _exchange_s(self) -> float:
