@@ -74,6 +74,8 @@ class Marker:
         recorded_in: Kafka's id of the progress topic that ``recorded`` is an offset of: one that
             was made anew counts from 0 again. None of applications without processors.
         overdue: whether more timers were due than one commit runs: those that are left come first.
+        begun: processors whose initial state is taken in part: ``{"key", "rows"}``, the last key in
+            hexadecimal, and how many rows so far.
     """
 
     epoch: int = -1
@@ -101,6 +103,7 @@ class Marker:
     initial: Mapping[str, int] = field(default_factory=dict)
     recorded_in: str = ""
     overdue: bool = False
+    begun: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def taken(self, log: str) -> int:
         """``recorded`` in the progress topic of that id; -1 if it is an offset of another one."""
@@ -188,7 +191,8 @@ class CommitHeader:
     ``from_`` and ``to`` are positions before and after; ``maxima`` and ``dropped`` are those of
     this task's rows of this batch alone; ``read_at`` is the (epoch, n) that its exchange read;
     ``recorded`` is the offset of the batch in the progress log; ``batch_time_ms``, ``due``,
-    ``initial``, ``recorded_in`` and ``overdue`` as in `Marker`; None: what is due has not changed.
+    ``initial``, ``recorded_in``, ``overdue`` and ``begun`` as in `Marker`; None: what is due, or
+    begun, has not changed.
     """
 
     epoch: int
@@ -206,6 +210,7 @@ class CommitHeader:
     initial: Mapping[str, int] = field(default_factory=dict)
     recorded_in: str = ""
     overdue: bool = False
+    begun: Mapping[str, Mapping[str, Any]] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """As plain data, for the wire."""
@@ -315,6 +320,7 @@ def advance(
         initial={**marker.initial, **header.initial},
         recorded_in=marker.recorded_in if header.recorded < 0 else header.recorded_in,
         overdue=marker.overdue if header.due is None else header.overdue,
+        begun=marker.begun if header.begun is None else header.begun,
     )
 
 

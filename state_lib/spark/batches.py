@@ -97,11 +97,9 @@ class Batches:
     def begin(self) -> None:
         """Put on record that this driver is there: what one of before writes later is nothing.
 
-        For tasks that know of records which the topic has lost, offsets count anew from here on.
-
         Raises:
             ConfigurationError: as `Recording.check`.
-            Unavailable: such a task is away.
+            Unavailable: a task is away that knows of records which the topic has lost.
         """
         standing = self.standing
         self._recording.check()
@@ -175,6 +173,7 @@ class Batches:
         here = flat(self.standing.markers[tasks[0]].positions)
         plan = replace(self._plan(here, here, self.standing.clock), tasks=tuple(tasks))
         self._run(lambda: rows, plan, initial=processor)
+        self.standing.n = max(self.standing.n, *(self.standing.markers[p].n for p in tasks))
 
     def tick(self) -> bool:
         """With nothing unread, move the clock to the greatest event time; False if it is there.

@@ -7,6 +7,7 @@ import random
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -140,12 +141,23 @@ def check_placed(task: int, table: pa.Table | None) -> None:
 def exchange(plan: ExchangePlan, task: int, table: pa.Table | None, client: TaskClient) -> Marker:
     """Bring a task's rows into its stores; try again while its host is away or opening.
 
+    An initial state may take several commits, each with the next number.
+
     Raises:
         Superseded, Realign: this driver must stop or align; trying again would not help.
         Unavailable: the host stayed away for ``plan.patience_s``, answered nobody for as long in
             the middle of an exchange, refused for as long what it was asked for, or was not done
             in ``plan.timeout_s``.
     """
+    marker = _exchanged(plan, task, table, client)
+    while plan.initial and plan.initial not in marker.initial:
+        plan = replace(plan, batch=replace(plan.batch, n=marker.n + 1))
+        marker = _exchanged(plan, task, table, client)
+    return marker
+
+
+def _exchanged(plan: ExchangePlan, task: int, table: pa.Table | None, client: TaskClient) -> Marker:
+    """One commit of `exchange`, whoever makes it."""
     verbs = {} if table is None else _fold(plan, table)
     deadline = time.monotonic() + plan.timeout_s
     patience_s = plan.timeout_s if plan.patience_s is None else plan.patience_s
@@ -265,12 +277,18 @@ def _begun(
     table: pa.Table | None,
     pace: Pace,
 ) -> Marker:
-    """Commit the initial state of a processor: the task stays where it is."""
+    """Commit a part of the initial state of a processor: the task stays where it is."""
     from state_lib.spark.process.run import run_initial  # noqa: PLC0415 - imports much of PySpark
 
-    here, batch = open_exchange.marker, plan.batch
-    rows, due = run_initial(plan, task, open_exchange, table, pace)
-    earliest = {mode: min(at, due.get(mode, at)) for mode, at in here.due.items()}
+    here, batch, name = open_exchange.marker, plan.batch, plan.initial
+    before = here.begun.get(name, {"key": None, "rows": 0})
+    after = None if before["key"] is None else bytes.fromhex(before["key"])
+    part = run_initial(plan, task, open_exchange, table, after, pace)
+    earliest = {mode: min(at, part.due.get(mode, at)) for mode, at in here.due.items()}
+    rows, left = before["rows"] + part.rows, dict(here.begun)
+    left.pop(name, None)
+    if part.to is not None:
+        left[name] = {"key": part.to.hex(), "rows": rows}
     return open_exchange.commit(
         CommitHeader(
             epoch=batch.epoch,
@@ -279,8 +297,9 @@ def _begun(
             to=here.positions,
             clock=here.clock,
             batch_time_ms=batch.batch_time,
-            due={**due, **earliest},
-            initial={plan.initial: rows},
+            due={**part.due, **earliest},
+            initial={} if part.to is not None else {name: rows},
+            begun=left,
             overdue=here.overdue,
         )
     )

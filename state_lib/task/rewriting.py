@@ -238,6 +238,7 @@ def _at(then: Marker, begun: Marker, ends: dict[str, int]) -> Marker:
         recorded_in=then.recorded_in,
         due=then.due,
         overdue=then.overdue,
+        begun=then.begun,
         initial=then.initial,
         cut={},
         ends={**begun.committed, **ends},

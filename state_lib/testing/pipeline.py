@@ -139,6 +139,7 @@ class Pipeline:
         for task in tasks:
             own = rows.filter(pc.equal(rows.column("task"), task))
             self._carry(plan, task, own if own.num_rows else None, verb.name)
+        self.standing.n = max(m.n for m in self.standing.markers)
 
     def _carry(
         self, batch: BatchPlan, task: int, table: pa.Table | None, initial: str = ""

@@ -127,11 +127,12 @@ def lacking(app: str, name: str, markers: Sequence[Marker], *, given: bool) -> l
             processor=name,
             tasks=without,
         )
-    if not given and missing and len(missing) + len(without) < len(rows):
+    begun = any(name in m.begun for m in markers)
+    if not given and missing and (begun or len(missing) + len(without) < len(rows)):
         raise ConfigurationError(
             f"tasks {missing} of {app!r} have not taken the initial state of processor {name!r}, "
-            "which the others have: the driver ended in between. Start the job once more with "
-            "initialState; it may be left out as soon as batches are committed",
+            "or not all of it, and others have: the driver ended in between. Start the job once "
+            "more with initialState; it may be left out as soon as batches are committed",
             processor=name,
             tasks=missing,
         )

@@ -27,6 +27,8 @@ from state_lib.spark.process.states import Misused, Scene
 from state_lib.spark.process.timers import Timers
 from state_lib.spark.sizes import UNBOUNDED
 
+MOST_KEYS = 100_000
+"""Whose initial state is taken with one commit; that of others with the next."""
 _LINES = 6
 """Of a traceback in an error."""
 
@@ -53,6 +55,21 @@ class Told:
     letters: list[bytes] = field(default_factory=list)
     due: dict[str, int] = field(default_factory=dict)
     overdue: bool = False
+
+
+@dataclass
+class Begun:
+    """What a part of an initial state was.
+
+    Attributes:
+        rows: that it had.
+        due: as of `Told`.
+        to: its last key; None: there are no others behind it.
+    """
+
+    rows: int = 0
+    due: dict[str, int] = field(default_factory=dict)
+    to: bytes | None = None
 
 
 class _TooLarge(Exception):
@@ -95,9 +112,14 @@ def run_all(
 
 
 def run_initial(
-    plan: ExchangePlan, task: int, exchange: OpenExchange, table: pa.Table | None, pace: Pace
-) -> tuple[int, dict[str, int]]:
-    """Let one processor take its initial state; returns how many rows, and when timers are due.
+    plan: ExchangePlan,
+    task: int,
+    exchange: OpenExchange,
+    table: pa.Table | None,
+    after: bytes | None,
+    pace: Pace,
+) -> Begun:
+    """Let one processor take a part of its initial state, of keys behind one.
 
     Raises:
         ProcessorFailed: it raised: nothing was begun.
@@ -106,9 +128,9 @@ def run_initial(
     (processor,) = (p for p in plan.processors if p.name == plan.initial)
     given = None if table is None else InitialRows(table, processor)
     run = _Run(processor, plan.batch, task, exchange, pace)
-    run.begin(given)
-    due: dict[str, int] = {} if run.due is None else {processor.time_mode: run.due}
-    return 0 if given is None else len(given), due
+    begun = run.begin(given, after)
+    begun.due = {} if run.due is None else {processor.time_mode: run.due}
+    return begun
 
 
 class _Run:
@@ -142,15 +164,21 @@ class _Run:
         self.due: int | None = None
         self.overdue = False
 
-    def begin(self, given: InitialRows | None) -> None:
-        """Take the initial state; no row, no timer."""
-        user = self._made()
-        for key, rows in () if given is None else given.groups():
-            self._scene.key = key
+    def begin(self, given: InitialRows | None, after: bytes | None) -> Begun:
+        """Take a part of the initial state; no row, no timer."""
+        user, begun, at = self._made(), Begun(), None
+        groups = () if given is None else given.groups(after)
+        for number, (key, size, rows) in enumerate(groups):
+            if number == MOST_KEYS:
+                begun.to = at
+                break
+            self._scene.key = at = key
+            begun.rows += size
             for row in rows:
                 self._initially(user, key, row)
             self._buffer.keep(0)
         self._ended(user)
+        return begun
 
     def all(self, given: Given | None) -> None:
         """Rows, timers, what has expired; then hand over what changed."""

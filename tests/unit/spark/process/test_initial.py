@@ -28,5 +28,7 @@ def test_it_is_not_poured_over_states(markers: list[Marker]) -> None:
 def test_a_job_that_has_none_any_more() -> None:
     assert lacking("app", "p", [NEVER, WITHOUT], given=False) == []
     assert lacking("app", "p", [TOOK, NONE_OF_IT], given=False) == []
+    with pytest.raises(ConfigurationError, match="or not all of it"):
+        lacking("app", "p", [Marker(begun={"p": {"key": "61", "rows": 1}})], given=False)
     with pytest.raises(ConfigurationError, match=r"tasks \[1\] of 'app' have not taken"):
         lacking("app", "p", [TOOK, NEVER], given=False)

@@ -25,7 +25,7 @@ from state_lib.marker import NO_INITIAL, CommitHeader
 from state_lib.processing import Processor, State
 from state_lib.spark.exchange import exchange as exchanged
 from state_lib.spark.plan import SEEN, BatchPlan, ExchangePlan
-from state_lib.spark.process import timers
+from state_lib.spark.process import run, timers
 from state_lib.spark.process.codec import RowCodec
 from state_lib.spark.process.given import Given
 from state_lib.spark.process.pace import Pace
@@ -33,7 +33,7 @@ from state_lib.spark.process.results import Results
 from state_lib.spark.process.run import Told, run_all
 from state_lib.specs import OutputSpec, StoreSpec, Topology
 from state_lib.testing.tasks import EPOCH, Tasks
-from tests.support.processors import Doing
+from tests.support.processors import Counting, Doing
 
 ROWS = StructType([StructField("k", StringType()), StructField("x", LongType())])
 LONG = StructType([StructField("x", LongType())])
@@ -288,6 +288,48 @@ def test_a_tick_is_taken_once_whatever_its_number(world: World) -> None:
     batch = plan.batch
     assert taken(3, 0) == (3, 0), "of another progress topic"
     assert world.tasks[0].marker.initial == {"p": NO_INITIAL}, "it has begun without"
+
+
+def test_a_large_initial_state_is_taken_in_parts(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "MOST_KEYS", 2)
+    asked = {"n": lambda handle, name: handle.getValueState(name, "x BIGINT")}
+    code = cloudpickle.dumps(Counting(asked, total))
+    names = ["e", "a", "b", "a", "d", "c"]
+    table = pa.table(
+        {
+            "kind": pa.array([0] * len(names), pa.int32()),
+            "key": pa.array([n.encode() for n in names], pa.binary()),
+            "row": pa.array(
+                [{"k": n, "x": 1} for n in names],
+                pa.struct([("k", pa.string()), ("x", pa.int64())]),
+            ),
+        }
+    )
+    made, commit = processor(code=code, initial=ROWS.json()), world.tasks.commit
+
+    def begin(n: int) -> Any:
+        batch = BatchPlan(EPOCH, n, {}, {}, 3, 5, 0, {})
+        plan = ExchangePlan("app", 1, (), batch, (), None, 5.0, processors=(made,), initial="p")
+        return exchanged(plan, 0, table, world.tasks)
+
+    def killed(partition: int, exchange: Any, header: CommitHeader) -> Any:
+        if header.n == 2:
+            raise KeyboardInterrupt
+        return commit(partition, exchange, header)
+
+    with monkeypatch.context() as killing:
+        killing.setattr(world.tasks, "commit", killed)
+        with pytest.raises(KeyboardInterrupt):
+            begin(1)
+    half = world.tasks[0].marker
+    assert (half.n, half.begun) == (1, {"p": {"key": b"b".hex(), "rows": 3}})
+    assert (half.initial, world.state()) == ({}, {b"a": 2, b"b": 1})
+    after = begin(5)
+    assert (after.n, after.initial, after.begun) == (6, {"p": 6}, {})
+    assert world.state() == {b"a": 2, b"b": 1, b"c": 1, b"d": 1, b"e": 1}
+    assert begin(6) == after, "a copy of Spark's task"
 
 
 def test_rows_come_in_order() -> None:
