@@ -87,12 +87,11 @@ def align(
     at = [flat(m.positions) for m in standing.markers]
     published = [m.published_to for m in standing.markers]
     target = {p: max(x.get(p, 0) for x in (*at, *published)) for p in at[0]}
-    if batches.has_timers:
+    if timed := batches.has_timers:
         batches.begin()
     since = min(m.taken(standing.log) for m in standing.markers)
     said = cache(lambda: records(since))
     chain = Chain(lambda: effective(said()), lambda: ticks(said()))
-    timed = batches.has_timers
     while True:
         if stopped():
             return False
@@ -108,7 +107,7 @@ def align(
         if len(group) < len(at):
             batches.check_code(recorded, group)
         first, places = Step.of(recorded, least, target), (*at, *published)
-        steps = run_of(first, chain, target, places, batches.most_records, alone=batches.has_timers)
+        steps = run_of(first, chain, target, places, batches.most_records, alone=timed)
         to = repeat(batches, read, steps, group, chain.left)
         for task in group:
             if task not in standing.parked:

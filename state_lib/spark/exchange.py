@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import random
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import orjson
@@ -281,7 +281,8 @@ def _begun(
     from state_lib.spark.process.run import run_initial  # noqa: PLC0415 - imports much of PySpark
 
     here, batch, name = open_exchange.marker, plan.batch, plan.initial
-    before = here.begun.get(name, {"key": None, "rows": 0})
+    none: Mapping[str, Any] = {"key": None, "rows": 0}
+    before = here.begun.get(name, none)
     after = None if before["key"] is None else bytes.fromhex(before["key"])
     part = run_initial(plan, task, open_exchange, table, after, pace)
     earliest = {mode: min(at, part.due.get(mode, at)) for mode, at in here.due.items()}

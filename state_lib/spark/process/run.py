@@ -166,7 +166,8 @@ class _Run:
 
     def begin(self, given: InitialRows | None, after: bytes | None) -> Begun:
         """Take a part of the initial state; no row, no timer."""
-        user, begun, at = self._made(), Begun(), None
+        user, begun = self._made(), Begun()
+        at: bytes | None = None
         groups = () if given is None else given.groups(after)
         for number, (key, size, rows) in enumerate(groups):
             if number == MOST_KEYS:
