@@ -9,7 +9,7 @@ import structlog
 
 from state_lib.changelog.progress import ProgressLog
 from state_lib.changelog.topics import progress_topic
-from state_lib.errors import ConfigurationError, Realign
+from state_lib.errors import ConfigurationError, Realign, Unavailable
 from state_lib.kafka import Kafka, require
 from state_lib.spark.patience import patiently
 from state_lib.spark.plan import BatchPlan
@@ -90,10 +90,21 @@ class Recording:
         """A plan that is on record.
 
         Raises:
-            Realign: the progress topic is not what it was when the driver began.
+            Realign: the progress topic is not what it was when the driver began. Or it is not known
+                whether a tick is on record, which is for every task then: align finds out.
             Unavailable: as `ProgressLog.append`.
         """
-        offset = patiently(lambda: self._progress.append(plan.record()), self._patience_s, stopped)
+        try:
+            offset = patiently(
+                lambda: self._progress.append(plan.record()), self._patience_s, stopped
+            )
+        except Unavailable as error:
+            if not plan.tick:  # a batch that nobody takes is overridden by the next one
+                raise
+            raise Realign(
+                f"a tick of {self._app!r} may be on record or not: {error.message}. The stream is "
+                "started again"
+            ) from error
         if self._counts and offset <= self._standing.recorded:
             raise Realign(
                 f"the progress topic of {self._app!r} was deleted or has lost its end: a batch was "
