@@ -36,7 +36,7 @@ MARKER = "{}full and not long and not quarantine"
 NO_TESTS = 5
 ALL_S = 80 * 60.0
 """What all stages may take together, however slow the machine is."""
-LANES, FULL_LANES = 4, 2
+LANES, FULL_LANES = 3, 2
 """Stages at a time: Kafka's wait most of their time; kills and Airflow's processes take a core."""
 OURS = "hf-"
 TALKING = threading.Lock()

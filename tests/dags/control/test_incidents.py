@@ -315,11 +315,19 @@ def test_a_watch_ends_when_its_day_is_over(worker: Worker) -> None:
     worker.begins()
     assert worker.trigger.until is not None
     assert worker.trigger.until > time.time()
-    worker.trigger.until = 0.0
+    worker.trigger.until, worker.trigger.known = 0.0, ["host-1", "host-2"]
     event = asyncio.run(asyncio.wait_for(first(worker.trigger), 60 * SLOWNESS))
     assert (event["conditions"], event["over"]) == ([], [])
     assert event["kept"] == {"ends": pytest.approx(time.time(), abs=60 * SLOWNESS), "failures": 0}
     worker.ends([], [])  # and does not defer
+
+
+def test_what_began_to_hold_before_its_end_is_told(worker: Worker) -> None:
+    """Not for long enough at the first look; but by one that came late it would not be told."""
+    worker.begins()
+    worker.trigger.until = 0.0
+    event = asyncio.run(asyncio.wait_for(first(worker.trigger), 60 * SLOWNESS))
+    assert [c["subject"] for c in event["conditions"]] == ["host-1", "host-2"]
 
 
 def test_a_later_try_ends_with_its_run(worker: Worker) -> None:
