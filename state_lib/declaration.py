@@ -235,11 +235,30 @@ class Declaration:
         )
 
     @property
+    def dated(self) -> set[str]:
+        """Outputs whose rows have a time of their own."""
+        timed = [p for p in self.processes if p.processor.event_time]
+        return {topic for p in timed for topic in p.topics}
+
+    @property
     def fingerprint(self) -> str:
         """Twelve digits that change with whatever decides what a record does, and to which task.
 
         Raises ConfigurationError as `topology`.
         """
-        verbs = [verb.meaning for verb in self.verbs]
+        return self._digest([verb.meaning for verb in self.verbs])
+
+    @property
+    def routing(self) -> str:
+        """As many that do not change with what a processor does: that is its own task's alone.
+
+        Empty where there is no processor: `fingerprint` says it.
+        """
+        if not self.processes:
+            return ""
+        kept = [verb.meaning for verb in self.aggregations]
+        return self._digest([kept, [verb.routing for verb in self.processes]])
+
+    def _digest(self, verbs: list[Any]) -> str:
         meaning = [_MEANING, self.topology.partitions, self.topology.sources, verbs]
         return hashlib.sha256(orjson.dumps(meaning)).hexdigest()[:12]

@@ -86,7 +86,7 @@ class KGroupedStream(Processing):
             )
         inputs, types = self._inputs(store, fields)
         made = {name: self._field(store, name, fields[name], inputs, types) for name in fields}
-        layout = [[name, f.type] for name, f in made.items()]
+        layout: list[Any] = [[name, f.type] for name, f in made.items()]
         if any(f.op == "last" for f in made.values()):
             layout = [*map(list, ORDER_FIELDS), *layout]
         return self._into(materialized, made, inputs, {"struct": layout})
@@ -164,18 +164,19 @@ class KGroupedStream(Processing):
                 f"{at}: {found.text} is of type {found.type}, and {error} cannot be kept. Write "
                 "another type, by cast(...) or to_json(...)"
             ) from error
-        if wanted.op == "sum" and (kind := sum_of(kind)) is None:
+        kept = sum_of(kind) if wanted.op == "sum" else kind
+        if kept is None:
             raise ConfigurationError(
                 f"{at}: the sum of {found.text}, of type {found.type}, cannot be kept. Write a "
                 "number, by cast(...): bigint, double, or a decimal of up to 28 digits"
             )
-        if wanted.op in ("min", "max") and not sorts(kind):
+        if wanted.op in ("min", "max") and not sorts(kept):
             raise ConfigurationError(
                 f"{at}: {wanted.op} of {found.text}, of type {found.type}, cannot be kept. Write "
                 f"{wanted.op} of one value, or of a struct of values that are no fractions (cast "
                 "them to a decimal), no arrays and no maps"
             )
-        return Field(wanted.op, kind)
+        return Field(wanted.op, kept)
 
     def _at(self, store: str, name: str) -> str:
         return self._stream._at(f"agg of {store}.{name}")  # noqa: SLF001 - ours

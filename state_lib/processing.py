@@ -115,13 +115,22 @@ class Process:
         return [OutputSpec(topic, self.stores[0].name) for topic in self.processor.outputs]
 
     @property
+    def routing(self) -> list[Any]:
+        """All that decides which rows it takes, and which task has them, as plain data."""
+        one = self.processor
+        return [
+            one.name,
+            [self.source.topic, self.source.format, self.source.schema],
+            [step.meaning for step in self.steps],
+            [self.key.meaning, one.key_serde],
+        ]
+
+    @property
     def meaning(self) -> list[Any]:
         """All that decides what it does with a record, as plain data."""
         one = self.processor
         return [
-            [self.source.topic, self.source.format, self.source.schema],
-            [step.meaning for step in self.steps],
-            [self.key.meaning, one.key_serde],
+            *self.routing[1:],
             [[s.name, s.kind, s.schema, s.key_schema, s.ttl_ms] for s in one.states],
             [one.name, one.rows, one.results, one.time_mode, one.pandas, one.on_error],
             [one.event_time, one.outputs, one.grace_ms, self.code],

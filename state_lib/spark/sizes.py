@@ -119,17 +119,19 @@ def _shown(group: _Group) -> list[Column]:
 def _size(kind: Kind, value: Column) -> Column:
     """Bytes of a value within a packed struct, without its length; null for a null, or too many."""
     match kind:
+        case str():
+            return F.octet_length(value)
         case {"struct": pairs}:
             return _size_of_row(pairs, [value.getField(name) for name, _ in pairs])
         case {"array": of}:
             return _size_of_rows(value, lambda row: _size_of_row([(ELEMENT, of)], [row]))
         case {"map": [key, of]}:
-            pairs = [(KEY, key), (VALUE, of)]
+            entry: list[tuple[str, Kind]] = [(KEY, key), (VALUE, of)]
             return _size_of_rows(
                 F.map_entries(value),
-                lambda row: _size_of_row(pairs, [row.getField(name) for name, _ in pairs]),
+                lambda row: _size_of_row(entry, [row.getField(name) for name, _ in entry]),
             )
-    return F.octet_length(value)
+    raise TypeError(f"no kind: {kind!r}")
 
 
 def _size_of_row(pairs: Sequence[tuple[str, Kind]], values: Sequence[Column]) -> Column:

@@ -1,7 +1,7 @@
 """The state that a processor begins with: a DataFrame by key, taken once by each task.
 
 It is committed before the task's first batch. Tasks that have it say so in their markers, so one
-that was interrupted goes on with the others.
+that was interrupted goes on with the others. So do tasks that began without: it is too late then.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pyspark.sql import Column, DataFrame, GroupedData, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from state_lib.errors import ConfigurationError, Unavailable
+from state_lib.marker import NO_INITIAL, Marker
 from state_lib.processing import Process
 from state_lib.spark.analysis import plain_column
 from state_lib.spark.keys import key_bytes
@@ -84,13 +85,12 @@ def take_initial_states(app: Declaration, batches: Batches, spark: SparkSession)
 
     Raises:
         Unavailable: such a task is away.
+        ConfigurationError: as `lacking`.
         ProcessorFailed: a processor raised on it.
     """
     for number, verb in enumerate(app.processes, len(app.aggregations)):
-        markers = enumerate(batches.standing.markers)
-        tasks = (
-            [] if verb.initial is None else [p for p, m in markers if verb.name not in m.initial]
-        )
+        given = verb.initial is not None
+        tasks = lacking(app.id, verb.name, batches.standing.markers, given=given)
         if away := sorted(set(tasks) & batches.standing.parked.keys()):
             raise Unavailable(
                 f"tasks {away} of {app.id!r} have not taken the initial state of {verb.name!r}, "
@@ -101,6 +101,43 @@ def take_initial_states(app: Declaration, batches: Batches, spark: SparkSession)
             log.info("initial state", processor=verb.name, tasks=tasks)
             rows = initial_rows(spark, verb, number, app.partitions, tasks)
             batches.begin_with(rows, tasks, verb.name)
+
+
+def lacking(app: str, name: str, markers: Sequence[Marker], *, given: bool) -> list[int]:
+    """Tasks that are to take the initial state of a processor.
+
+    Args:
+        app: the application.
+        name: of the processor.
+        markers: of all tasks.
+        given: whether the job has an initial state for it.
+
+    Raises:
+        ConfigurationError: it has run without one: that would be poured over what it keeps. Or the
+            job has none any more, and only some tasks have taken it.
+    """
+    rows = [m.initial.get(name) for m in markers]
+    without = [p for p, n in enumerate(rows) if n == NO_INITIAL]
+    missing = [p for p, n in enumerate(rows) if n is None]
+    if given and without:
+        raise ConfigurationError(
+            f"processor {name!r} of {app!r} is given an initial state, and tasks {without} have "
+            "run it already without: their keys have states by now, which it would be added to. "
+            "Leave initialState out, give the processor another name (it begins anew then), or "
+            f"begin all of it anew: 'holdfast app reset {app}'",
+            processor=name,
+            tasks=without,
+        )
+    begun = any(name in m.begun for m in markers)
+    if not given and missing and (begun or len(missing) + len(without) < len(rows)):
+        raise ConfigurationError(
+            f"tasks {missing} of {app!r} have not taken the initial state of processor {name!r}, "
+            "or not all of it, and others have: the driver ended in between. Start the job once "
+            "more with initialState; it may be left out as soon as batches are committed",
+            processor=name,
+            tasks=missing,
+        )
+    return missing if given else []
 
 
 def _key(grouped: Any, serde: KeySerde) -> Column:

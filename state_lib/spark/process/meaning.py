@@ -7,9 +7,9 @@ that of another has paths in it.
 from __future__ import annotations
 
 import hashlib
-import inspect
 import sysconfig
-from types import CodeType, FunctionType
+from collections.abc import Iterator
+from types import CellType, CodeType, FunctionType
 from typing import Any
 
 from pyspark.sql.streaming import StatefulProcessor
@@ -66,11 +66,37 @@ class _Digest:
         if id(function) in self._seen or library:
             return function.__qualname__
         self._seen.add(id(function))
-        closed = inspect.getclosurevars(function)
-        used = self.of({**closed.globals, **closed.nonlocals})
+        used = self.of(_used(function))
         defaults = self.of([function.__defaults__, function.__kwdefaults__])
         return "|".join([self._code(function.__code__), defaults, used])
 
     def _code(self, code: CodeType) -> str:
         consts = [self._code(c) if isinstance(c, CodeType) else self.of(c) for c in code.co_consts]
         return f"{code.co_code.hex()} {code.co_names} {code.co_varnames} {consts}"
+
+
+def _used(function: FunctionType) -> dict[str, Any]:
+    """What a function names outside of itself, also in lambdas and comprehensions within it.
+
+    In the order in which it names them: the digest goes by it.
+    """
+    known = function.__globals__
+    named = {name: known[name] for name in _names(function.__code__) if name in known}
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    return {**named, **{name: cell.cell_contents for name, cell in cells if _is_set(cell)}}
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for const in code.co_consts:
+        if isinstance(const, CodeType):
+            yield from _names(const)
+
+
+def _is_set(cell: CellType) -> bool:
+    """Not yet, of a variable that is assigned behind the function."""
+    try:
+        _ = cell.cell_contents
+    except ValueError:
+        return False
+    return True
