@@ -617,8 +617,8 @@ def test_timers_and_lists_of_other_keys_or_times_are_refused(spark: SparkSession
     (found,) = contradictions(of_text, topology("k", "ProcessingTime", {}))
     assert "timers by utf8, processingtime" in found
     for asked in ({"l": listed("n BIGINT")}, {"m": mapped("k STRING", "n BIGINT")}):
-        found = contradictions(topology("k", "None", asked), topology("n", "None", asked))
-        assert len(found) == 2, found
+        of_both = contradictions(topology("k", "None", asked), topology("n", "None", asked))
+        assert len(of_both) == 2, of_both
 
 
 def test_other_code_is_told_from_the_same(spark: SparkSession) -> None:

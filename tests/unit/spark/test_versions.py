@@ -56,8 +56,8 @@ def test_a_tick_may_be_finished_by_any_code() -> None:
 
 
 def test_ticks_that_a_task_missed_are_to_be_on_record() -> None:
-    def at(recorded: int, log: str = "log", **published: Any) -> Marker:
-        return Marker(recorded=recorded, recorded_in=log, published=published)
+    def at(noted: int, log: str = "log", **published: Any) -> Marker:
+        return Marker(recorded=noted, recorded_in=log, published=published)
 
     assert cut_off([at(7), at(7)], "log", 90) == [], "they slept, and missed nothing"
     assert cut_off([at(7), at(9)], "log", 8) == [], "all that it missed is there"

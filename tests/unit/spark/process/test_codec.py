@@ -59,15 +59,16 @@ def test_what_is_kept_comes_back(type_: T.DataType, value: Any, back: Any) -> No
 def test_fractions_that_are_not_finite_are_kept_wherever_they_stand(type_: T.DataType) -> None:
     infinite = float("inf")
     pair = T.StructType([T.StructField("x", type_)])
-    for within, value in (
+    holders: list[tuple[T.DataType, object]] = [
         (T.ArrayType(type_), [infinite, -infinite, 0.5, None]),
         (T.MapType(type_, type_), {infinite: -infinite}),
         (pair, Row(x=infinite)),
-    ):
+    ]
+    for within, value in holders:
         one = codec(within)
         assert one.unpack(one.pack((value,))) == (value,)
-    for within, wrap in ((type_, lambda x: x), (T.ArrayType(type_), lambda x: [x])):
-        one = codec(within)
+    for holder, wrap in ((type_, lambda x: x), (T.ArrayType(type_), lambda x: [x])):
+        one = codec(holder)
         (back,) = one.unpack(one.pack((wrap(float("nan")),)))
         assert repr(back) == repr(wrap(float("nan")))
     one = codec(T.MapType(type_, T.LongType()))

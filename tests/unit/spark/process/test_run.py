@@ -215,7 +215,7 @@ def test_what_its_topic_does_not_take_is_a_letter(world: World) -> None:
 
 def asking(how: Any) -> bytes:
     """A processor that does this in ``init``, as executors get it."""
-    return cloudpickle.dumps(Doing({"n": how}, total))
+    return bytes(cloudpickle.dumps(Doing({"n": how}, total)))
 
 
 def test_what_fails_in_init_is_tried_again(world: World) -> None:
