@@ -19,9 +19,11 @@ from state_lib.processing import Process
 from state_lib.specs import OutputSpec, StoreSpec, Topology
 
 Format = Literal["json", "text", "raw"]
-KeySerde = Literal["utf8", "int64", "bytes"]
+KeySerde = str | dict[str, Any]
+"""As `state_lib.serdes.serde_from` takes it; of several columns, that of a struct."""
 Op = Literal["count", "sum", "min", "max", "last"]
-FieldType = Literal["int64", "float64", "utf8", "bool"]
+FieldType = str | dict[str, Any]
+"""One of `state_lib.serdes.kinds`."""
 Generator = Literal["", "explode", "explode_outer"]
 _MEANING = 4
 """Counts up when Holdfast itself does something else with a record."""
@@ -181,13 +183,23 @@ class Field:
 
 @dataclass(frozen=True)
 class Kept:
-    """What is kept of a stream, and under which names: all of a verb that executors need."""
+    """What is kept of a stream, and under which names: all of a verb that executors need.
+
+    ``key_name``: how the key is called in outputs; empty: it has columns, with names of their own.
+    """
 
     store: StoreSpec
     key_serde: KeySerde
     fields: Mapping[str, Field]
     key_name: str = "key"
     outputs: tuple[str, ...] = ()
+
+    @property
+    def key_names(self) -> list[str]:
+        """Of the columns that outputs begin with."""
+        if self.key_name or not isinstance(self.key_serde, dict):
+            return [self.key_name]
+        return [name for name, _ in self.key_serde["struct"]]
 
     @property
     def has_last(self) -> bool:
@@ -272,6 +284,11 @@ class Declaration:
         return any(verb.processor.fold is None for verb in self.processes)
 
     @property
+    def depends_on_cut(self) -> bool:
+        """Whether what is kept may depend on how the stream was cut: rows meet Python in order."""
+        return bool(self.processes)
+
+    @property
     def topology(self) -> Topology:
         """What hosts need to know. Raises ConfigurationError on duplicate names."""
         if not self.verbs:
@@ -290,11 +307,30 @@ class Declaration:
         )
 
     @property
+    def dated(self) -> set[str]:
+        """Outputs whose rows have a time of their own."""
+        timed = [p for p in self.processes if p.processor.event_time]
+        return {topic for p in timed for topic in p.topics}
+
+    @property
     def fingerprint(self) -> str:
         """Twelve digits that change with whatever decides what a record does, and to which task.
 
         Raises ConfigurationError as `topology`.
         """
-        verbs = [verb.meaning for verb in self.verbs]
+        return self._digest([verb.meaning for verb in self.verbs])
+
+    @property
+    def routing(self) -> str:
+        """As many that do not change with what a processor does: that is its own task's alone.
+
+        Empty where there is no processor: `fingerprint` says it.
+        """
+        if not self.processes:
+            return ""
+        kept = [verb.meaning for verb in self.aggregations]
+        return self._digest([kept, [verb.routing for verb in self.processes]])
+
+    def _digest(self, verbs: list[Any]) -> str:
         meaning = [_MEANING, self.topology.partitions, self.topology.sources, verbs]
         return hashlib.sha256(orjson.dumps(meaning)).hexdigest()[:12]

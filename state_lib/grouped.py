@@ -12,9 +12,7 @@ from state_lib.declaration import (
     Aggregation,
     Expression,
     Field,
-    FieldType,
     Kept,
-    KeySerde,
 )
 from state_lib.durations import Duration, to_ms
 from state_lib.errors import ConfigurationError
@@ -29,14 +27,9 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
     from state_lib.processing import OnError
+    from state_lib.spark.grouping import Key
     from state_lib.spark.process.folds import Wanted
     from state_lib.streams import KStream
-
-_NUMBERS: dict[str, FieldType] = {
-    **dict.fromkeys(("tinyint", "smallint", "int", "bigint"), "int64"),
-    **dict.fromkeys(("float", "double"), "float64"),
-}
-_VALUES: dict[str, FieldType] = {**_NUMBERS, "string": "utf8", "boolean": "bool"}
 
 
 @dataclass(frozen=True)
@@ -63,20 +56,13 @@ class Materialized:
 class KGroupedStream(Processing):
     """Rows by key, and by window after `windowedBy`."""
 
-    def __init__(
-        self,
-        stream: KStream,
-        key: Expression,
-        serde: KeySerde,
-        name: str,
-        windows: TimeWindows | None = None,
-    ) -> None:
-        self._stream, self._key, self._serde, self._name = stream, key, serde, name
-        self._windows = windows
+    def __init__(self, stream: KStream, key: Key, windows: TimeWindows | None = None) -> None:
+        self._stream, self._grouped, self._windows = stream, key, windows
+        self._key, self._serde, self._name = key.expression, key.serde, key.name
 
     def windowedBy(self, windows: TimeWindows) -> KGroupedStream:  # noqa: N802 - Kafka Streams'
         """Group by window as well."""
-        return KGroupedStream(self._stream, self._key, self._serde, self._name, windows)
+        return KGroupedStream(self._stream, self._grouped, windows)
 
     def count(self, materialized: Materialized | str) -> KTable:
         """Count rows into a store of int64, as Kafka Streams' ``count()``: same bytes."""
@@ -92,9 +78,9 @@ class KGroupedStream(Processing):
                 f"store {store!r} needs at least one field, and names without a leading '_': "
                 f"{sorted(fields)}"
             )
-        inputs = self._inputs(store, fields)
-        made = {name: self._field(store, name, fields[name], inputs) for name in fields}
-        layout = [[name, f.type] for name, f in made.items()]
+        inputs, types = self._inputs(store, fields)
+        made = {name: self._field(store, name, fields[name], inputs, types) for name in fields}
+        layout: list[Any] = [[name, f.type] for name, f in made.items()]
         if any(f.op == "last" for f in made.values()):
             layout = [*map(list, ORDER_FIELDS), *layout]
         return self._into(materialized, made, inputs, {"struct": layout})
@@ -124,7 +110,8 @@ class KGroupedStream(Processing):
         """
         from state_lib.spark.process.folds import Wanted  # noqa: PLC0415 - needs PySpark
 
-        return self._folded("reduce", materialized, Wanted(reducer, onError, self._name))
+        wanted = Wanted(reducer, onError, self._name, self._grouped.own)
+        return self._folded("reduce", materialized, wanted)
 
     def aggregate(
         self,
@@ -153,7 +140,7 @@ class KGroupedStream(Processing):
         """
         from state_lib.spark.process.folds import Wanted  # noqa: PLC0415 - needs PySpark
 
-        wanted = Wanted(aggregator, onError, self._name, initializer, schema)
+        wanted = Wanted(aggregator, onError, self._name, begin=initializer, schema=schema)
         return self._folded("aggregate", materialized, wanted)
 
     # ------------------------------------------------------------------ inside
@@ -164,8 +151,8 @@ class KGroupedStream(Processing):
         kept = _materialized(materialized)
         at = f"{self._stream._at(verb)} into {kept.name!r}"  # noqa: SLF001 - ours
 
-        def store(serde: object, columns: list[str], key_name: str) -> StoreSpec:
-            self._check_names(kept, columns, key_name)
+        def store(serde: object, columns: list[str], of_key: list[str]) -> StoreSpec:
+            self._check_names(kept, columns, of_key)
             return self._spec(kept, serde)
 
         made = fold_of(self._stream, self._key, self._serde, wanted, store, at)
@@ -173,8 +160,10 @@ class KGroupedStream(Processing):
         app.processes.append(made)
         return KTable(ProcessedStream(app, len(app.processes) - 1).to)
 
-    def _inputs(self, store: str, fields: Mapping[str, Aggregate]) -> dict[str, Expression]:
-        """What fields take of a row. Spark is asked once for all of them."""
+    def _inputs(
+        self, store: str, fields: Mapping[str, Aggregate]
+    ) -> tuple[dict[str, Expression], dict[str, DataType]]:
+        """What fields take of a row, and its types. Spark is asked once for all of them."""
         from pyspark.sql import functions as F  # noqa: N812, PLC0415 - needs PySpark
 
         from state_lib.spark.analysis import each_resolved  # noqa: PLC0415 - as above
@@ -191,9 +180,10 @@ class KGroupedStream(Processing):
                 asked[name] = wanted.value
         found = each_resolved(rows, [(self._at(store, n), value) for n, value in asked.items()])
         inputs: dict[str, Expression] = {}
+        types: dict[str, DataType] = {}
         conditions: dict[str, Column] = {}
         for name, one in zip(asked, found, strict=True):
-            inputs[name] = one.expression
+            inputs[name], types[name] = one.expression, one.data_type
             if not fields[name].condition:
                 continue
             if one.type != "boolean":
@@ -203,22 +193,42 @@ class KGroupedStream(Processing):
             # Counted, it counts the rows for which it is true.
             conditions[name] = F.nullif(one.column, F.lit(False))  # noqa: FBT003
         found = each_resolved(rows, [(self._at(store, n), c) for n, c in conditions.items()])
-        return inputs | {n: one.expression for n, one in zip(conditions, found, strict=True)}
+        counted = {n: one.expression for n, one in zip(conditions, found, strict=True)}
+        return inputs | counted, types
 
     def _field(
-        self, store: str, name: str, wanted: Aggregate, inputs: Mapping[str, Expression]
+        self,
+        store: str,
+        name: str,
+        wanted: Aggregate,
+        inputs: Mapping[str, Expression],
+        types: Mapping[str, DataType],
     ) -> Field:
+        from state_lib.spark.kinds import kind_of, sorts, sum_of  # noqa: PLC0415 - needs PySpark
+
         if wanted.op == "count":
             return Field("count", "int64", of_rows=wanted.value is None)
-        found = inputs[name]
-        kind = (_VALUES if wanted.op == "last" else _NUMBERS).get(found.type)
-        if kind is None:
-            fits = "text, a boolean or a number" if wanted.op == "last" else "a number"
+        at, found = self._at(store, name), inputs[name]
+        try:
+            kind = kind_of(types[name])
+        except TypeError as error:
             raise ConfigurationError(
-                f"{self._at(store, name)}: {wanted.op} of {found.text}, of type {found.type}, "
-                f"cannot be kept yet. Write {fits} (bigint or double), by cast(...) or to_json(...)"
+                f"{at}: {found.text} is of type {found.type}, and {error} cannot be kept. Write "
+                "another type, by cast(...) or to_json(...)"
+            ) from error
+        kept = sum_of(kind) if wanted.op == "sum" else kind
+        if kept is None:
+            raise ConfigurationError(
+                f"{at}: the sum of {found.text}, of type {found.type}, cannot be kept. Write a "
+                "number, by cast(...): bigint, double, or a decimal of up to 28 digits"
             )
-        return Field(wanted.op, kind)
+        if wanted.op in ("min", "max") and not sorts(kept):
+            raise ConfigurationError(
+                f"{at}: {wanted.op} of {found.text}, of type {found.type}, cannot be kept. Write "
+                f"{wanted.op} of one value, or of a struct of values that are no fractions (cast "
+                "them to a decimal), no arrays and no maps"
+            )
+        return Field(wanted.op, kept)
 
     def _at(self, store: str, name: str) -> str:
         return self._stream._at(f"agg of {store}.{name}")  # noqa: SLF001 - ours
@@ -238,7 +248,7 @@ class KGroupedStream(Processing):
             inputs,
             Kept(self._spec(kept, serde), self._serde, fields, self._name),
         )
-        self._check_names(kept, [*fields], self._name)
+        self._check_names(kept, [*fields], verb.kept.key_names)
         app = self._stream._app  # noqa: SLF001 - ours
         app.aggregations.append(verb)
         index = len(app.aggregations) - 1
@@ -250,14 +260,14 @@ class KGroupedStream(Processing):
 
         return KTable(write)
 
-    def _check_names(self, kept: Materialized, names: list[str], key_name: str) -> None:
-        """Refuse fields that an output would have twice."""
-        taken = {key_name, *(() if self._windows is None else WINDOW_FIELDS)}
-        if clash := sorted(taken.intersection(names)):
+    def _check_names(self, kept: Materialized, fields: list[str], of_key: list[str]) -> None:
+        """Refuse what an output would have twice: names of its key, its window and its fields."""
+        names, windows = {*of_key}, set[str]() if self._windows is None else {*WINDOW_FIELDS}
+        if clash := sorted(((names | windows).intersection(fields)) | (names & windows)):
             raise ConfigurationError(
-                f"store {kept.name!r} has fields {clash}, and its key or window is called so as "
-                "well: in outputs one would hide the other. Rename the field, or group by a column "
-                "of another name",
+                f"store {kept.name!r} has {clash}, and its key or window is called so as well: in "
+                "outputs one would hide the other. Rename the field, or group by a column of "
+                "another name",
                 store=kept.name,
                 fields=clash,
             )
@@ -310,7 +320,8 @@ class Changes:
         """Write every changed row to a topic, in the transaction that changes the store.
 
         Keys are the store's (windowed: key and start, as Kafka Streams' windowed topic serde);
-        values are JSON objects with key, window and fields, and null where a key was removed.
+        values are JSON objects with the key (or its columns), window and fields, and null where a
+        key was removed.
         """
         self._write(check_name("topic", topic))
 

@@ -46,20 +46,22 @@ class Fold:
 
     Attributes:
         store: that keeps it. Its name is the processor's.
-        key_name: of the key in outputs; empty: it is among the value's columns.
+        key_name: of the key in outputs, as one; empty: it has columns, or is among the value's.
         single: the value is no row, but of one type.
+        key_columns: of a key of several those that outputs begin with: not among the value's.
     """
 
     store: StoreSpec
     key_name: str
     single: bool = False
+    key_columns: tuple[str, ...] = ()
 
     @property
     def meaning(self) -> list[Any]:
         """All that decides what is kept of a row, as plain data."""
         store = self.store
         kept = [store.kind, store.window_size_ms, store.grace_ms, store.value_serde]
-        return [*kept, self.key_name, self.single]
+        return [*kept, self.key_name, self.key_columns, self.single]
 
 
 @dataclass(frozen=True)
@@ -140,13 +142,22 @@ class Process:
         return [OutputSpec(topic, self.stores[0].name) for topic in self.processor.outputs]
 
     @property
+    def routing(self) -> list[Any]:
+        """All that decides which rows it takes, and which task has them, as plain data."""
+        one = self.processor
+        return [
+            one.name,
+            [self.source.topic, self.source.format, self.source.schema],
+            [step.meaning for step in self.steps],
+            [self.key.meaning, one.key_serde],
+        ]
+
+    @property
     def meaning(self) -> list[Any]:
         """All that decides what it does with a record, as plain data."""
         one = self.processor
         return [
-            [self.source.topic, self.source.format, self.source.schema],
-            [step.meaning for step in self.steps],
-            [self.key.meaning, one.key_serde],
+            *self.routing[1:],
             [[s.name, s.kind, s.schema, s.key_schema, s.ttl_ms] for s in one.states],
             [one.name, one.rows, one.results, one.time_mode, one.pandas, one.on_error],
             [one.event_time, one.outputs, one.grace_ms, self.code],

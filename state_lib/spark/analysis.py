@@ -51,11 +51,12 @@ _UNSTABLE = re.compile(
 
 @dataclass(frozen=True)
 class Resolved:
-    """An expression, how Spark calls it, and the column as it was given."""
+    """An expression, how Spark calls it, the column as it was given, and its type."""
 
     expression: Expression
     name: str
     column: Column
+    data_type: DataType
 
     @property
     def type(self) -> str:
@@ -230,7 +231,8 @@ def _resolved(
     if calls_python(made):
         taken = _without_calls(rows, columns, at)
     with _asked(made.frame.sparkSession, at):
-        for number, (name, kind) in enumerate(made.frame.dtypes):
+        for number, field in enumerate(made.frame.schema.fields):
+            name, kind = field.name, field.dataType.simpleString()
             nodes = [*map(kind_of, made.expressions[number][:2])]
             is_column = nodes[0] == "AttributeReference"
             if is_column:
@@ -241,7 +243,7 @@ def _resolved(
             judge_text(texts[number], at)
             tree = _tree(texts[number])
             expression = replace(taken[number], text=text, tree=tree, type=kind, plain=plain)
-            found.append(Resolved(expression, name, columns[number]))
+            found.append(Resolved(expression, name, columns[number], field.dataType))
     return found
 
 
@@ -275,8 +277,7 @@ def _args(rows: DataFrame, args: list[Column], at: str) -> list[tuple[Expression
         return []
     made = _analysed(rows, args, at, calls=False)
     found = _resolved(rows, made, args, [_written(arg) for arg in args], at)
-    types = [f.dataType for f in made.frame.schema.fields]
-    return [(one.expression, kind) for one, kind in zip(found, types, strict=True)]
+    return [(one.expression, one.data_type) for one in found]
 
 
 def _analysed(rows: DataFrame, columns: list[Column], at: str, *, calls: bool = True) -> Analysed:

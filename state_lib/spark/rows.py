@@ -21,6 +21,7 @@ from state_lib.spark.analysis import quoted
 from state_lib.spark.attempts import attempt, value_of
 from state_lib.spark.functions.evaluated import errors_of, with_calls
 from state_lib.spark.plan import BatchPlan
+from state_lib.spark.run_rows import in_run
 from state_lib.spark.sources import schema_of
 
 _CORRUPT, _TRIED, _ARRAY = "__hf_corrupt", "__hf_tried", "__hf_array"
@@ -35,15 +36,20 @@ def judged_by(batch: DataFrame, plan: BatchPlan) -> DataFrame:
     Spark writes a number into the code that it generates, and compiles it anew for each batch. An
     array is handed over by reference, and an index that is a column (a row's source) keeps it from
     being folded.
+
+    A row of a run is judged by the batch that it was in.
     """
 
     def each(value: int) -> Column:
         return F.lit([value] * len(plan.sources())).cast("array<bigint>")  # small ones, too
 
+    limits, clocks = each(plan.now + plan.max_future_ms), each(plan.clock)
+    if plan.run:
+        limits, clocks = in_run(plan)
     return batch.select(
         *("key", "value", "topic", "partition", "offset", "timestamp"),
-        each(plan.now + plan.max_future_ms).alias("__hf_limits"),
-        each(plan.clock).alias("__hf_clocks"),
+        limits.alias("__hf_limits"),
+        clocks.alias("__hf_clocks"),
     )
 
 

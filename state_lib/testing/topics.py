@@ -13,6 +13,7 @@ from confluent_kafka import Message
 from state_lib.declaration import Format
 from state_lib.errors import InvalidRequest
 from state_lib.serdes import serde_from
+from state_lib.testing.keys import Keys
 
 Time = int | datetime
 Key = str | bytes | int | None
@@ -166,7 +167,7 @@ class TestOutputTopic:
 class OutputShape:
     """How an output's bytes are read: ``key_serde`` as in the topology, of windows the inner key's.
 
-    Keys of windowed stores are ``(key, window start in ms)``.
+    Keys of windowed stores are ``(key, window start in ms)``, keys of several columns `Row`s.
     """
 
     key_serde: Any
@@ -175,12 +176,12 @@ class OutputShape:
     def record(self, message: Message) -> TestRecord:
         """A record as values."""
         raw, body = message.key() or b"", message.value()
-        serde = serde_from(self.key_serde)
+        keys = Keys(self.key_serde)
         key: Any
         if self.windowed:
-            key = serde.deserialize(raw[:-8]), int.from_bytes(raw[-8:], "big", signed=True)
+            key = keys.shown(raw[:-8]), int.from_bytes(raw[-8:], "big", signed=True)
         else:
-            key = serde.deserialize(raw)
+            key = keys.shown(raw)
         return TestRecord(
             None if body is None else orjson.loads(body),
             key,

@@ -69,6 +69,10 @@ def declare(spark: SparkSession) -> Application:
         last=agg.last("k"),
     )
     table.toStream().to("hourly-changes")
+    routes: KGroupedStream = rows.groupBy("part", F.lower("k").alias("low"))
+    routes.agg("routes", first=agg.min("k"), whole=agg.last(F.struct("k", "x")))
+    rows.groupBy(F.struct("k", "part").alias("pair")).count("pairs").toStream().to("pair-changes")
+    rows.groupBy(["k", F.col("x")]).count("listed")
     grouped.transformWithState(Seen(), "k STRING", "Append", "EventTime", name="seen").to("seen")
     told = grouped.transformWithState(
         Seen(), schema, "Update", "ProcessingTime", None, "", name="too", grace="1 hour"

@@ -60,7 +60,10 @@ def process_of(
         initial="" if wanted.initial is None else schema_of_initial(wanted.initial, serde, at),
     )
     timers = StoreSpec(
-        processor.store(TIMERS), key_serde="bytes", value_serde="bytes", state=TIMERS
+        processor.store(TIMERS),
+        key_serde="bytes",
+        value_serde="bytes",
+        state=f"{TIMERS} by {serde}, {time_mode}",
     )
     return Process(
         source=stream._source,  # noqa: SLF001 - ours
@@ -121,6 +124,8 @@ def _check_results(results: StructType, event_time: str, at: str) -> None:
 def _store(processor: Processor, state: State, at: str) -> StoreSpec:
     schema = struct_of(state.schema)
     said = f"{state.kind} {schema.simpleString()}"
+    if state.kind != "value":
+        said += f" of {processor.key_serde}"
     try:
         if state.key_schema:
             keys = struct_of(state.key_schema)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Sequence
 from typing import Any
 
 from state_lib.errors import ProcessorFailed
@@ -22,7 +23,7 @@ class TooLarge(Exception):
 
 
 def described(error: BaseException) -> str:
-    """An exception in one line."""
+    """An exception in one line; one whose text raises by its name alone."""
     try:
         said = f"{type(error).__name__}: {error}"
     except Exception:  # noqa: BLE001 - a user's own, whose text raises
@@ -37,17 +38,27 @@ def reason_of(processor: Processor, error: Exception, otherwise: str = "raised")
     return f"{word}:{processor.name}"
 
 
-def failed(
-    processor: Processor, error: Exception, method: str, key: bytes | None, shown: Any = None
-) -> ProcessorFailed:
-    """The error that stops the stream; ``shown``: the key as a user knows it."""
-    at = "" if key is None else f" on key {shown!r}"
-    what = "processor" if processor.fold is None else "store"
+def last_words(error: Exception) -> str:
+    """The end of its traceback."""
     last = "".join(traceback.format_exception(error)).strip().splitlines()[-_LINES:]
+    return "It said:\n" + "\n".join(last)
+
+
+def failed(
+    processor: Processor,
+    task: int,
+    error: Exception,
+    method: str,
+    key: bytes | None,
+    shown: Sequence[Any] = (),
+) -> ProcessorFailed:
+    """The error that stops the stream; ``shown``: the columns of the key as a user knows them."""
+    at = "" if key is None else f" on key {', '.join(map(repr, shown))}"
+    what = "processor" if processor.fold is None else "store"
     return ProcessorFailed(
-        f"{what} {processor.name!r} raised in {method}{at}, and nothing of the batch is committed. "
-        "Mend it and start again, or declare it with onError='dead-letter'. It said:\n"
-        + "\n".join(last),
+        f"{what} {processor.name!r} raised in {method}{at}, and task {task} has committed nothing "
+        "of the batch. Mend it and start again, or declare it with onError='dead-letter'. "
+        + last_words(error),
         processor=processor.name,
         method=method,
         key=None if key is None else key.hex(),

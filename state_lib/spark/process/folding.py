@@ -16,14 +16,17 @@ import pyarrow as pa
 from pyspark.sql import Row
 
 from state_lib.declaration import WINDOW_FIELDS
+from state_lib.errors import ProcessorFailed
 from state_lib.keys import window_key
 from state_lib.processing import Fold, Processor
 from state_lib.serdes import serde_from
+from state_lib.serdes.shown import to_json
 from state_lib.spark.plan import BatchPlan
 from state_lib.spark.process.buffer import Buffer, OpenExchange
 from state_lib.spark.process.codec import RowCodec
 from state_lib.spark.process.failures import TooLarge, failed, reason_of
 from state_lib.spark.process.given import Given, Group
+from state_lib.spark.process.pace import Pace
 from state_lib.spark.process.schemas import struct_of
 from state_lib.spark.process.values import Convert, from_arrow, shown
 from state_lib.spark.sizes import UNBOUNDED
@@ -36,16 +39,17 @@ _SEQUENCE = 4
 
 
 def folded(
-    processor: Processor, fold: Fold, batch: BatchPlan, exchange: OpenExchange, given: Given | None
+    processor: Processor, batch: BatchPlan, exchange: OpenExchange, given: Given | None, pace: Pace
 ) -> list[bytes]:
     """Fold a task's rows; puts and outputs are handed to the exchange. Returns dead letters.
 
     Raises:
         ProcessorFailed: a function raised, and is to stop the stream.
+        ProcessorUnready: functions take too long.
     """
-    if given is None:
+    if given is None or processor.fold is None:
         return []
-    run = _Folding(processor, fold, batch, exchange)
+    run = _Folding(processor, processor.fold, batch, exchange, pace)
     run.all(given)
     return run.letters
 
@@ -104,9 +108,15 @@ class _Folding:
     """One verb, task and batch."""
 
     def __init__(
-        self, processor: Processor, fold: Fold, batch: BatchPlan, exchange: OpenExchange
+        self,
+        processor: Processor,
+        fold: Fold,
+        batch: BatchPlan,
+        exchange: OpenExchange,
+        pace: Pace,
     ) -> None:
         self._processor, self._store, self._exchange = processor, fold.store, exchange
+        self._pace = pace
         self._limit = batch.limits.get(processor.name, UNBOUNDED)
         self._buffer = Buffer(exchange, [fold.store.name], [fold.store.name])
         self._keys = serde_from(processor.key_serde)
@@ -118,14 +128,15 @@ class _Folding:
         try:
             self._functions = Functions(processor.code, self._folded)
         except Exception as error:
-            raise failed(processor, error, "its functions, made anew", None) from error
+            raise failed(processor, pace.task, error, "its functions, made anew", None) from error
 
     def all(self, given: Given) -> None:
         """Fold all rows, then hand over what changed."""
         groups = list(given.groups())
         self._buffer.fetch(self._store.name, map(self._entry, groups))
         for group in groups:
-            self._on_rows(given, group)
+            with self._pace.at_work(self._processor.name, self._buffer):
+                self._on_rows(given, group)
         self._buffer.send()
         if self._records and self._processor.outputs:
             keys, values, times = zip(*self._records, strict=True)
@@ -136,17 +147,18 @@ class _Folding:
     # ------------------------------------------------------------------ inside
 
     def _on_rows(self, given: Given, group: Group) -> None:
-        entry, key = self._entry(group), self._keys.deserialize(group.key)
+        entry, raw_key = self._entry(group), self._keys.deserialize(group.key)
+        key = Row(*raw_key)(*raw_key.values()) if isinstance(raw_key, dict) else raw_key
         stored = self._buffer.get(self._store.name, entry)
         value, time_ms = (None, 0) if stored is None else split_timestamp(stored)
         changed, letters = False, dict[tuple[int, int, str], bytes]()
         for one, row in given.each(group):
             try:
                 made = self._functions.next(key, self._as_given(row), value)
-                self._check_size(entry, key, group, made)
+                self._check_size(entry, raw_key, group, made)
             except Exception as error:
                 if self._processor.on_error == "stop":
-                    raise failed(self._processor, error, "its function", group.key, key) from error
+                    raise self._failed(error, group.key, key) from error
                 reason = reason_of(self._processor, error)
                 (letter,) = given.letters(one, reason, error)
                 letters.setdefault((*given.place(one), reason), letter)
@@ -157,8 +169,12 @@ class _Folding:
         if changed:
             self._buffer.put(self._store.name, entry, value)
             self._buffer.keep(time_ms)
-            said = self._json(key, group, value)
+            said = self._json(raw_key, group, value)
             self._records.append((self._record_key(entry), said, time_ms))
+
+    def _failed(self, error: Exception, key: bytes, shown: Any) -> ProcessorFailed:
+        columns = shown if isinstance(shown, Row) else (shown,)
+        return failed(self._processor, self._pace.task, error, "its function", key, columns)
 
     def _entry(self, group: Group) -> bytes:
         return window_key(group.key, group.start) if self._store.is_window else group.key
@@ -187,22 +203,34 @@ class _Said:
 
     def __init__(self, processor: Processor, fold: Fold) -> None:
         self._fields = [(f.name, shown(f.dataType)) for f in struct_of(processor.results).fields]
-        self._key_name, self._single = fold.key_name, fold.single
-        self._window_ms = fold.store.window_size_ms
-        names = [self._key_name, *WINDOW_FIELDS, *(name for name, _ in self._fields)]
+        self._key_name, self._key_columns, self._single = (
+            fold.key_name,
+            fold.key_columns,
+            fold.single,
+        )
+        self._serde, self._window_ms = processor.key_serde, fold.store.window_size_ms
+        of_key = [fold.key_name, *fold.key_columns]
+        names = [*of_key, *WINDOW_FIELDS, *(name for name, _ in self._fields)]
         self.fixed = sum(len(name.encode()) + _FIXED for name in names)
 
     def json(self, key: Any, start: int, value: Any) -> bytes:
         """One record's value."""
-        said: dict[str, Any] = {}
-        if self._key_name:
-            said[self._key_name] = key.hex() if isinstance(key, bytes) else key
+        said = self._of_key(key)
         if self._window_ms:
             said |= zip(WINDOW_FIELDS, (start, start + self._window_ms), strict=True)
         values = (value,) if self._single else value
         for (name, show), one in zip(self._fields, values, strict=True):
             said[name] = None if one is None else show(one)
         return orjson.dumps(said, option=orjson.OPT_NON_STR_KEYS)
+
+    def _of_key(self, key: Any) -> dict[str, Any]:
+        """The key under its name, or its columns under theirs; none of what the value has."""
+        if not self._key_name and not self._key_columns:
+            return {}
+        shown: Any = to_json(self._serde, key)
+        if self._key_name:
+            return {self._key_name: shown}
+        return {name: shown[name] for name in self._key_columns}
 
 
 def _as_given(processor: Processor) -> Convert:

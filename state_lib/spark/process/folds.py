@@ -15,6 +15,7 @@ from pyspark.sql.types import DataType, StructField, StructType
 from state_lib.errors import ConfigurationError
 from state_lib.processing import Fold, Process, Processor, State
 from state_lib.spark.entries import explodes
+from state_lib.spark.kinds import columns_of_key
 from state_lib.spark.process.codec import RowCodec
 from state_lib.spark.process.declaring import known_on_error
 from state_lib.spark.process.folding import Folded, Functions
@@ -38,6 +39,8 @@ class Wanted:
     join: Callable[..., Any]
     on_error: str
     key_name: str
+    own: frozenset[str] = frozenset()
+    """Names of the key, or of its columns, by which rows have the very same."""
     begin: Callable[[], Any] | None = None
     schema: DataType | str | None = None
 
@@ -47,7 +50,7 @@ def fold_of(
     key: Expression,
     serde: KeySerde,
     wanted: Wanted,
-    store: Callable[[object, list[str], str], StoreSpec],
+    store: Callable[[object, list[str], list[str]], StoreSpec],
     at: str,
 ) -> Process:
     """The verb that folds.
@@ -57,8 +60,8 @@ def fold_of(
         key: what they are grouped by.
         serde: of the key.
         wanted: as a user says it.
-        store: makes the store, given the serde of its values, their columns, and how outputs call
-            the key.
+        store: makes the store, given the serde of its values, their columns, and those of the key
+            that outputs begin with.
         at: how errors call the step.
 
     Raises:
@@ -66,8 +69,9 @@ def fold_of(
     """
     rows = seen(stream._rows)  # noqa: SLF001 - ours
     schema, single = (rows, False) if wanted.schema is None else _schema(wanted.schema, at)
-    key_name = _key_name(key, wanted)
-    spec = store(_serde(schema, wanted, at), schema.names, key_name)
+    key_name, key_columns = _of_key(serde, wanted)
+    of_key = [*([key_name] if key_name else []), *key_columns]
+    spec = store(_serde(schema, wanted, at), schema.names, of_key)
     spec = replace(spec, state=f"value {schema.simpleString()}")
     _check_call(wanted.join, 2 if wanted.begin is None else 3, at)
     if wanted.begin is not None:
@@ -84,7 +88,7 @@ def fold_of(
         time_mode="none",
         on_error=known_on_error(wanted.on_error, at),
         explodes=explodes(stream._steps),  # noqa: SLF001 - ours
-        fold=Fold(spec, key_name, single=single),
+        fold=Fold(spec, key_name, single=single, key_columns=key_columns),
     )
     return Process(
         source=stream._source,  # noqa: SLF001 - ours
@@ -96,10 +100,15 @@ def fold_of(
     )
 
 
-def _key_name(key: Expression, wanted: Wanted) -> str:
-    """A row that is reduced has its key already, where that is one of its columns."""
-    is_column = key.plain and key.text == wanted.key_name
-    return "" if wanted.schema is None and is_column else wanted.key_name
+def _of_key(serde: KeySerde, wanted: Wanted) -> tuple[str, tuple[str, ...]]:
+    """How outputs call the key as one, and which of its columns they begin with.
+
+    A row that is reduced has what it is grouped by already, where that is one of its columns.
+    """
+    own = wanted.own if wanted.schema is None else frozenset()
+    if wanted.key_name:
+        return "" if wanted.key_name in own else wanted.key_name, ()
+    return "", tuple(name for name, _ in columns_of_key(serde) if name not in own)
 
 
 def _schema(given: DataType | str, at: str) -> tuple[StructType, bool]:

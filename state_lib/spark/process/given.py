@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -134,16 +135,17 @@ class InitialRows:
         self._table = pa.Table.from_arrays(rows.flatten(), names=names)
         self._pandas = processor.pandas
 
-    def __len__(self) -> int:
-        return len(self._keys)
+    def groups(self, after: bytes | None = None) -> Iterator[tuple[bytes, int, Iterator[Any]]]:
+        """Keys behind one, ascending, each with how many rows it has, and these.
 
-    def groups(self) -> Iterator[tuple[bytes, Iterator[Any]]]:
-        """Keys, ascending, each with its rows as ``handleInitialState`` takes them."""
-        keys, first = self._keys, 0
-        for at in range(1, len(keys) + 1):
+        They are as ``handleInitialState`` takes them.
+        """
+        keys = self._keys
+        begin = first = 0 if after is None else bisect_right(keys, after)
+        for at in range(begin + 1, len(keys) + 1):
             if at == len(keys) or keys[at] != keys[first]:
-                part = self._table.slice(first, at - first)
-                yield keys[first], iter([_pandas(part)]) if self._pandas else _rows(part)
+                size, part = at - first, self._table.slice(first, at - first)
+                yield keys[first], size, iter([_pandas(part)]) if self._pandas else _rows(part)
                 first = at
 
 

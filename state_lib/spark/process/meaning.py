@@ -6,11 +6,11 @@ that of another has paths in it.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import sysconfig
+from collections.abc import Iterator
 from functools import partial
-from types import BuiltinFunctionType, CodeType, FunctionType, MethodType
+from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType
 from typing import Any
 
 _PLAIN = (str, bytes, int, float, bool, type(None))
@@ -86,7 +86,7 @@ class _Digest:
         if id(function) in self._seen or library:
             return function.__qualname__
         self._seen.add(id(function))
-        used = self.of({**_globals_of(function), **_closed_over(function)})
+        used = self.of(_used(function))
         defaults = self.of([function.__defaults__, function.__kwdefaults__])
         return "|".join([self._code(function.__code__), defaults, used])
 
@@ -95,20 +95,28 @@ class _Digest:
         return f"{code.co_code.hex()} {code.co_names} {code.co_varnames} {consts}"
 
 
-def _globals_of(function: FunctionType) -> dict[str, Any]:
-    """Those that it names, and the functions and comprehensions within it."""
-    names, codes = set[str](), [function.__code__]
-    while codes:
-        code = codes.pop()
-        names.update(code.co_names)
-        codes += [c for c in code.co_consts if isinstance(c, CodeType)]
-    return {n: function.__globals__[n] for n in names if n in function.__globals__}
+def _used(function: FunctionType) -> dict[str, Any]:
+    """What a function names outside of itself, also in lambdas and comprehensions within it.
+
+    In the order in which it names them: the digest goes by it.
+    """
+    known = function.__globals__
+    named = {name: known[name] for name in _names(function.__code__) if name in known}
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    return {**named, **{name: cell.cell_contents for name, cell in cells if _is_set(cell)}}
 
 
-def _closed_over(function: FunctionType) -> dict[str, Any]:
-    """What it has of functions around it; of one that is not there yet, nothing."""
-    found: dict[str, Any] = {}
-    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-        with contextlib.suppress(ValueError):
-            found[name] = cell.cell_contents
-    return found
+def _names(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for const in code.co_consts:
+        if isinstance(const, CodeType):
+            yield from _names(const)
+
+
+def _is_set(cell: CellType) -> bool:
+    """Not yet, of a variable that is assigned behind the function."""
+    try:
+        _ = cell.cell_contents
+    except ValueError:
+        return False
+    return True

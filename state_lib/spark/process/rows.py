@@ -16,8 +16,9 @@ from pyspark.sql import types as T  # noqa: N812
 
 from state_lib.processing import Process
 from state_lib.spark.analysis import plain_column
-from state_lib.spark.entries import KEY_TYPES, Wanted, first_said, key_bytes, tried, window_of
+from state_lib.spark.entries import first_said, tried_key, window_of
 from state_lib.spark.functions.evaluated import is_givable
+from state_lib.spark.keys import key_bytes
 from state_lib.spark.process.schemas import struct_of
 from state_lib.spark.rows import POSITION
 
@@ -30,10 +31,7 @@ def judge(rows: DataFrame, index: int, verb: Process) -> DataFrame:
     """
     own = f"{index}"
     usable = F.col("__hf_bad").isNull() & ~F.col("__hf_skip")
-    kind = KEY_TYPES[verb.processor.key_serde]
-    rows, key, why, said = tried(
-        rows, f"__hf_key{own}", usable, Wanted(verb.key, kind, f"{verb.name}.key")
-    )
+    rows, key, why, said = tried_key(rows, index, verb.key, verb.processor.key_serde, verb.name)
     start, late = window_of(verb.stores[0], usable)
     if verb.processor.time_mode == "eventtime":
         grace = F.lit(verb.processor.grace_ms)

@@ -16,7 +16,8 @@ decimal    utf8                         text
 others     utf8, JSON                   array or object
 ========== ============================ =====================================
 
-Times without a zone are UTC; timestamps come back with it.
+Times without a zone are UTC; timestamps come back with it. Fractions that are not finite are kept,
+also within arrays, maps and structs; in outputs they are null.
 """
 
 from __future__ import annotations
@@ -162,6 +163,8 @@ def shown(type_: T.DataType) -> Convert:
     if isinstance(type_, T.MapType):
         item = _or_null(shown(type_.valueType))
         return lambda value: {str(k): item(v) for k, v in _instance(Mapping, value).items()}
+    if isinstance(type_, T.DoubleType | T.FloatType):
+        return _simple(type_)
     return _structured(type_, shown) or _to_plain(type_)
 
 
@@ -178,7 +181,9 @@ def _to_plain(type_: T.DataType) -> Convert:
     if (made := _structured(type_, _to_plain)) is not None:
         return made
     if _is_simple(type_):
-        return _simple(type_)
+        simple = _simple(type_)
+        is_fraction = isinstance(type_, T.DoubleType | T.FloatType)
+        return (lambda value: _spelled(simple(value))) if is_fraction else simple
     raise TypeError(f"values of type {type_.simpleString()} cannot be kept: cast them")
 
 
@@ -276,6 +281,11 @@ def _fraction(value: Any) -> float:
     if type(value) not in (int, float):
         raise TypeError(f"{value!r} is no number")
     return float(value)
+
+
+def _spelled(value: float) -> float | str:
+    """JSON has no word for what is no number, or infinite; `float` reads these."""
+    return value if math.isfinite(value) else str(value)
 
 
 def _decimal(precision: int, scale: int) -> Convert:

@@ -18,6 +18,7 @@ import pytest
 from pyspark import cloudpickle
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.pandas.functions import pandas_udf
 from pyspark.sql.types import LongType
 
 from state_lib import Application, KStream, TopologyTestDriver, agg
@@ -35,7 +36,7 @@ def half(x: int) -> int:
 
 
 halved: Any = F.udf(half, LongType())
-vectorized: Any = F.pandas_udf
+vectorized: Any = pandas_udf
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -180,7 +180,7 @@ REFUSED: dict[str, tuple[Declare, str]] = {
         lambda g: g.aggregate(str, lambda *_: 0, "s", "BIGINT"),
         "gives no value",
     ),
-    "key": (lambda g: g.aggregate(int, lambda *_: 0, "s", "shop BIGINT"), "fields \\['shop'\\]"),
+    "key": (lambda g: g.aggregate(int, lambda *_: 0, "s", "shop BIGINT"), "has \\['shop'\\]"),
     "hidden": (lambda g: g.aggregate(int, lambda *_: 0, "s", "_n BIGINT"), "begin with '_'"),
     "onError": (lambda g: g.reduce(dearest, "s", onError="ignore"), "'ignore'"),
     "retention": (lambda g: g.reduce(dearest, Materialized("s", "1 day")), "retention is for"),
@@ -205,7 +205,7 @@ def test_a_row_has_its_key_once(spark: SparkSession) -> None:
     rows.groupBy(F.upper("shop").alias("key")).reduce(dearest, "two")
     folds = [verb.processor.fold for verb in app.processes]
     assert [fold.key_name for fold in folds if fold] == ["", "key"]
-    with pytest.raises(ConfigurationError, match="fields \\['shop'\\]"):
+    with pytest.raises(ConfigurationError, match="has \\['shop'\\]"):
         rows.groupBy(F.upper("shop").alias("shop")).reduce(dearest, "three")
 
 
@@ -213,6 +213,39 @@ def test_time_alone_changes_nothing(spark: SparkSession) -> None:
     app = Application("app", spark)
     grouped(app).reduce(dearest, "s")
     assert not app.has_timers
+    assert app.depends_on_cut, "recorded batches are not repeated together"
+
+
+def test_a_key_of_several_columns_is_a_row(spark: SparkSession) -> None:
+    """Outputs begin with those of its columns that the value has not."""
+
+    def add(key: Any, row: Any, old: int) -> Any:
+        assert key == (row.shop, row.amount % 2 == 1)
+        return old + row.amount + (10 if key.odd else 0)
+
+    def build(app: Application) -> None:
+        odd = (F.col("amount") % 2 == 1).alias("odd")
+        pairs = app.stream("sales", SALE).select("shop", "amount").groupBy("shop", odd)
+        pairs.reduce(dearest, "dearest").toStream().to("out")
+        pairs.aggregate(int, add, "sums", "BIGINT").toStream().to("sums-out")
+
+    with TopologyTestDriver(build, spark, partitions=2) as driver:
+        for amount in (3, 4, 5, None):
+            driver.createInputTopic("sales").pipeInput(sale("a", amount), timestamp=T0)
+        kept = {("a", True): 5, ("a", False): 4}
+        dear = driver.getKeyValueStore("dearest").all()
+        assert {key: one["amount"] for key, one in dear.items()} == kept
+        assert driver.createOutputTopic("out").readKeyValuesToMap() == {
+            (shop, odd): {"odd": odd, "shop": shop, "amount": amount}
+            for (shop, odd), amount in kept.items()
+        }
+        assert driver.createOutputTopic("sums-out").readKeyValuesToMap() == {
+            ("a", True): {"shop": "a", "odd": True, "value": 28},
+            ("a", False): {"shop": "a", "odd": False, "value": 4},
+        }
+        reasons = [one.reason for one in driver.deadLetters()]
+        assert sorted(reasons) == ["null-key:dearest.odd", "null-key:sums.odd"]
+        driver.assertSurvivesRepeats()
 
 
 RATE = 2

@@ -82,7 +82,7 @@ class World:
 
     def outputs(self) -> list[tuple[Any, Any, int]]:
         found = [m for some in self.tasks.log.read("out", 0, 0, 1 << 62) for m in some]
-        return [(m.key(), m.value() and orjson.loads(m.value()), m.timestamp()[1]) for m in found]
+        return [(m.key(), orjson.loads(m.value() or b"null"), m.timestamp()[1]) for m in found]
 
 
 @pytest.fixture
@@ -168,7 +168,7 @@ def test_a_window_is_a_key_of_its_own(tmp_path: Path) -> None:
 
 def test_what_its_topic_does_not_take_is_a_letter(world: World) -> None:
     def grow(_: str, row: Any, old: str) -> str:
-        return old + "x" * row.x
+        return f"{old}{'x' * row.x}"
 
     one = StructType([StructField("value", StringType())])
     code = cloudpickle.dumps((str, grow))
