@@ -5,8 +5,8 @@
 Stages are those of stages.toml. All of them run, even if an early one is red. The exit code is 1 if
 any was. What a stage says, test by test, is in a report of its own, so that a hang names itself.
 
-The quick ones, and full ones that wait most of their time, run several at a time, where they can
-have namespaces of their own, and speak at their ends; then the other full ones do, two at a time.
+The quick ones, and full ones that wait most of their time, run two at a time, where they can
+have namespaces of their own, and speak at their ends; then the other full ones do.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MARKER = "{}full and not long and not quarantine"
 NO_TESTS = 5
 ALL_S = 80 * 60.0
 """What all stages may take together, however slow the machine is."""
-LANES, FULL_LANES = 4, 2
+LANES, FULL_LANES = 2, 2
 """Stages at a time: Kafka's wait most of their time; kills and Airflow's processes take a core."""
 OURS = "hf-"
 TALKING = threading.Lock()

@@ -1,8 +1,9 @@
 """What `KGroupedStream.agg` can keep per key. Import as ``from state_lib import agg``.
 
 Each takes a `Column`, or Spark SQL text over the stream's columns. Nulls are skipped as Spark SQL
-skips them. Types are Spark's: whole numbers are kept as int64, fractions as float64, beside them
-text and booleans (`last`).
+skips them. Types are Spark's: whole numbers are kept as int64, fractions as float64, text, bytes,
+booleans, dates, timestamps and decimals as they are. `sum` takes numbers and decimals, `min` and
+`max` all of these and structs of them, `last` arrays and maps of them as well.
 
 What is kept does not depend on how the stream was cut into batches, to the byte (sums of floats
 only up to rounding):
@@ -11,7 +12,8 @@ only up to rounding):
   not fit, for example.
 - Sums of int64 wrap around at 2^63, as Java's and numpy's do. No other answer is the same at every
   cut: a sum that is beyond 2^63 for a moment may be back in the next. Every commit that wraps a sum
-  adds one to the count ``wrapped:<store>.<field>``, beside those of dropped records.
+  adds one to the count ``wrapped:<store>.<field>``, beside those of dropped records. Sums of
+  decimals are exact, of 38 digits, and wrap in the same way beyond them.
 - In `min` and `max`, and in sums, NaN is NaN and greater than every number, and -0.0 is 0.0.
 - Float sums are added in the order in which batches bring them, and differ by rounding.
 
@@ -59,12 +61,12 @@ def sum(value: Column | str) -> Aggregate:  # noqa: A001 - as PySpark calls it
 
 
 def min(value: Column | str) -> Aggregate:  # noqa: A001 - as above
-    """Least value; NaN only if there is no other."""
+    """Least value; NaN only if there is no other. Text sorts by its bytes, false before true."""
     return Aggregate("min", value)
 
 
 def max(value: Column | str) -> Aggregate:  # noqa: A001 - as above
-    """Greatest value; NaN if there is one."""
+    """Greatest value; NaN if there is one. Otherwise as `min`."""
     return Aggregate("max", value)
 
 

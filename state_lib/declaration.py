@@ -19,9 +19,11 @@ from state_lib.processing import Process
 from state_lib.specs import OutputSpec, StoreSpec, Topology
 
 Format = Literal["json", "avro", "text", "raw"]
-KeySerde = Literal["utf8", "int64", "bytes"]
+KeySerde = str | dict[str, Any]
+"""As `state_lib.serdes.serde_from` takes it; of several columns, that of a struct."""
 Op = Literal["count", "sum", "min", "max", "last"]
-FieldType = Literal["int64", "float64", "utf8", "bool"]
+FieldType = str | dict[str, Any]
+"""One of `state_lib.serdes.kinds`."""
 Generator = Literal["", "explode", "explode_outer"]
 _MEANING = 4
 """Counts up when Holdfast itself does something else with a record."""
@@ -64,6 +66,46 @@ class Source:
 
 
 @dataclass(frozen=True)
+class Call:
+    """A call of a Python function within an expression, which is evaluated before that.
+
+    Attributes:
+        name: as Spark calls the function.
+        column: what holds the result while the step is computed.
+        level: 0, or one more than that of the calls that it is called on.
+        code: digest of what the function does.
+        gives: the type of its result.
+        args: what it is called on.
+        keywords: of each the name by which it is given; empty where it has none.
+        takes: their types, PySpark's.
+        pickle: digest of the function's bytes, which another process may have in another way.
+        at: how errors call the step.
+        function: PySpark's own. It stays in its process.
+    """
+
+    name: str
+    column: str
+    level: int
+    code: str
+    gives: str
+    args: tuple[Expression, ...]
+    keywords: tuple[str, ...]
+    takes: tuple[Any, ...] = field(default=(), compare=False, repr=False)
+    pickle: str = field(default="", repr=False)
+    at: str = field(default="", compare=False, repr=False)
+    function: Any = field(default=None, compare=False, repr=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "function": None}
+
+    @property
+    def meaning(self) -> list[Any]:
+        """What it says, as plain data."""
+        args = [[k, arg.meaning] for k, arg in zip(self.keywords, self.args, strict=True)]
+        return [self.name, self.column, self.code, self.gives, args]
+
+
+@dataclass(frozen=True)
 class Expression:
     """A Spark SQL expression over a stream's columns.
 
@@ -72,6 +114,7 @@ class Expression:
         tree: a digest of the whole of it as it was written; empty if it is not resolved.
         type: Spark's, as DDL; empty if it is not resolved.
         plain: it is nothing but a column or a literal, and cannot fail.
+        calls: of Python functions, those within others first; the column has their results.
         column: PySpark's own. It stays in its process.
     """
 
@@ -79,15 +122,17 @@ class Expression:
     tree: str = ""
     type: str = ""
     plain: bool = False
+    calls: tuple[Call, ...] = ()
     column: Any = field(default=None, compare=False, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "column": None}
 
     @property
-    def meaning(self) -> list[str]:
+    def meaning(self) -> list[Any]:
         """What it says, as plain data."""
-        return [self.text, self.tree, self.type]
+        calls = [call.meaning for call in self.calls]
+        return [self.text, self.tree, self.type, *([calls] if calls else [])]
 
 
 @dataclass(frozen=True)
@@ -111,6 +156,11 @@ class Select:
     items: tuple[Item, ...]
 
     @property
+    def expressions(self) -> list[Expression]:
+        """All that it computes."""
+        return [item.expression for item in self.items]
+
+    @property
     def meaning(self) -> list[Any]:
         """All that decides what it does with a row, as plain data."""
         return ["select", *([i.name, i.rows, i.expression.meaning] for i in self.items)]
@@ -121,6 +171,11 @@ class Where:
     """Keeps rows for which a condition is true."""
 
     condition: Expression
+
+    @property
+    def expressions(self) -> list[Expression]:
+        """All that it computes."""
+        return [self.condition]
 
     @property
     def meaning(self) -> list[Any]:
@@ -145,13 +200,23 @@ class Field:
 
 @dataclass(frozen=True)
 class Kept:
-    """What is kept of a stream, and under which names: all of a verb that executors need."""
+    """What is kept of a stream, and under which names: all of a verb that executors need.
+
+    ``key_name``: how the key is called in outputs; empty: it has columns, with names of their own.
+    """
 
     store: StoreSpec
     key_serde: KeySerde
     fields: Mapping[str, Field]
     key_name: str = "key"
     outputs: tuple[str, ...] = ()
+
+    @property
+    def key_names(self) -> list[str]:
+        """Of the columns that outputs begin with."""
+        if self.key_name or not isinstance(self.key_serde, dict):
+            return [self.key_name]
+        return [name for name, _ in self.key_serde["struct"]]
 
     @property
     def has_last(self) -> bool:
@@ -201,7 +266,7 @@ class Declaration:
         app_id: names topics, directories and metrics.
         partitions: of every changelog; the number of tasks. It cannot be changed later.
         aggregations: the verbs that keep columns.
-        processes: those that run processors.
+        processes: those that run Python per key: processors, `reduce` and `aggregate`.
     """
 
     def __init__(
@@ -222,12 +287,31 @@ class Declaration:
         return [*self.aggregations, *self.processes]
 
     @property
+    def calls(self) -> list[Call]:
+        """All of Python functions within expressions."""
+        found: list[Expression] = []
+        for verb in self.verbs:
+            found += [one for step in verb.steps for one in step.expressions]
+            found += [verb.key, *(verb.inputs.values() if isinstance(verb, Aggregation) else ())]
+        return [call for one in found for call in one.calls]
+
+    @property
+    def has_timers(self) -> bool:
+        """Whether time alone may change what is kept: there is a processor that is no fold."""
+        return any(verb.processor.fold is None for verb in self.processes)
+
+    @property
+    def depends_on_cut(self) -> bool:
+        """Whether what is kept may depend on how the stream was cut: rows meet Python in order."""
+        return bool(self.processes)
+
+    @property
     def topology(self) -> Topology:
         """What hosts need to know. Raises ConfigurationError on duplicate names."""
         if not self.verbs:
             raise ConfigurationError(
                 f"application {self.id!r} declares no store: end a stream with groupBy(...) and "
-                "count(...), agg(...) or transformWithState(...)"
+                "count(...), agg(...), reduce(...), aggregate(...) or transformWithState(...)"
             )
         kept = [a.store for a in self.aggregations]
         outputs = [OutputSpec(t, a.store.name) for a in self.aggregations for t in a.kept.outputs]
@@ -240,11 +324,30 @@ class Declaration:
         )
 
     @property
+    def dated(self) -> set[str]:
+        """Outputs whose rows have a time of their own."""
+        timed = [p for p in self.processes if p.processor.event_time]
+        return {topic for p in timed for topic in p.topics}
+
+    @property
     def fingerprint(self) -> str:
         """Twelve digits that change with whatever decides what a record does, and to which task.
 
         Raises ConfigurationError as `topology`.
         """
-        verbs = [verb.meaning for verb in self.verbs]
+        return self._digest([verb.meaning for verb in self.verbs])
+
+    @property
+    def routing(self) -> str:
+        """As many that do not change with what a processor does: that is its own task's alone.
+
+        Empty where there is no processor: `fingerprint` says it.
+        """
+        if not self.processes:
+            return ""
+        kept = [verb.meaning for verb in self.aggregations]
+        return self._digest([kept, [verb.routing for verb in self.processes]])
+
+    def _digest(self, verbs: list[Any]) -> str:
         meaning = [_MEANING, self.topology.partitions, self.topology.sources, verbs]
         return hashlib.sha256(orjson.dumps(meaning)).hexdigest()[:12]

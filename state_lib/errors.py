@@ -12,8 +12,10 @@
     │   ├── NotRepairable           a lost topic that cannot be written anew from what a host has
     │   ├── CodeChanged             other code left a batch half done
     │   ├── Misplaced               Spark brought rows to another task than theirs
+    │   ├── Unjudged                Spark read a row that no recorded batch of a run has
     │   ├── TooLarge                a record that its topic does not take
     │   ├── ProcessorFailed         a stateful processor raised, and is to stop the stream then
+    │   ├── FunctionFailed          a function within an expression ends Python's workers
     │   ├── KafkaRefused            brokers do not let us in, or forbid what we ask
     │   ├── RegistryRefused         the Schema Registry does not let us in, or is none
     │   ├── UnknownSchemas          the Schema Registry does not know ids of schemas
@@ -28,6 +30,7 @@
     │   ├── RegistryAway            the Schema Registry does not answer; names its URL
     │   ├── Busy                    a restore of the task is running already
     │   └── Quarantined             its local state is lost: somebody must ask for a restore
+    ├── ProcessorUnready            a stateful processor could not begin, or is slow: tried again
     ├── StateCorrupt                local state that must be set aside and rebuilt
     ├── SnapshotInvalid             a snapshot that is not whole, or not what was asked for
     ├── StoreFull                   a memory store has reached its byte bound
@@ -126,6 +129,15 @@ class Misplaced(ConfigurationError):
     code = "misplaced"
 
 
+class Unjudged(ConfigurationError):
+    """A row is in none of the batches that are repeated together.
+
+    Details: topic, partition, offset, epoch, batches, recorded.
+    """
+
+    code = "unjudged"
+
+
 class TooLarge(ConfigurationError):
     """A record is larger than its topic takes. Details: topic, size, limit (bytes)."""
 
@@ -136,6 +148,21 @@ class ProcessorFailed(ConfigurationError):
     """A stateful processor raised. Details: processor, key, method."""
 
     code = "processor-failed"
+
+
+class FunctionFailed(ConfigurationError):
+    """A Python function within an expression ends the worker that runs it. Details: app."""
+
+    code = "function-failed"
+
+
+class ProcessorUnready(HoldfastError):
+    """A stateful processor cannot be made or closed, or takes too long; another try may help.
+
+    Details: processor, task.
+    """
+
+    code = "processor-unready"
 
 
 class KafkaRefused(ConfigurationError):

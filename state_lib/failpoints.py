@@ -33,6 +33,7 @@ NAMES = (
     "exchange.after_commit",
     "driver.before_batch",
     "driver.after_record",
+    "driver.after_run_record",
     "driver.after_batch",
     "driver.between_queries",
     "snapshot.checkpoint",

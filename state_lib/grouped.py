@@ -3,38 +3,33 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from state_lib.aggregates import Aggregate
 from state_lib.declaration import (
     ORDER_FIELDS,
     WINDOW_FIELDS,
     Aggregation,
-    Declaration,
     Expression,
     Field,
-    FieldType,
     Kept,
-    KeySerde,
 )
 from state_lib.durations import Duration, to_ms
 from state_lib.errors import ConfigurationError
 from state_lib.names import check_name
-from state_lib.processors import Processing
+from state_lib.processors import ProcessedStream, Processing
 from state_lib.specs import DAY_MS, BackendName, StoreSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from pyspark.sql import Column
+    from pyspark.sql.types import DataType
 
+    from state_lib.processing import OnError
+    from state_lib.spark.grouping import Key
+    from state_lib.spark.process.folds import Wanted
     from state_lib.streams import KStream
-
-_NUMBERS: dict[str, FieldType] = {
-    **dict.fromkeys(("tinyint", "smallint", "int", "bigint"), "int64"),
-    **dict.fromkeys(("float", "double"), "float64"),
-}
-_VALUES: dict[str, FieldType] = {**_NUMBERS, "string": "utf8", "boolean": "bool"}
 
 
 @dataclass(frozen=True)
@@ -61,20 +56,13 @@ class Materialized:
 class KGroupedStream(Processing):
     """Rows by key, and by window after `windowedBy`."""
 
-    def __init__(
-        self,
-        stream: KStream,
-        key: Expression,
-        serde: KeySerde,
-        name: str,
-        windows: TimeWindows | None = None,
-    ) -> None:
-        self._stream, self._key, self._serde, self._name = stream, key, serde, name
-        self._windows = windows
+    def __init__(self, stream: KStream, key: Key, windows: TimeWindows | None = None) -> None:
+        self._stream, self._grouped, self._windows = stream, key, windows
+        self._key, self._serde, self._name = key.expression, key.serde, key.name
 
     def windowedBy(self, windows: TimeWindows) -> KGroupedStream:  # noqa: N802 - Kafka Streams'
         """Group by window as well."""
-        return KGroupedStream(self._stream, self._key, self._serde, self._name, windows)
+        return KGroupedStream(self._stream, self._grouped, windows)
 
     def count(self, materialized: Materialized | str) -> KTable:
         """Count rows into a store of int64, as Kafka Streams' ``count()``: same bytes."""
@@ -90,32 +78,92 @@ class KGroupedStream(Processing):
                 f"store {store!r} needs at least one field, and names without a leading '_': "
                 f"{sorted(fields)}"
             )
-        inputs = self._inputs(store, fields)
-        made = {name: self._field(store, name, fields[name], inputs) for name in fields}
-        layout = [[name, f.type] for name, f in made.items()]
+        inputs, types = self._inputs(store, fields)
+        made = {name: self._field(store, name, fields[name], inputs, types) for name in fields}
+        layout: list[Any] = [[name, f.type] for name, f in made.items()]
         if any(f.op == "last" for f in made.values()):
             layout = [*map(list, ORDER_FIELDS), *layout]
         return self._into(materialized, made, inputs, {"struct": layout})
 
-    def reduce(self, *_: object, **__: object) -> NoReturn:
-        """Not there yet: refused, with what to write instead."""
-        self._refuse("reduce")
+    def reduce(
+        self,
+        reducer: Callable[[Any, Any], Any],
+        materialized: Materialized | str,
+        *,
+        onError: OnError = "dead-letter",  # noqa: N803 - as transformWithState
+    ) -> KTable:
+        """Keep one row of each key: ``reducer(old, new)`` makes it of the one that is kept.
 
-    def aggregate(self, *_: object, **__: object) -> NoReturn:
-        """Not there yet: refused, with what to write instead."""
-        self._refuse("aggregate")
+        The first row of a key is kept as it is. Rows are PySpark's `Row`s with the columns of the
+        stream, and come by time, topic, partition, offset. What is returned is a `Row`, a tuple or
+        a dict of the same columns; None removes the key, as in Kafka Streams.
+
+        Args:
+            reducer: of two rows. It must be picklable, and depend on nothing else.
+            materialized: the store.
+            onError: what becomes of a row on which it raises, or gives what is no such row:
+                ``dead-letter`` (what is kept stays as it was) or ``stop``.
+
+        Raises:
+            ConfigurationError: a column that cannot be kept; a function that takes other arguments
+                or cannot be pickled.
+        """
+        from state_lib.spark.process.folds import Wanted  # noqa: PLC0415 - needs PySpark
+
+        wanted = Wanted(reducer, onError, self._name, self._grouped.own)
+        return self._folded("reduce", materialized, wanted)
+
+    def aggregate(
+        self,
+        initializer: Callable[[], Any],
+        aggregator: Callable[[Any, Any, Any], Any],
+        materialized: Materialized | str,
+        schema: DataType | str,
+        *,
+        onError: OnError = "dead-letter",  # noqa: N803 - as transformWithState
+    ) -> KTable:
+        """Keep what ``aggregator(key, row, old)`` makes of each row and of what is kept.
+
+        Before the first row of a key that is what ``initializer()`` gives. Otherwise as `reduce`.
+
+        Args:
+            initializer: gives the first value, the same each time.
+            aggregator: of the key, a `Row` and a value. It must be picklable, and depend on nothing
+                else.
+            materialized: the store.
+            schema: of the value: columns, as DDL or a StructType (values are `Row`s then); or one
+                type, such as ``BIGINT`` (it is kept as a column ``value``).
+            onError: as of `reduce`.
+
+        Raises:
+            ConfigurationError: as `reduce`; or what the initializer gives is of another type.
+        """
+        from state_lib.spark.process.folds import Wanted  # noqa: PLC0415 - needs PySpark
+
+        wanted = Wanted(aggregator, onError, self._name, begin=initializer, schema=schema)
+        return self._folded("aggregate", materialized, wanted)
 
     # ------------------------------------------------------------------ inside
 
-    def _refuse(self, verb: str) -> NoReturn:
-        raise ConfigurationError(
-            f"{self._stream._at(verb)}: Python functions cannot be kept yet. Write "  # noqa: SLF001
-            ".agg(Materialized('store'), total=agg.sum('x'), ...) with the aggregates of "
-            "state_lib.agg, or .transformWithState(...) with a StatefulProcessor"
-        )
+    def _folded(self, verb: str, materialized: Materialized | str, wanted: Wanted) -> KTable:
+        from state_lib.spark.process.folds import fold_of  # noqa: PLC0415 - needs PySpark
 
-    def _inputs(self, store: str, fields: Mapping[str, Aggregate]) -> dict[str, Expression]:
-        """What fields take of a row. Spark is asked once for all of them."""
+        kept = _materialized(materialized)
+        at = f"{self._stream._at(verb)} into {kept.name!r}"  # noqa: SLF001 - ours
+
+        def store(serde: object, columns: list[str], of_key: list[str]) -> StoreSpec:
+            self._check_names(kept, columns, of_key)
+            return self._spec(kept, serde)
+
+        made = fold_of(self._stream, self._key, self._serde, wanted, store, at)
+        app = self._stream._app  # noqa: SLF001 - ours
+        app.processes.append(made)
+        return KTable(ProcessedStream(app, len(app.processes) - 1).to)
+
+    def _inputs(
+        self, store: str, fields: Mapping[str, Aggregate]
+    ) -> tuple[dict[str, Expression], dict[str, DataType]]:
+        """What fields take of a row, and its types. Spark is asked once for all of them."""
         from pyspark.sql import functions as F  # noqa: N812, PLC0415 - needs PySpark
 
         from state_lib.spark.analysis import each_resolved  # noqa: PLC0415 - as above
@@ -132,9 +180,10 @@ class KGroupedStream(Processing):
                 asked[name] = wanted.value
         found = each_resolved(rows, [(self._at(store, n), value) for n, value in asked.items()])
         inputs: dict[str, Expression] = {}
+        types: dict[str, DataType] = {}
         conditions: dict[str, Column] = {}
         for name, one in zip(asked, found, strict=True):
-            inputs[name] = one.expression
+            inputs[name], types[name] = one.expression, one.data_type
             if not fields[name].condition:
                 continue
             if one.type != "boolean":
@@ -142,24 +191,44 @@ class KGroupedStream(Processing):
                     f"{self._at(store, name)}: {one.expression.text} is {one.type}, no condition"
                 )
             # Counted, it counts the rows for which it is true.
-            conditions[name] = F.nullif(one.expression.column, F.lit(False))  # noqa: FBT003
+            conditions[name] = F.nullif(one.column, F.lit(False))  # noqa: FBT003
         found = each_resolved(rows, [(self._at(store, n), c) for n, c in conditions.items()])
-        return inputs | {n: one.expression for n, one in zip(conditions, found, strict=True)}
+        counted = {n: one.expression for n, one in zip(conditions, found, strict=True)}
+        return inputs | counted, types
 
     def _field(
-        self, store: str, name: str, wanted: Aggregate, inputs: Mapping[str, Expression]
+        self,
+        store: str,
+        name: str,
+        wanted: Aggregate,
+        inputs: Mapping[str, Expression],
+        types: Mapping[str, DataType],
     ) -> Field:
+        from state_lib.spark.kinds import kind_of, sorts, sum_of  # noqa: PLC0415 - needs PySpark
+
         if wanted.op == "count":
             return Field("count", "int64", of_rows=wanted.value is None)
-        found = inputs[name]
-        kind = (_VALUES if wanted.op == "last" else _NUMBERS).get(found.type)
-        if kind is None:
-            fits = "text, a boolean or a number" if wanted.op == "last" else "a number"
+        at, found = self._at(store, name), inputs[name]
+        try:
+            kind = kind_of(types[name])
+        except TypeError as error:
             raise ConfigurationError(
-                f"{self._at(store, name)}: {wanted.op} of {found.text}, of type {found.type}, "
-                f"cannot be kept yet. Write {fits} (bigint or double), by cast(...) or to_json(...)"
+                f"{at}: {found.text} is of type {found.type}, and {error} cannot be kept. Write "
+                "another type, by cast(...) or to_json(...)"
+            ) from error
+        kept = sum_of(kind) if wanted.op == "sum" else kind
+        if kept is None:
+            raise ConfigurationError(
+                f"{at}: the sum of {found.text}, of type {found.type}, cannot be kept. Write a "
+                "number, by cast(...): bigint, double, or a decimal of up to 28 digits"
             )
-        return Field(wanted.op, kind)
+        if wanted.op in ("min", "max") and not sorts(kept):
+            raise ConfigurationError(
+                f"{at}: {wanted.op} of {found.text}, of type {found.type}, cannot be kept. Write "
+                f"{wanted.op} of one value, or of a struct of values that are no fractions (cast "
+                "them to a decimal), no arrays and no maps"
+            )
+        return Field(wanted.op, kept)
 
     def _at(self, store: str, name: str) -> str:
         return self._stream._at(f"agg of {store}.{name}")  # noqa: SLF001 - ours
@@ -179,18 +248,29 @@ class KGroupedStream(Processing):
             inputs,
             Kept(self._spec(kept, serde), self._serde, fields, self._name),
         )
-        taken = {self._name, *(WINDOW_FIELDS if verb.store.is_window else ())}
-        if clash := sorted(taken & fields.keys()):
+        self._check_names(kept, [*fields], verb.kept.key_names)
+        app = self._stream._app  # noqa: SLF001 - ours
+        app.aggregations.append(verb)
+        index = len(app.aggregations) - 1
+
+        def write(topic: str) -> None:
+            old = app.aggregations[index]
+            outputs = (*old.kept.outputs, topic)
+            app.aggregations[index] = replace(old, kept=replace(old.kept, outputs=outputs))
+
+        return KTable(write)
+
+    def _check_names(self, kept: Materialized, fields: list[str], of_key: list[str]) -> None:
+        """Refuse what an output would have twice: names of its key, its window and its fields."""
+        names, windows = {*of_key}, set[str]() if self._windows is None else {*WINDOW_FIELDS}
+        if clash := sorted(((names | windows).intersection(fields)) | (names & windows)):
             raise ConfigurationError(
-                f"store {kept.name!r} has fields {clash}, and its key or window is called so as "
-                "well: in outputs one would hide the other. Rename the field, or group by a column "
-                "of another name",
+                f"store {kept.name!r} has {clash}, and its key or window is called so as well: in "
+                "outputs one would hide the other. Rename the field, or group by a column of "
+                "another name",
                 store=kept.name,
                 fields=clash,
             )
-        app = self._stream._app  # noqa: SLF001 - ours
-        app.aggregations.append(verb)
-        return KTable(app, len(app.aggregations) - 1)
 
     def _spec(self, kept: Materialized, serde: object) -> StoreSpec:
         size = grace = retention = 0
@@ -216,32 +296,34 @@ class KGroupedStream(Processing):
 
 
 class KTable:
-    """A store that a verb keeps, and its changes."""
+    """A store that a verb keeps, and its changes.
 
-    def __init__(self, app: Declaration, index: int) -> None:
-        self._app, self._index = app, index
+    Args:
+        write: lets them be written to a topic.
+    """
+
+    def __init__(self, write: Callable[[str], None]) -> None:
+        self._write = write
 
     def toStream(self) -> Changes:  # noqa: N802 - Kafka Streams'
         """Every changed row."""
-        return Changes(self._app, self._index)
+        return Changes(self._write)
 
 
 class Changes:
     """Changed rows of a table: they can be written to a topic, and no more verbs follow yet."""
 
-    def __init__(self, app: Declaration, index: int) -> None:
-        self._app, self._index = app, index
+    def __init__(self, write: Callable[[str], None]) -> None:
+        self._write = write
 
     def to(self, topic: str) -> None:
         """Write every changed row to a topic, in the transaction that changes the store.
 
         Keys are the store's (windowed: key and start, as Kafka Streams' windowed topic serde);
-        values are JSON objects with key, window and fields.
+        values are JSON objects with the key (or its columns), window and fields, and null where a
+        key was removed.
         """
-        check_name("topic", topic)
-        old = self._app.aggregations[self._index]
-        kept = replace(old.kept, outputs=(*old.kept.outputs, topic))
-        self._app.aggregations[self._index] = replace(old, kept=kept)
+        self._write(check_name("topic", topic))
 
 
 def _materialized(given: Materialized | str) -> Materialized:

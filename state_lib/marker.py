@@ -24,6 +24,8 @@ IN_DOUBT = "in doubt"
 """In `Marker.logs`, the id of a changelog that is lost until a repair of it has ended."""
 RUNNING, RESTORING = "running", "restoring"
 """`Marker.state`: a task that is restoring has no state of its own until that has ended."""
+NO_INITIAL = -1
+"""In `Marker.initial`: the processor began without an initial state."""
 NO_CLOCK = -1
 """The clock before anything was seen (ms since the epoch otherwise)."""
 
@@ -41,9 +43,9 @@ class Marker:
             again is noticed.
         maxima: greatest event time (ms) that this task saw, per source topic and partition.
         clock: application-wide stream time (ms) by which the last batch was judged.
-        published: ``{"positions", "clock", "recorded"}`` up to which outputs were written. After a
-            restore to the past that is beyond ``positions``; ``again`` is set if they are to be
-            written again. ``recorded`` tells ticks apart, which cover no position.
+        published: ``{"positions", "clock", "recorded", "recorded_in"}`` up to which outputs were
+            written. After a restore to the past that is beyond ``positions``; ``again`` is set if
+            they are to be written again. ``recorded`` tells ticks apart, which cover no position.
         cut: changelog topic → ``[end offset, records]`` of the last commit.
         ends: changelog topic → end offset of the last commit that wrote to it; none of older
             versions, see `Marker.committed`.
@@ -63,10 +65,17 @@ class Marker:
         rewound: epoch of the last restore to the past; -1 without one. Directories and snapshots of
             before have let windows expire that are live again: see `state_lib.restore.validity`.
         back: what that restore is, or was: see `state_lib.restore.past`.
-        batch_time_ms: wall time (ms) by which the last batch was judged. Never less than before.
+        batch_time_ms: processing time (ms) of the last batch of an application with processors:
+            wall time, never less than before.
         due: at which stream time or wall time (ms) the next timer of a stateful processor is due,
             by time mode: ``eventtime`` or ``processingtime``.
-        initial: processors that have taken their initial state, with how many rows of it.
+        initial: processors that have begun, with how many rows of their initial state this task
+            took; `NO_INITIAL`: they had none.
+        recorded_in: Kafka's id of the progress topic that ``recorded`` is an offset of: one that
+            was made anew counts from 0 again. None of applications without processors.
+        overdue: whether more timers were due than one commit runs: those that are left come first.
+        begun: processors whose initial state is taken in part: ``{"key", "rows"}``, the last key in
+            hexadecimal, and how many rows so far.
     """
 
     epoch: int = -1
@@ -92,6 +101,21 @@ class Marker:
     batch_time_ms: int = NO_CLOCK
     due: Mapping[str, int] = field(default_factory=dict)
     initial: Mapping[str, int] = field(default_factory=dict)
+    recorded_in: str = ""
+    overdue: bool = False
+    begun: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def taken(self, log: str) -> int:
+        """``recorded`` in the progress topic of that id; -1 if it is an offset of another one."""
+        return self.recorded if self.recorded_in == log else -1
+
+    @property
+    def outputs_recorded(self) -> dict[str, Any]:
+        """``recorded`` and ``recorded_in`` of `published`, for a restore to the past."""
+        there, log = _told(self.published)
+        if there < 0 or log == self.recorded_in:
+            there, log = max(there, self.recorded), self.recorded_in
+        return _telling(there, log)
 
     @property
     def claim(self) -> int:
@@ -166,8 +190,9 @@ class CommitHeader:
 
     ``from_`` and ``to`` are positions before and after; ``maxima`` and ``dropped`` are those of
     this task's rows of this batch alone; ``read_at`` is the (epoch, n) that its exchange read;
-    ``recorded`` is the offset of the batch in the progress log; ``batch_time_ms``, ``due``
-    and ``initial`` as in `Marker`; None: what is due has not changed.
+    ``recorded`` is the offset of the batch in the progress log; ``batch_time_ms``, ``due``,
+    ``initial``, ``recorded_in``, ``overdue`` and ``begun`` as in `Marker`; None: what is due, or
+    begun, has not changed.
     """
 
     epoch: int
@@ -183,6 +208,9 @@ class CommitHeader:
     batch_time_ms: int = NO_CLOCK
     due: Mapping[str, int] | None = None
     initial: Mapping[str, int] = field(default_factory=dict)
+    recorded_in: str = ""
+    overdue: bool = False
+    begun: Mapping[str, Mapping[str, Any]] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """As plain data, for the wire."""
@@ -290,6 +318,9 @@ def advance(
         batch_time_ms=max(marker.batch_time_ms, header.batch_time_ms),
         due=marker.due if header.due is None else header.due,
         initial={**marker.initial, **header.initial},
+        recorded_in=marker.recorded_in if header.recorded < 0 else header.recorded_in,
+        overdue=marker.overdue if header.due is None else header.overdue,
+        begun=marker.begun if header.begun is None else header.begun,
     )
 
 
@@ -302,7 +333,8 @@ def is_muted(marker: Marker, header: CommitHeader) -> bool:
     there, here = flat(marker.published.get("positions", {})), flat(header.from_)
     moved = {p: to for p, to in flat(header.to).items() if to > here.get(p, 0)}
     if not moved:
-        told = 0 <= header.recorded <= int(marker.published.get("recorded", -1))
+        recorded, log = _told(marker.published)
+        told = header.recorded_in == log and 0 <= header.recorded <= recorded
         return told and not marker.published.get("again")
     behind = any(here.get(p, 0) < there.get(p, 0) for p in moved)
     if behind and any(to > there.get(p, 0) for p, to in moved.items()):
@@ -321,10 +353,22 @@ def _published(marker: Marker, header: CommitHeader) -> Mapping[str, Any]:
     there, to = flat(marker.published.get("positions", {})), flat(header.to)
     if any(to.get(p, 0) < offset for p, offset in there.items()):
         return marker.published
-    before = -1 if marker.published.get("again") else int(marker.published.get("recorded", -1))
-    recorded = max(before, header.recorded)
-    told = {"recorded": recorded} if recorded >= 0 else {}
-    return {"positions": header.to, "clock": header.clock, **told}
+    before, log = (-1, "") if marker.published.get("again") else _told(marker.published)
+    is_cut = header.recorded < marker.taken(header.recorded_in)  # else offsets ascend
+    if header.recorded >= 0 and (log != header.recorded_in or before < header.recorded or is_cut):
+        before, log = header.recorded, header.recorded_in
+    return {"positions": header.to, "clock": header.clock, **_telling(before, log)}
+
+
+def _told(published: Mapping[str, Any]) -> tuple[int, str]:
+    """The last record whose outputs were written, and the log that it stands in."""
+    return int(published.get("recorded", -1)), str(published.get("recorded_in", ""))
+
+
+def _telling(recorded: int, log: str) -> dict[str, Any]:
+    """The inverse: nothing of one that is not known."""
+    of_log = {"recorded_in": log} if log else {}
+    return {"recorded": recorded, **of_log} if recorded >= 0 else {}
 
 
 def same_positions(a: ByPartition, b: ByPartition) -> bool:

@@ -1,6 +1,7 @@
-"""What a job declares of a stateful processor, as plain data: docs/adr/0024.
+"""What a job declares of its own code per key, as plain data: docs/adr/0024.
 
-Nothing here touches Spark: `state_lib.spark.process` learns it of a processor, and runs it.
+A stateful processor of Spark's, or functions that fold rows. Nothing here touches Spark:
+`state_lib.spark.process` learns it of a processor, and runs it.
 """
 
 from __future__ import annotations
@@ -40,6 +41,30 @@ class State:
 
 
 @dataclass(frozen=True)
+class Fold:
+    """What `reduce` and `aggregate` keep: one value by key, and by window.
+
+    Attributes:
+        store: that keeps it. Its name is the processor's.
+        key_name: of the key in outputs, as one; empty: it has columns, or is among the value's.
+        single: the value is no row, but of one type.
+        key_columns: of a key of several those that outputs begin with: not among the value's.
+    """
+
+    store: StoreSpec
+    key_name: str
+    single: bool = False
+    key_columns: tuple[str, ...] = ()
+
+    @property
+    def meaning(self) -> list[Any]:
+        """All that decides what is kept of a row, as plain data."""
+        store = self.store
+        kept = [store.kind, store.window_size_ms, store.grace_ms, store.value_serde]
+        return [*kept, self.key_name, self.key_columns, self.single]
+
+
+@dataclass(frozen=True)
 class Processor:
     """All of a processor that executors need.
 
@@ -57,6 +82,7 @@ class Processor:
         explodes: how many places within its record a row has.
         outputs: topics.
         initial: schema of the rows that it begins with; empty: it begins with nothing.
+        fold: of a verb that folds rows by functions, which are its ``code`` then.
     """
 
     name: str
@@ -73,6 +99,7 @@ class Processor:
     explodes: int = 0
     outputs: tuple[str, ...] = ()
     initial: str = ""
+    fold: Fold | None = None
 
     def store(self, state: str) -> str:
         """The name of a state's store."""
@@ -86,7 +113,7 @@ class Process:
     Attributes:
         source, steps, key: the rows that it takes, and what they are grouped by.
         processor: what takes them.
-        stores: that of timers first, then one for each state.
+        stores: that of timers first, then one for each state; of a fold the one that it keeps.
         code: digest of what the processor does.
         initial: PySpark's rows by key that it begins with; stays in its process.
     """
@@ -115,14 +142,24 @@ class Process:
         return [OutputSpec(topic, self.stores[0].name) for topic in self.processor.outputs]
 
     @property
+    def routing(self) -> list[Any]:
+        """All that decides which rows it takes, and which task has them, as plain data."""
+        one = self.processor
+        return [
+            one.name,
+            self.source.meaning,
+            [step.meaning for step in self.steps],
+            [self.key.meaning, one.key_serde],
+        ]
+
+    @property
     def meaning(self) -> list[Any]:
         """All that decides what it does with a record, as plain data."""
         one = self.processor
         return [
-            self.source.meaning,
-            [step.meaning for step in self.steps],
-            [self.key.meaning, one.key_serde],
+            *self.routing[1:],
             [[s.name, s.kind, s.schema, s.key_schema, s.ttl_ms] for s in one.states],
             [one.name, one.rows, one.results, one.time_mode, one.pandas, one.on_error],
             [one.event_time, one.outputs, one.grace_ms, self.code],
+            *([] if one.fold is None else [one.fold.meaning]),
         ]

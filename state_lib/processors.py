@@ -41,6 +41,7 @@ class Processing:
     _stream: KStream
     _key: Expression
     _serde: KeySerde
+    _name: str
     _windows: TimeWindows | None
 
     def transformWithState(  # noqa: PLR0913 - Spark's
@@ -118,6 +119,12 @@ class Processing:
             raise ConfigurationError(
                 f"{at} keeps its own state: windowedBy(...) means nothing to it. Group by the key "
                 "alone, and let the processor look at the time of rows"
+            )
+        if self._name and isinstance(self._serde, dict):
+            columns = ", ".join(repr(f"{self._name}.{c}") for c, _ in self._serde["struct"])
+            raise ConfigurationError(
+                f"{at}: the key {self._name!r} is a struct, and a processor is given its columns. "
+                f"Group by them: groupBy({columns})"
             )
         made = process_of(self._stream, self._key, self._serde, wanted, at)
         app = self._stream._app  # noqa: SLF001 - ours

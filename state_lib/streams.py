@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from state_lib.declaration import Declaration, KeySerde, Select, Source, Step, Where
+from state_lib.declaration import Declaration, Select, Source, Step, Where
 from state_lib.errors import ConfigurationError
 from state_lib.grouped import KGroupedStream
 from state_lib.names import check_column
@@ -13,12 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pyspark.sql import Column, DataFrame
-
-_KEYS: dict[str, KeySerde] = {
-    "string": "utf8",
-    "binary": "bytes",
-    **dict.fromkeys(("tinyint", "smallint", "int", "bigint"), "int64"),
-}
 
 
 class KStream:
@@ -121,31 +115,19 @@ class KStream:
         return self._where(condition, "filter")
 
     def groupBy(self, *cols: Column | str | list[Column | str]) -> KGroupedStream:  # noqa: N802
-        """Group by a column, or an expression; its bytes decide the task.
+        """Group by columns or expressions; the bytes of the key decide the task.
 
-        Text is kept as UTF-8, whole numbers as int64 (eight bytes), bytes as they are. Rows without
-        a key are skipped and counted.
+        Text is kept as UTF-8, whole numbers as int64 (eight bytes), bytes as they are; booleans,
+        dates, timestamps and decimals of up to 18 digits so that they sort. Of several columns, or
+        of a struct, the key is a struct (docs/how-to/keys-and-values.md). Rows without a key are
+        skipped and counted; those that lack a column of theirs are dead letters.
         """
-        from state_lib.spark.analysis import resolved  # noqa: PLC0415 - needs PySpark
+        from state_lib.spark.grouping import grouped  # noqa: PLC0415 - needs PySpark
 
-        at = self._at("groupBy")
         given: list[Any] = []
         for col in cols:
             given.extend(col if isinstance(col, list | tuple) else [col])
-        if len(given) != 1:
-            raise ConfigurationError(
-                f"{at} takes one column, not {len(given)}: keys of several are not kept yet. Write "
-                "one of text, like F.concat_ws('|', 'a', 'b').alias('key')"
-            )
-        key = resolved(self._rows, given[0], at)
-        serde = _KEYS.get(key.type)
-        if serde is None:
-            raise ConfigurationError(
-                f"{at}: a key of type {key.type} cannot be kept yet. Write one of text, a whole "
-                f"number or bytes, like ({key.expression.text}).cast('string')"
-            )
-        name = key.name if key.name.isidentifier() else "key"
-        return KGroupedStream(self, key.expression, serde, check_column(name))
+        return KGroupedStream(self, grouped(self._rows, given, self._at("groupBy")))
 
     # ------------------------------------------------------------------ inside
 

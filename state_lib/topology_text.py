@@ -60,7 +60,11 @@ class _Nodes:
             at = self._node(verb.steps[:number], "Processor", kind, "stores: []", at)
         if isinstance(verb, Process):
             stores = ", ".join(store.name for store in verb.stores)
-            at = self._node(verb.name, "Processor", "KSTREAM-PROCESSOR", f"stores: [{stores}]", at)
+            folds = verb.processor.fold is not None
+            kind = "KSTREAM-AGGREGATE" if folds else "KSTREAM-PROCESSOR"
+            at = self._node(verb.name, "Processor", kind, f"stores: [{stores}]", at)
+            if folds and verb.topics:
+                at = self._node((verb.name, ""), "Processor", "KTABLE-TOSTREAM", "stores: []", at)
             for topic in verb.topics:
                 self._node((verb.name, topic), "Sink", "KSTREAM-SINK", f"topic: {topic}", at)
             return

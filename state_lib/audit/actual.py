@@ -9,13 +9,14 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
-from state_lib.audit.compare import StoreKey, shown
+from state_lib.audit.compare import StoreKey, hashed, shown
 from state_lib.audit.standing import Standing
 from state_lib.changelog.reader import read
 from state_lib.changelog.topics import dead_letters_topic
 from state_lib.kafka import Kafka, starts
 from state_lib.keys import split_window_key
 from state_lib.serdes import Serde, serde_from
+from state_lib.serdes.shown import to_json
 from state_lib.specs import SUFFIX_BYTES, OutputSpec, StoreSpec, Topology
 from state_lib.stores.digest import digest
 from state_lib.stores.values import split_timestamp
@@ -52,7 +53,7 @@ def store_entries(standing: Standing, spec: StoreSpec) -> Entries:
             if spec.is_window and row["start"] <= oldest:
                 continue
             raw.append((key, value))
-            at = (row.pop("key"), row.pop("start"))
+            at = (hashed(row.pop("key")), row.pop("start"))
             if at in out.rows:
                 out.doubled.append(f"{shown(at)} is held by task {where[at]} and by task {task}")
             out.rows[at], where[at] = row, task
@@ -86,11 +87,12 @@ def output_entries(
     for message in _messages(kafka, standing, output.topic, topology.partitions):
         raw, value = message.key() or b"", message.value()
         start = int.from_bytes(raw[-_START_BYTES:], "big", signed=True) if spec.is_window else None
-        at = (serde.deserialize(raw[:-_START_BYTES] if spec.is_window else raw), start)
+        key = serde.deserialize(raw[:-_START_BYTES] if spec.is_window else raw)
+        at = (hashed(key), start)
         if value is None:
             out.rows.pop(at, None)
             continue
-        row = _output_row(orjson.loads(value), at[0])
+        row = _output_row(orjson.loads(value), to_json(spec.key_serde, key))
         row["timestamp"] = message.timestamp()[1]
         place = f"{output.topic}/{message.partition()} offset {message.offset()}"
         total = sum(row.get(name) or 0 for name in rising)
@@ -131,8 +133,10 @@ def expected_output(
 ) -> dict[StoreKey, dict[str, Any]]:
     """What an output's last records must be, given the store's rows (expired ones included)."""
     out = {}
+    serde = spec.value_serde
+    kinds = dict(serde["struct"]) if isinstance(serde, Mapping) and "struct" in serde else {}
     for (key, start), row in rows.items():
-        fields = {name: v for name, v in row.items() if not name.startswith("_")}
+        fields = {n: to_json(kinds.get(n, "int64"), v) for n, v in row.items() if n[:1] != "_"}
         if "value" in fields and not isinstance(spec.value_serde, Mapping):
             fields["count"] = fields.pop("value")
         if start is not None:
@@ -142,11 +146,18 @@ def expected_output(
 
 
 def _output_row(body: dict[str, Any], key: Any) -> dict[str, Any]:
-    """An output's JSON without its key, which comes first and must be the record's."""
+    """An output's JSON without its key, which comes first and must be the record's.
+
+    A key of several columns is in one member, or each of them is one.
+    """
     name = next(iter(body))
-    seen = body.pop(name)
-    if seen != (key.hex() if isinstance(key, bytes) else key):
-        body[name] = seen  # shows as a difference
+    if isinstance(key, dict) and not isinstance(body[name], dict):
+        given = {column: body.pop(column) for column in key if column in body}
+        name = ", ".join(key)
+    else:
+        given = body.pop(name)
+    if given != key:
+        body[name] = given  # shows as a difference
     return body
 
 

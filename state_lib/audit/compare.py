@@ -12,7 +12,7 @@ from state_lib.audit.report import EXAMPLES, Comparison
 K = TypeVar("K", bound=Hashable)
 Row = Mapping[str, Any]
 StoreKey = tuple[Any, int | None]
-"""A key, and the window's start in ms or None."""
+"""A key (of several columns a tuple), and the window's start in ms or None."""
 
 
 def compare(
@@ -70,9 +70,14 @@ def by_key(rows: Iterable[Row]) -> dict[StoreKey, Row]:
     """Rows of a store by key and start."""
     out: dict[StoreKey, Row] = {}
     for row in rows:
-        key = (row["key"], row.get("start"))
+        key = (hashed(row["key"]), row.get("start"))
         out[key] = {name: v for name, v in row.items() if name not in ("key", "start")}
     return out
+
+
+def hashed(key: Any) -> Any:
+    """A key as one of a dict: of several columns, a tuple in their order."""
+    return tuple(key.values()) if isinstance(key, Mapping) else key
 
 
 def shown(value: Any) -> str:

@@ -43,9 +43,9 @@ Recompute = Callable[[Any, Any, Sequence[Mapping[str, Any]]], Mapping[str, Any]]
 are the progress records as plain dicts in log order: ``epoch``, ``n``, ``from``, ``to``, ``clock``,
 ``now`` and ``max_future_ms``. Returns a mapping with
 
-- ``stores``: name → rows (Spark or pandas DataFrame, or dicts) with ``key``, ``start`` (windows
-  only), ``timestamp`` and the stored fields (one unnamed value: ``value``); expired windows may be
-  among them;
+- ``stores``: name → rows (Spark or pandas DataFrame, or dicts) with ``key`` (of several columns a
+  struct of them, in their order), ``start`` (windows only), ``timestamp`` and the stored fields
+  (one unnamed value: ``value``); expired windows may be among them;
 - ``digests`` (optional): name → digest of the store's bytes, as ``<32 hex digits>/<entries>``;
 - ``dropped``: reason → records;
 - ``dead_letters``: ``(topic, partition, offset, reason)`` of every record that cannot be used;

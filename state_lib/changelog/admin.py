@@ -30,6 +30,8 @@ from state_lib.kafka import (
 )
 
 log = structlog.get_logger(__name__)
+NEW_PARTITION_S = 0.05
+"""What each new partition may take longer: brokers that make thousands lead them one by one."""
 
 
 def ensure_topics(
@@ -136,7 +138,7 @@ def _create(
 def _await(admin: AdminClient, plans: Sequence[TopicPlan]) -> None:
     """Wait until brokers know new topics and their leaders: "created" does not mean that yet."""
     partitions = [(p.name, i) for p in plans for i in range(p.partitions)]
-    deadline = time.monotonic() + ADMIN_TIMEOUT_S
+    deadline = time.monotonic() + ADMIN_TIMEOUT_S + len(partitions) * NEW_PARTITION_S
     while True:
         try:
             require(admin, [p.name for p in plans])

@@ -8,6 +8,10 @@ from dataclasses import dataclass
 from state_lib.changelog.topics import TopicPlan
 from state_lib.specs import StoreSpec
 
+_AFTER = "message.timestamp.after.max.ms"
+_MOST = str(2**63 - 1)
+"""What brokers have that do not know the setting."""
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -44,6 +48,10 @@ def problems(plan: TopicPlan, partitions: int, config: Mapping[str, str]) -> Ite
     elif "delete" in policies and config["retention.ms"] != "-1":
         needed = "-1 (records carry event time)"
         yield Problem("retention.ms", config["retention.ms"], needed)
+    if plan.dated and config["message.timestamp.type"] == "CreateTime":
+        seen = config.get(_AFTER, _MOST)
+        if int(seen) < int(_MOST):
+            yield Problem(_AFTER, seen, f"{_MOST} (rows say themselves when they are)")
 
 
 def _of_changelog(

@@ -19,7 +19,7 @@ from confluent_kafka import KafkaError, Message, Producer
 from state_lib.changelog.reader import read
 from state_lib.changelog.topics import progress_topic
 from state_lib.kafka import NO_ANSWER, Kafka, Partition, ends, starts, unavailable
-from state_lib.marker import flat
+from state_lib.marker import NO_CLOCK, flat
 
 
 @dataclass(frozen=True)
@@ -36,12 +36,16 @@ class Recorded:
     aligned: bool = False
     code: str | None = None
     """Fingerprint of the job; None in records of older versions."""
+    routing: str = ""
+    """Digits of where the job takes rows, if it has processors; see `Declaration.routing`."""
     limits: Mapping[str, int] = field(default_factory=dict)
     """Store → what its topics take of one record; nothing in records of older versions."""
     offset: int = -1
     """Where the batch was recorded first: what came after it lies behind, repeats of it too."""
     tick: bool = False
     """Whether it has no records, and runs timers of processors."""
+    batch_time: int = NO_CLOCK
+    """By which processors decided; see `BatchPlan.batch_time`."""
     unknown: tuple[int, ...] = ()
     """Ids of schemas that the registry did not know then: records of them are dead letters."""
 
@@ -59,9 +63,11 @@ class Recorded:
             max_future_ms=data["max_future_ms"],
             aligned=data["tasks"] is not None,
             code=data.get("code"),
+            routing=data.get("routing", ""),
             limits=data.get("limits", {}),
             offset=offset if first < 0 else first,
             tick=bool(data.get("tick")),
+            batch_time=data.get("batch_time", NO_CLOCK),
             unknown=tuple(data.get("unknown_schemas", ())),
         )
 
@@ -88,24 +94,32 @@ class ProgressLog:
         """Be quick in the first `append`, half a second from now or later."""
         _ = self._producer
 
-    def append(self, record: Mapping[str, object]) -> int:
-        """Write one record and wait until the brokers have it; returns its offset.
+    def append(self, *records: Mapping[str, object]) -> int:
+        """Write records, in order, and wait until the brokers have them; the offset of the last.
 
         Raises:
-            Unavailable: they did not take it; the batch has not begun.
+            Unavailable: they did not take one; the batch has not begun.
             KafkaRefused: this principal must not write there.
         """
         outcome: list[tuple[KafkaError | None, Message]] = []
-        self._producer.produce(
-            self._topic,
-            orjson.dumps(record),
-            partition=0,
-            on_delivery=lambda error, message: outcome.append((error, message)),
-        )
-        if self._producer.flush(60) or not outcome or outcome[0][0] is not None:
-            failure = outcome[0][0] if outcome and outcome[0][0] else NO_ANSWER
+        for record in records:
+            self._producer.produce(
+                self._topic,
+                orjson.dumps(record),
+                partition=0,
+                on_delivery=lambda error, message: outcome.append((error, message)),
+            )
+        left = self._producer.flush(60)
+        failures = [error for error, _ in outcome if error is not None]
+        if left or failures or len(outcome) < len(records):
+            failure = failures[0] if failures else NO_ANSWER
             raise unavailable(f"write to {self._topic!r}", failure, self._kafka)
-        return int(outcome[0][1].offset() or 0)
+        return int(outcome[-1][1].offset() or 0)
+
+    def start(self) -> int:
+        """Offset of the oldest record that the topic holds; its end, if it holds none."""
+        at = (self._topic, 0)
+        return starts(self._kafka.admin(), [at])[at]
 
     def read(self, since: int = -1) -> list[Recorded]:
         """Every batch from an offset on, in log order. Records of a ``kind`` are others'."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from state_lib.errors import ConfigurationError
@@ -25,6 +25,7 @@ class TopicPlan:
         config: what a new one is created with.
         store: the store it protects, if it is a changelog.
         owned: False for an output that the user may have made.
+        dated: whether rows say themselves when they are, which may be at any time to come.
     """
 
     name: str
@@ -32,6 +33,7 @@ class TopicPlan:
     config: Mapping[str, str] = field(default_factory=dict)
     store: StoreSpec | None = None
     owned: bool = True
+    dated: bool = False
 
 
 def changelog_topic(app: str, store: str) -> str:
@@ -79,8 +81,15 @@ def changelog_config(spec: StoreSpec) -> dict[str, str]:
     return config
 
 
-def plan_topics(topology: Topology, source_retention_ms: int = -1) -> list[TopicPlan]:
-    """Every topic of the application. ``source_retention_ms``: the longest of its sources'.
+def plan_topics(
+    topology: Topology, source_retention_ms: int = -1, dated: Collection[str] = ()
+) -> list[TopicPlan]:
+    """Every topic of the application.
+
+    Args:
+        topology: of the application.
+        source_retention_ms: the longest of its sources'.
+        dated: outputs whose rows have a time of their own; see `TopicPlan`.
 
     Raises:
         ConfigurationError: two names collide (app ``a`` store ``b-c``, app ``a-b`` store ``c``
@@ -97,7 +106,13 @@ def plan_topics(topology: Topology, source_retention_ms: int = -1) -> list[Topic
     plans.append(TopicPlan(progress_topic(app), 1, progress))
     plans.append(TopicPlan(dead_letters_topic(app), n, _base("delete") | {"retention.ms": "-1"}))
     plans += [
-        TopicPlan(o.topic, n, _base("delete") | {"retention.ms": "-1"}, owned=False)
+        TopicPlan(
+            o.topic,
+            n,
+            _base("delete") | {"retention.ms": "-1"},
+            owned=False,
+            dated=o.topic in dated,
+        )
         for o in topology.outputs
     ]
     names = [p.name for p in plans]

@@ -62,6 +62,11 @@ class Holding:
         over = [s for s, since in self._ended.items() if now - since >= self._calm_s]
         return began, [s for s in over if _seen(s, sure)]
 
+    @property
+    def undecided(self) -> bool:
+        """Whether something has begun to hold, or to be over, and not for long enough yet."""
+        return bool(self._began.keys() - self._known or self._ended)
+
     def _long(self, subject: str, now: float) -> bool:
         return now - self._began[subject] >= self._hold_s
 

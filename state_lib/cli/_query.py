@@ -53,7 +53,9 @@ def find(
     if key is not None and (prefix is not None or (not windows and span != (None, None))):
         raise InvalidRequest("give a key, or a range of keys (--from, --to, --prefix), not both")
     typed = None if key is None else parse_key(serde, key)
-    start = prefix if prefix is None or serde != "bytes" else parse_key(serde, prefix)
+    start: Any = prefix
+    if prefix is not None and (serde == "bytes" or isinstance(serde, dict)):
+        start = parse_key(serde, prefix)
     if windows:
         return _some(client.windows(app, store, typed, *span, prefix=start), app, store, key)
     if key is None:
@@ -106,7 +108,7 @@ def store_tables(found: Json) -> list[Table]:
             "store": s["name"],
             "kind": s["kind"],
             "backend": s["backend"],
-            "key": s["key_serde"],
+            "key": _brief(s["key_serde"]),
             "value": _brief(s["value_serde"]),
             "entries (about)": s["approximate_entries"],
             "bytes": s["size_bytes"],
@@ -139,7 +141,8 @@ def _position(at: Mapping[str, Any]) -> Json:
 
 def _flat(row: Json) -> Json:
     """A row for a table: times readable, a struct's fields as columns."""
-    out = {"key": row["key"]}
+    key = row["key"]
+    out = dict(key) if isinstance(key, dict) else {"key": key}
     for name in ("window_start", "window_end"):
         if name in row:
             out[name] = row[f"{name}_time"] or row[name]

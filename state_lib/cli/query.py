@@ -22,7 +22,11 @@ def query(  # noqa: PLR0913, PLR0917 - one parameter for each option
     store: Annotated[str, typer.Argument(metavar="STORE", help="Store of it.")],
     key: Annotated[
         str | None,
-        typer.Argument(metavar="KEY", help="One key: text, a number, or hexadecimal for bytes."),
+        typer.Argument(
+            metavar="KEY",
+            help="One key: text, a number, a date, hexadecimal for bytes, a JSON object for "
+            "several columns.",
+        ),
     ] = None,
     first: Annotated[
         str | None,
@@ -47,6 +51,10 @@ def query(  # noqa: PLR0913, PLR0917 - one parameter for each option
       holdfast query flights aircraft N14228
 
       holdfast query flights aircraft --prefix N1 --limit 20
+
+      holdfast query flights routes '{"origin": "JFK", "dest": "LAX"}'
+
+      holdfast query flights routes --prefix '{"origin": "JFK"}'
 
       holdfast query flights departures_by_hour JFK --from 2013-07-01 --to 2013-07-01T23:00
 

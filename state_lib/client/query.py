@@ -27,7 +27,8 @@ Json = dict[str, Any]
 class QueryClient:
     """Asks state hosts; safe to share between threads. A context manager.
 
-    Keys are Python values of the store's key serde: str for utf8, int for int64, bytes for bytes.
+    Keys are Python values of the store's key serde: str for utf8, int for int64, bytes for bytes,
+    a dict for several columns. The prefix of such a key is a dict of the first of them.
     Answers are the hosts' JSON (see any host's /openapi.json) as dicts.
 
     Every method may raise `Unavailable`, naming host and URL, when a host stays away or a task
@@ -149,7 +150,7 @@ class QueryClient:
         first: Any = None,
         last: Any = None,
         *,
-        prefix: str | bytes | None = None,
+        prefix: str | bytes | Json | None = None,
     ) -> Rows:
         """Entries of all hosts in the order of serialized keys; both bounds are included.
 
@@ -169,7 +170,7 @@ class QueryClient:
         first: int | str | None = None,
         last: int | str | None = None,
         *,
-        prefix: str | bytes | None = None,
+        prefix: str | bytes | Json | None = None,
     ) -> Rows:
         """Windows of one key by start, or of all keys by segment of time, key, start.
 

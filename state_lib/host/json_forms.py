@@ -8,9 +8,11 @@ serde        key in a URL              in an answer
 ``float64``  decimal                   number; ``"NaN"``, ``"Infinity"`` as text
 ``bytes``    hexadecimal               hexadecimal
 ``json``     JSON                      as it is
-struct       JSON object               JSON object, ``bytes`` fields hexadecimal
+struct       JSON object               JSON object
+others       the text of its JSON      as `state_lib.serdes.shown` has it
 ============ ========================= =======================================
 
+A struct's fields are as `state_lib.serdes.shown` has them, and numbers that JSON lacks as text.
 Fields of struct *values* whose name starts with ``_`` are bookkeeping and are not shown.
 """
 
@@ -22,7 +24,9 @@ from typing import Any
 
 import orjson
 
-from state_lib.errors import InvalidRequest
+from state_lib.errors import InvalidRequest, SerdeError
+from state_lib.serdes import Struct
+from state_lib.serdes.shown import from_json, to_json
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 
@@ -40,14 +44,14 @@ def parse_key(serde: Any, text: str) -> Any:
     try:
         if serde == "utf8":
             return text
-        if serde == "bytes":
-            return _unhex(text)
         if serde == "int64":
             return _integer(text)
         if serde == "float64":
             return float(text)
+        if isinstance(serde, str) and serde not in ("json", "bool"):
+            return from_json(serde, text)
         return key_from_json(serde, orjson.loads(text))
-    except ValueError as error:  # orjson's errors are ValueErrors
+    except (ValueError, TypeError) as error:  # orjson's errors are ValueErrors
         raise InvalidRequest(
             f"{text!r} is not a key of serde {serde!r}: {_expected(serde)}", serde=serde, seen=text
         ) from error
@@ -58,67 +62,73 @@ def key_text(serde: Any, key: Any) -> str:
     if serde in ("utf8", "int64", "float64"):
         return str(key)
     shown = key_json(serde, key)
-    return str(shown) if serde == "bytes" else orjson.dumps(shown).decode()
+    if isinstance(shown, str) and serde != "json":
+        return shown
+    return orjson.dumps(shown).decode()
 
 
 def key_json(serde: Any, key: Any) -> Any:
     """A key in an answer; no field is left out."""
-    return key if serde == "json" else _plain(key)
+    return key if serde == "json" else _finite(to_json(serde, key))
 
 
 def key_from_json(serde: Any, shown: Any) -> Any:
     """The inverse of `key_json`. Raises ValueError or TypeError for another shape."""
-    if serde == "bytes":
-        return _unhex(shown)
+    if serde == "json":
+        return shown
     if serde == "float64":
         return float(shown)
-    if isinstance(serde, dict) and isinstance(shown, dict):
-        raw = {name for name, kind in serde["struct"] if kind == "bytes"}
-        return {n: _unhex(v) if n in raw and v is not None else v for n, v in shown.items()}
-    return shown
+    if isinstance(serde, dict) and not isinstance(shown, dict):
+        raise TypeError(f"{shown!r} is no object with {[name for name, _ in serde['struct']]}")
+    return from_json(serde, shown)
 
 
 def value_json(serde: Any, value: Any) -> Any:
     """A value in an answer, without a struct's hidden fields."""
     if serde == "json":
         return value
-    if isinstance(value, dict):
-        return {name: _plain(item) for name, item in value.items() if name[:1] != "_"}
-    return _plain(value)
+    if isinstance(serde, dict):
+        kinds = [(name, kind) for name, kind in serde["struct"] if name[:1] != "_"]
+        return {name: _finite(to_json(kind, value[name])) for name, kind in kinds}
+    return _finite(to_json(serde, value))
 
 
 def prefix_bytes(serde: Any, text: str) -> bytes:
     """The bytes that serialized keys with this prefix start with.
 
+    Of a key of several columns it is a JSON object with some of them: those that come first in its
+    bytes, which are numbers, times and booleans, then texts and bytes, each in their order.
+
     Raises:
-        InvalidRequest: not hexadecimal for a ``bytes`` key; or keys of another serde than utf8 and
-            bytes, of which a prefix means nothing.
+        InvalidRequest: not hexadecimal for a ``bytes`` key; other columns; or keys of another
+            serde, of which a prefix means nothing.
     """
     if serde == "utf8":
         return text.encode()
     if serde == "bytes":
         raw: bytes = parse_key(serde, text)
         return raw
+    if isinstance(serde, dict):
+        try:
+            return Struct.from_pairs(serde["struct"]).prefix(parse_key(serde, text))
+        except SerdeError as error:
+            raise InvalidRequest(f"prefix {text!r}: {error.message}", serde=serde) from error
     raise InvalidRequest(
-        f"keys of serde {serde!r} have no prefixes, only utf8 and bytes have: use from and to",
+        f"keys of serde {serde!r} have no prefixes, only utf8, bytes and those of several columns "
+        "have: use from and to",
         serde=serde,
     )
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, bytes):
-        return value.hex()
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    if isinstance(value, dict):
-        return {name: _plain(item) for name, item in value.items()}
-    return value
-
-
-def _unhex(text: str) -> bytes:
-    if any(character.isspace() for character in text):  # bytes.fromhex would skip it
-        raise ValueError(text)
-    return bytes.fromhex(text)
+def _finite(shown: Any) -> Any:
+    """With numbers that JSON lacks as text."""
+    if isinstance(shown, float) and not math.isfinite(shown):
+        return "NaN" if math.isnan(shown) else "Infinity" if shown > 0 else "-Infinity"
+    if isinstance(shown, dict):
+        return {name: _finite(item) for name, item in shown.items()}
+    if isinstance(shown, list):
+        return [_finite(item) for item in shown]
+    return shown
 
 
 def _integer(text: str) -> int:
@@ -128,5 +138,14 @@ def _integer(text: str) -> int:
 
 
 def _expected(serde: Any) -> str:
-    known = {"bytes": "two hexadecimal digits per byte", "int64": "a decimal integer"}
-    return known["bytes"] if serde == "bytes" else known.get(str(serde), "JSON of its type")
+    if isinstance(serde, dict):
+        columns = ", ".join(f'"{name}": {kind}' for name, kind in serde["struct"])
+        return f"a JSON object with all of its columns, {{{columns}}}"
+    known = {
+        "bytes": "two hexadecimal digits per byte",
+        "int64": "a decimal integer",
+        "date": "2013-01-31",
+        "timestamp": "2013-01-31T12:00:00Z",
+        "timestamp_ntz": "2013-01-31T12:00:00",
+    }
+    return known.get(serde, "JSON of its type")

@@ -18,6 +18,7 @@ from state_lib.errors import HoldfastError, InvalidRequest, TopicRecreated
 from state_lib.evolution import contradictions
 from state_lib.kafka import Kafka, Partition, ends, require, starts
 from state_lib.marker import RUNNING, Marker, flat, nested
+from state_lib.processing import TIMERS
 from state_lib.snapshots.listing import find
 from state_lib.snapshots.manifest import Manifest
 from state_lib.specs import Topology
@@ -44,6 +45,7 @@ class PastPlan:
         republish: whether outputs up to ``published`` are written once more.
         is_back: it went there already, and no driver has claimed it since.
         discards: what is not there any more afterwards.
+        ticks: whether there are processors: ticks are repeated, too.
     """
 
     task: str
@@ -65,6 +67,7 @@ class PastPlan:
     batches: int = 0
     codes: tuple[str, ...] = ()
     discards: tuple[str, ...] = ()
+    ticks: bool = False
 
     @property
     def is_nothing(self) -> bool:
@@ -140,6 +143,7 @@ def plan_past(
         records=sum(max(0, published.get(p, 0) - offset) for p, offset in begin.items()),
         bytes=manifest.size_bytes,
         republish=republish,
+        ticks=any(s.state.startswith(TIMERS) for s in topology.stores),
         is_back=newest.state == RUNNING
         and newest.claim != newest.epoch
         and (newest.back["snapshot"], newest.back["republish"]) == (manifest.id, republish),
@@ -223,7 +227,15 @@ def _batches(
 ) -> list[Recorded]:
     """Those that were recorded from there on; all of the range has to be among them."""
     app = plan.task.rpartition("/")[0]
-    found, reached = repeats(begin, target, effective(ProgressLog(kafka, app).read(plan.recorded)))
+    progress = ProgressLog(kafka, app)
+    if plan.ticks and (first := progress.start()) > plan.recorded + 1 > 0:
+        raise _refused(
+            plan.task,
+            plan.snapshot,
+            f"{progress_topic(app)} begins at offset {first}, behind {plan.recorded}: ticks of "
+            f"processors are not on record, and timers would run in other batches; {_LATER}",
+        )
+    found, reached = repeats(begin, target, effective(progress.read(plan.recorded)))
     if reached != target:
         raise _refused(
             plan.task,

@@ -15,22 +15,19 @@ from state_lib.serdes.columns import (
     Ints,
     binary_array,
     binary_parts,
-    bitmap,
-    buffer_of,
     gather,
     only_valid,
     ragged_index,
     spread,
     starts_of,
-    unpack_bits,
     valid_mask,
-    view_of,
 )
-from state_lib.serdes.layout import FIXED, VARIABLE, Layout, pairs_of
+from state_lib.serdes.kinds import Fixed, Kind
+from state_lib.serdes.layout import Layout, pairs_of
 
 
 class Struct(Described):
-    """A row of named fields, each ``int64 int32 float64 bool utf8 bytes`` and nullable.
+    """A row of named fields, each of one of `state_lib.serdes.kinds` and nullable.
 
     Values are mappings with exactly the declared fields; a column is a struct array. The layout
     is in `state_lib.serdes.layout`.
@@ -39,9 +36,9 @@ class Struct(Described):
         ConfigurationError: no field, a name twice, or an unknown type.
     """
 
-    def __init__(self, /, **fields: str) -> None:
+    def __init__(self, /, **fields: Kind) -> None:
         layout = self._layout = Layout(list(fields.items()))
-        types = [FIXED[kind][2] if kind in FIXED else VARIABLE[kind] for _, kind in layout.fields]
+        types = [kind.arrow_type for kind in layout.kinds]
         self.arrow_type = pa.struct(
             [pa.field(name, kind) for (name, _), kind in zip(layout.fields, types, strict=True)]
         )
@@ -51,7 +48,7 @@ class Struct(Described):
         """From ``[[name, type], ...]``. Raises ConfigurationError."""
         return cls(**dict(Layout(pairs_of(description)).fields))
 
-    def describe(self) -> dict[str, list[list[str]]]:
+    def describe(self) -> dict[str, list[list[Kind]]]:
         """``{"struct": [[name, type], ...]}``."""
         return {"struct": [list(pair) for pair in self._layout.fields]}
 
@@ -62,11 +59,22 @@ class Struct(Described):
         except (ValueError, AttributeError, TypeError, struct.error, OverflowError) as error:
             reject(self, value, str(error))
 
+    def prefix(self, value: Mapping[str, Any]) -> bytes:
+        """How rows begin that have no null and these first fields: fixed ones, then the others.
+
+        Raises:
+            SerdeError: other fields, or mistyped ones.
+        """
+        try:
+            return self._layout.prefix(value)
+        except (ValueError, AttributeError, TypeError, struct.error, OverflowError) as error:
+            reject(self, value, str(error))
+
     def deserialize(self, data: bytes) -> dict[str, Any]:
         """One row; SerdeError unless every byte fits the layout."""
         try:
             return self._layout.unpack(data)
-        except (ValueError, struct.error) as error:
+        except (ValueError, OverflowError, struct.error) as error:
             reject(self, data, str(error))
 
     def encode_arrow(self, array: pa.Array[Any]) -> pa.BinaryArray:
@@ -76,17 +84,21 @@ class Struct(Described):
         if not self._layout.variable:
             lengths = np.full(len(dense), self._layout.head_bytes, np.int64)
             return binary_array(head.reshape(-1), spread(lengths, valid), valid)
-        parts = [binary_parts(dense.field(i)) for i in self._layout.variable]
+        parts = [
+            binary_parts(kind.encode(dense.field(i)))
+            for i, kind in enumerate(self._layout.kinds)
+            if not isinstance(kind, Fixed)
+        ]
         lengths = np.full(len(dense), self._layout.head_bytes, np.int64)
         for _, _, sizes in parts:
             lengths += sizes + 4
         starts = starts_of(lengths)
         out = np.empty(int(starts[-1]), np.uint8)
         at = starts[:-1].copy()
-        _scatter(out, at, head)
+        scatter(out, at, head)
         at += self._layout.head_bytes
         for data, begins, sizes in parts:
-            _scatter(out, at, sizes.astype(">u4").view(np.uint8).reshape(-1, 4))
+            scatter(out, at, sizes.astype(">u4").view(np.uint8).reshape(-1, 4))
             at += 4
             out[ragged_index(at, sizes)] = gather(data, begins, sizes)
             at += sizes
@@ -95,14 +107,16 @@ class Struct(Described):
     def _head(self, dense: Any) -> Bytes1:
         """Null bitmap and fixed fields of all rows, one row of bytes each."""
         out = np.zeros(len(dense), self._layout.dtype)
-        for i, (_, kind) in enumerate(self._layout.fields):
+        for i, kind in enumerate(self._layout.kinds):
             child = dense.field(i)
             valid = valid_mask(child)
             if valid is not None:
                 out["nulls"][:, i // 8] |= (~valid).astype(np.uint8) << np.uint8(i % 8)
-            if kind in FIXED and len(child):
-                values = _fixed_values(child, kind)
-                out[f"f{i}"] = values if valid is None else np.where(valid, values, 0)
+            if isinstance(kind, Fixed) and len(child):
+                raws = kind.raws(child)
+                if valid is not None:
+                    raws = np.where(valid.reshape(-1, *[1] * len(kind.shape)), raws, 0)
+                out[f"f{i}"] = raws
         return out.view(np.uint8).reshape(len(dense), self._layout.head_bytes)
 
     def decode_arrow(self, array: pa.BinaryArray) -> pa.Array[Any]:
@@ -123,18 +137,19 @@ class Struct(Described):
             (head["nulls"][:, i // 8] >> np.uint8(i % 8)) & 1 != 0
             for i in range(len(layout.fields))
         ]
-        children: dict[int, Any] = {
-            i: _fixed_array(head[f"f{i}"], nulls[i], layout.fields[i][1]) for i in layout.fixed
-        }
+        children: dict[int, Any] = {}
         at, ends = starts + layout.head_bytes, starts + lengths
-        for i in layout.variable:
+        for i, kind in enumerate(layout.kinds):
+            if isinstance(kind, Fixed):
+                children[i] = kind.column(head[f"f{i}"], nulls[i])
+                continue
             self._check(dense, at + 4 > ends)
             sizes = data[at[:, None] + np.arange(4)].reshape(-1).view(">u4").astype(np.int64)
             at = at + 4
             self._check(dense, (at + sizes > ends) | (nulls[i] & (sizes != 0)))
             mask = ~nulls[i] if nulls[i].any() else None
             column = binary_array(gather(data, at, sizes), sizes, mask)
-            children[i] = cast_to(self, column, VARIABLE[layout.fields[i][1]])
+            children[i] = kind.decode(column)
             at = at + sizes
         self._check(dense, at != ends)
         ordered = [children[i] for i in range(len(layout.fields))]
@@ -153,22 +168,7 @@ class Struct(Described):
             reject(self, seen, "does not fit the layout")
 
 
-def _scatter(out: Bytes1, at: Ints, block: Bytes1) -> None:
+def scatter(out: Bytes1, at: Ints, block: Bytes1) -> None:
     """Put row i of the block at ``out[at[i]:]``, column by column."""
     for column in range(block.shape[1]):
         out[at + column] = block[:, column]
-
-
-def _fixed_values(child: Any, kind: str) -> Any:
-    if kind == "bool":
-        return unpack_bits(child.buffers()[1], child.offset, len(child)).view(np.uint8)
-    return view_of(child, FIXED[kind][1].replace(">", "<"))
-
-
-def _fixed_array(values: Any, nulls: Any, kind: str) -> Any:
-    valid = bitmap(~nulls) if nulls.any() else None
-    if kind == "bool":
-        body = bitmap(values != 0)
-    else:
-        body = buffer_of(values.astype(FIXED[kind][1].replace(">", "<")))
-    return pa.Array.from_buffers(FIXED[kind][2], len(values), [valid, body])

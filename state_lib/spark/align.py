@@ -15,6 +15,7 @@ from state_lib.errors import ConfigurationError, TopicRecreated
 from state_lib.kafka import Partition, TopicFacts, starts
 from state_lib.marker import Marker, flat, nested
 from state_lib.spark.batches import Batches
+from state_lib.spark.runs import Step, run_of
 from state_lib.spark.standing import Positions
 from state_lib.spark.versions import Chain, behind
 
@@ -68,6 +69,8 @@ def align(
 ) -> bool:
     """Repeat recorded batches and ticks for tasks that are behind, until all stand at the foremost.
 
+    Many that follow one another are repeated together: see `state_lib.spark.runs`.
+
     That is also up to where outputs were written: after a restore to the past all tasks may be
     behind it. What all of them have to repeat, the present code may: no row is lost or doubled.
     Where parked tasks stand counts, too, but they repeat nothing: see `state_lib.spark.parking`.
@@ -76,23 +79,24 @@ def align(
         Whether they do; False if ``stopped`` said so between two batches.
 
     Raises:
-        ConfigurationError: the progress log does not cover the range.
+        ConfigurationError: the progress log does not cover the range, or ticks within it.
         CodeChanged: the batch was begun by other code.
+        Unjudged: a row was read that is in none of the batches that are repeated together.
     """
     standing = batches.standing
     at = [flat(m.positions) for m in standing.markers]
     published = [m.published_to for m in standing.markers]
     target = {p: max(x.get(p, 0) for x in (*at, *published)) for p in at[0]}
-    since = min(m.recorded for m in standing.markers)
-    if batches.has_timers:
+    if timed := batches.has_timers:
         batches.begin()
+    since = min(m.taken(standing.log) for m in standing.markers)
     said = cache(lambda: records(since))
     chain = Chain(lambda: effective(said()), lambda: ticks(said()))
     while True:
         if stopped():
             return False
         present = standing.present
-        taken = [standing.markers[p].recorded for p in present] if batches.has_timers else []
+        taken = [standing.markers[p].taken(standing.log) for p in present] if timed else []
         found = behind([at[p] for p in present], chain, [*at, *published], taken)
         if found is None:
             break
@@ -102,7 +106,10 @@ def align(
             raise lost(group, least, target)
         if len(group) < len(at):
             batches.check_code(recorded, group)
-        to = repeat(batches, read, recorded, least, target, group)
+        first, places = Step.of(recorded, least, target), (*at, *published)
+        alone = batches.depends_on_cut
+        steps = run_of(first, chain, target, places, batches.most_records, alone=alone)
+        to = repeat(batches, read, steps, group, chain.left)
         for task in group:
             if task not in standing.parked:
                 at[task] = to
@@ -111,29 +118,24 @@ def align(
 
 
 def repeat(
-    batches: Batches,
-    read: Read,
-    recorded: Recorded,
-    at: Positions,
-    target: Positions,
-    tasks: Sequence[int],
+    batches: Batches, read: Read, steps: Sequence[Step], tasks: Sequence[int], left: int
 ) -> Positions:
-    """Repeat one batch or tick for tasks that stand somewhere; returns where it leads them.
-
-    They stay where they are in partitions that the batch did not know yet.
+    """Repeat a run, or one tick, for tasks that stand at its begin; returns where it leads them.
 
     Args:
         batches: what repeats it.
         read: what reads its rows.
-        recorded: the batch.
-        at: where the tasks stand: maybe within the batch.
-        target: beyond which nothing is repeated.
+        steps: the run.
         tasks: that missed it.
+        left: how many batches there are from its last one on: for who watches.
     """
-    to = {p: max(at[p], min(recorded.to.get(p, at[p]), o)) for p, o in target.items()}
-    log.info("aligning", tasks=list(tasks), rows=sum(to.values()) - sum(at.values()))
-    rows = None if recorded.tick else read(_offsets(at), _offsets(to))
-    batches.align(rows, recorded, at, to, tasks)
+    at, to = steps[0].at, steps[-1].to
+    is_tick = steps[0].batch.tick
+    ahead = {"batches": len(steps), "batches_left": left - 1}
+    said = {"tick": steps[0].batch.n} if is_tick else ahead
+    log.info("aligning", tasks=list(tasks), rows=sum(to.values()) - sum(at.values()), **said)
+    rows = None if is_tick else read(_offsets(at), _offsets(to))
+    batches.align(rows, steps, tasks)
     return to
 
 

@@ -10,7 +10,7 @@ import hashlib
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -19,15 +19,18 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.classic.column import Column as ClassicColumn
+from pyspark.sql.types import DataType
 
-from state_lib.declaration import Expression, Generator, Item, Select
+from state_lib.declaration import Call, Expression, Generator, Item, Select
 from state_lib.errors import ConfigurationError
 from state_lib.names import check_column
+from state_lib.spark.functions.found import Finder, call_of, texts_of
 from state_lib.spark.refusals import (
     FILTERED,
     SELECTED,
     SEVERAL,
     Analysed,
+    calls_python,
     judge,
     judge_shape,
     judge_text,
@@ -48,10 +51,12 @@ _UNSTABLE = re.compile(
 
 @dataclass(frozen=True)
 class Resolved:
-    """An expression, and how Spark calls it."""
+    """An expression, how Spark calls it, the column as it was given, and its type."""
 
     expression: Expression
     name: str
+    column: Column
+    data_type: DataType
 
     @property
     def type(self) -> str:
@@ -120,7 +125,7 @@ def selected(rows: DataFrame, given: list[Any], at: str) -> tuple[Select, DataFr
         )
     with _asked(rows.sparkSession, at):
         whole = Analysed.of(rows.select(*columns))
-    judge(whole, at)
+    judge(whole, at, calls=True)
     if "Generate" not in whole.shape:
         judge_shape(whole, SELECTED, at)
     names = whole.frame.columns
@@ -135,10 +140,12 @@ def selected(rows: DataFrame, given: list[Any], at: str) -> tuple[Select, DataFr
         raise ConfigurationError(f"{at} leaves several columns {twice}: rename one of them")
     for name in names:
         check_column(name)
-    texts = [_written(column) for column in columns]
+    texts = _all_written(columns, whole, at)
     if generators:
         columns = [c if made is None else made[1] for c, made in zip(columns, split, strict=True)]
-    found = _resolved(_analysed(rows, columns, at) if generators else whole, columns, texts, at)
+        found = _resolved(rows, _analysed(rows, columns, at), columns, texts, at)
+    else:
+        found = _resolved(rows, whole, columns, texts, at)
     items = [
         _item(name, one, "" if made is None else made[0], at)
         for name, one, made in zip(names, found, split, strict=True)
@@ -175,17 +182,22 @@ def condition_of(rows: DataFrame, given: Column | str, at: str) -> Expression:
         raise ConfigurationError(f"{at} takes a condition, not {given!r}")
     with _asked(rows.sparkSession, at):
         kept = Analysed.of(rows.where(column))
-        written, text = _written(column), str(kept.plan.condition().sql())
-    judge_text(written, at)
-    judge(kept, at)
+        text = str(kept.plan.condition().sql())
+    (as_written,) = _all_written([column], kept, at)
+    judge_text(as_written, at)
+    judge(kept, at, calls=True)
     judge_shape(kept, FILTERED, at)
-    return Expression(text, _tree(written), "boolean", column=column)
+    if calls_python(kept):
+        (taken,) = _without_calls(rows, [column], at)
+        return replace(taken, text=text, tree=_tree(as_written), type="boolean")
+    return Expression(text, _tree(as_written), "boolean", column=column)
 
 
 def resolved(rows: DataFrame, given: Column | str, at: str) -> Resolved:
     """One expression. Raises as `selected`."""
     column = _column(rows, given, at)
-    (found,) = _resolved(_analysed(rows, [column], at), [column], [_written(column)], at)
+    made = _analysed(rows, [column], at)
+    (found,) = _resolved(rows, made, [column], _all_written([column], made, at), at)
     return found
 
 
@@ -197,22 +209,30 @@ def each_resolved(rows: DataFrame, given: Sequence[tuple[str, Column | str]]) ->
     at = given[0][0]
     try:
         made = _analysed(rows, columns, at)
-        return _resolved(made, columns, [_written(column) for column in columns], at)
-    except ConfigurationError:  # which of them it is about, they say one by one
-        return [resolved(rows, one, at) for at, one in given]
+        if not calls_python(made):
+            return _resolved(rows, made, columns, _all_written(columns, made, at), at)
+    except ConfigurationError:
+        pass
+    return [resolved(rows, one, at) for at, one in given]  # which of them it is about, they say
 
 
 # ---------------------------------------------------------------------- Spark's answers
 
 
-def _resolved(made: Analysed, columns: list[Column], texts: list[str], at: str) -> list[Resolved]:
-    """What Spark made of columns, which were written as ``texts``."""
+def _resolved(
+    rows: DataFrame, made: Analysed, columns: list[Column], texts: list[str], at: str
+) -> list[Resolved]:
+    """What Spark made of columns of rows, which were written as ``texts``."""
     if len(made.expressions) != len(columns):
         raise ConfigurationError(f"{at} wants one value of a row for each expression")
     found = []
     listed = made.plan.projectList()
+    taken = [Expression("", column=column) for column in columns]
+    if calls_python(made):
+        taken = _without_calls(rows, columns, at)
     with _asked(made.frame.sparkSession, at):
-        for number, (name, kind) in enumerate(made.frame.dtypes):
+        for number, field in enumerate(made.frame.schema.fields):
+            name, kind = field.name, field.dataType.simpleString()
             nodes = [*map(kind_of, made.expressions[number][:2])]
             is_column = nodes[0] == "AttributeReference"
             if is_column:
@@ -222,15 +242,48 @@ def _resolved(made: Analysed, columns: list[Column], texts: list[str], at: str) 
             plain = is_column or nodes[1] in ("AttributeReference", "Literal")
             judge_text(texts[number], at)
             tree = _tree(texts[number])
-            expression = Expression(text, tree, kind, plain=plain, column=columns[number])
-            found.append(Resolved(expression, name))
+            expression = replace(taken[number], text=text, tree=tree, type=kind, plain=plain)
+            found.append(Resolved(expression, name, columns[number], field.dataType))
     return found
 
 
-def _analysed(rows: DataFrame, columns: list[Column], at: str) -> Analysed:
+def _without_calls(rows: DataFrame, columns: list[Column], at: str) -> list[Expression]:
+    """Columns without their calls of Python functions, which are beside them.
+
+    Their arguments are judged as all expressions are, and what is left of the columns, too.
+    """
+    finder = Finder(rows, at)
+    with _asked(rows.sparkSession, at):
+        split = [finder.without(column) for column in columns]
+        beside = finder.rows
+    args = [arg for one in finder.found for arg in one.args]
+    known = iter(_args(beside, args, at))
+    calls: dict[str, Call] = {}
+    for one in finder.found:
+        own = [next(known) for _ in one.args]
+        given, takes = [arg for arg, _ in own], [kind for _, kind in own]
+        with _asked(rows.sparkSession, at):
+            calls[one.column] = call_of(rows.sparkSession, one, given, takes, at)
+    _analysed(beside, [column for column, _ in split], at, calls=False)
+    return [
+        Expression("", calls=tuple(calls[one.column] for one in own), column=column)
+        for column, own in split
+    ]
+
+
+def _args(rows: DataFrame, args: list[Column], at: str) -> list[tuple[Expression, DataType]]:
+    """What functions are called on, with its types."""
+    if not args:
+        return []
+    made = _analysed(rows, args, at, calls=False)
+    found = _resolved(rows, made, args, [_written(arg) for arg in args], at)
+    return [(one.expression, one.data_type) for one in found]
+
+
+def _analysed(rows: DataFrame, columns: list[Column], at: str, *, calls: bool = True) -> Analysed:
     with _asked(rows.sparkSession, at):
         made = Analysed.of(rows.select(*columns))
-    judge(made, at)
+    judge(made, at, calls=calls)
     judge_shape(made, SELECTED, at)
     return made
 
@@ -264,6 +317,14 @@ def _written(column: Column) -> str:
     """An expression before Spark resolves it: with all options, patterns, schemas and names."""
     made: Any = column._jc  # noqa: SLF001 - as above
     return str(made.node().sql())
+
+
+def _all_written(columns: list[Column], made: Analysed, at: str) -> list[str]:
+    """As `_written`; of what calls Python functions all that is stable of it."""
+    with _asked(made.frame.sparkSession, at):
+        if not calls_python(made):
+            return [_written(column) for column in columns]
+        return ["\n".join(texts_of(column)) for column in columns]
 
 
 def _tree(written: str) -> str:

@@ -5,12 +5,9 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from dataclasses import replace
 from typing import Any, TypeVar
 
-import orjson
 import structlog
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from py4j.protocol import Py4JJavaError
@@ -18,35 +15,35 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from state_lib.changelog.progress import ProgressLog, Recorded
-from state_lib.client.flight import FlightHostClient
 from state_lib.config import Settings
 from state_lib.declaration import Declaration
-from state_lib.errors import (
-    HoldfastError,
-    Superseded,
-    Unavailable,
-    UnknownSchemas,
-    from_wire,
-)
+from state_lib.errors import Unavailable, UnknownSchemas
 from state_lib.failpoints import failpoint
-from state_lib.host.placement import owner_of
 from state_lib.kafka import Kafka, ends
-from state_lib.marker import Marker, flat, nested, now_ms
+from state_lib.marker import NO_CLOCK, Marker, flat, nested, now_ms
+from state_lib.spark.batch_size import records_within
 from state_lib.spark.carried import arrived
 from state_lib.spark.clock import next_clock
-from state_lib.spark.exchange import RESULT_DDL, exchange, exchange_partition
+from state_lib.spark.deciding import decide, schemas_gone
+from state_lib.spark.direct import Direct
+from state_lib.spark.exchange import RESULT_DDL, exchange_partition
 from state_lib.spark.frames import Combiner
+from state_lib.spark.functions.lost import explained
 from state_lib.spark.limits import record_limits
+from state_lib.spark.outcome import noted
 from state_lib.spark.patience import patiently
-from state_lib.spark.plan import BatchPlan, ExchangePlan
+from state_lib.spark.plan import BatchPlan, ExchangePlan, together
+from state_lib.spark.recording import Recording
+from state_lib.spark.run_rows import unjudged
+from state_lib.spark.runs import Step
 from state_lib.spark.standing import Positions, Standing
+from state_lib.spark.ticking import Ticking
 from state_lib.spark.versions import check_code
 
 log = structlog.get_logger(__name__)
 T = TypeVar("T")
 _TICK_S = 10.0
 """What a tick may take: no batch begins meanwhile. It is done again."""
-_LOOK_S = 1.0
 
 
 class Batches:
@@ -62,16 +59,21 @@ class Batches:
         token: str | None,
     ) -> None:
         self._app, self._settings, self._kafka = app, settings, kafka
+        self.has_timers, self.depends_on_cut = app.has_timers, app.depends_on_cut
+        """Whether ticks change more than the clock, so that each is for every task; and whether
+        recorded batches are repeated one at a time."""
         self._combiner = combiner
-        self._token = token
+        self._direct = Direct(app.id, settings.host_addresses, token)
         self._admin = kafka.admin()
         self._progress = ProgressLog(kafka, app.id)
         self._progress.connect()
-        self._code = app.fingerprint
+        self._code, self._routing = app.fingerprint, app.routing
         self._limits = self._patiently(lambda: record_limits(self._admin, app))
         self.standing = standing
-        self._ticking: BatchPlan | None = None
-        """A tick that is on record, and that not all tasks are known to have taken."""
+        self._recording = Recording(
+            app.id, self._progress, kafka, standing, self._exchange_s, counts=self.has_timers
+        )
+        self._ticking = Ticking(standing, app.partitions, self._recording.put, self._run_tick)
         self._group: Consumer = kafka.reader(**{"group.id": app.id})
         self.tag = f"holdfast-{app.id}-{standing.epoch}"  # in a user's session are other jobs
 
@@ -82,92 +84,88 @@ class Batches:
 
         ``stopped``: whether a batch that has not begun is not to be waited for any more.
         """
-        self._finish_tick()
+        self._ticking.drain(self._plan_of_tick, stopped)
         end = self._patiently(lambda: ends(self._admin, to), stopped)
         unread = [p for p, start in self.standing.positions.items() if max(end[p], to[p]) > start]
         clock = next_clock(self.standing.clock, self.standing.maxima, unread)
         failpoint("driver.before_batch")
-        self._decided(batch, self._plan(self.standing.positions, to, clock), stopped)
+        plan = self._plan(self.standing.positions, to, clock)
+
+        def put(plan: BatchPlan) -> BatchPlan:
+            recorded = self._recording.put(plan, stopped)
+            failpoint("driver.after_record")
+            return recorded
+
+        def run(plan: BatchPlan) -> None:
+            self._run(lambda: self._combined(batch, plan), plan, stopped)
+
+        decide(plan, self.standing, put, run)
         self.standing.positions = to
         self._commit_group(to)
         failpoint("driver.after_batch")
 
-    def _decided(
-        self, batch: DataFrame, plan: BatchPlan, stopped: Callable[[], bool] = lambda: False
-    ) -> None:
-        """Record a batch and run it.
-
-        Once more if records name schemas that the registry does not know: no task has seen it yet.
-        The ids are recorded with it, so that whoever repeats it makes dead letters of the same
-        records, whatever is registered meanwhile.
-        """
-        offset = self._patiently(lambda: self._progress.append(plan.record()), stopped)
-        failpoint("driver.after_record")
-        whole = replace(plan, recorded=offset)
-        try:
-            self._run(lambda: self._combined(batch, whole), whole, stopped)
-        except UnknownSchemas as error:
-            ids = error.details["ids"]
-            if any(m.n >= plan.n for m in self.standing.markers) or set(ids) <= set(plan.unknown):
-                raise
-            log.warning("records of unknown schemas", schemas=ids)
-            unknown = tuple(sorted({*plan.unknown, *ids}))
-            self._decided(batch, replace(plan, unknown=unknown), stopped)
-
-    @property
-    def has_timers(self) -> bool:
-        """Whether ticks change more than the clock, so that each is for every task."""
-        return bool(self._app.processes)
-
     def begin(self) -> None:
-        """Put on record that this driver is there: what one of before writes later is nothing."""
-        first = self._plan(flat(self.standing.markers[0].positions), {}, self.standing.clock, 0)
-        self._progress.append(replace(first, to=first.from_).record())
+        """Put on record that this driver is there: what one of before writes later is nothing.
 
-    def align(
-        self,
-        batch: DataFrame | None,
-        recorded: Recorded,
-        at: Positions,
-        to: Positions,
-        tasks: Sequence[int],
-    ) -> None:
-        """Repeat a recorded batch for the tasks that missed it, with its clock and its now.
-
-        A tick has no rows: ``batch`` is None.
-
-        Its rows number the sources as they did then. One of this epoch keeps its own number, where
-        these tasks can take it: commits of the others are numbered without a gap. Those that cannot
-        be reached are parked then.
+        Raises:
+            ConfigurationError: as `Recording.check`.
+            Unavailable: a task is away that knows of records which the topic has lost.
         """
-        numbers = [self.standing.markers[task].n for task in tasks]
-        own = recorded.epoch == self.standing.epoch and max(numbers) < recorded.n
-        plan = replace(
-            self._plan(at, to, recorded.clock, recorded.n if own else None),
-            numbered=tuple(sorted(recorded.to)),
-            now=recorded.now,
-            max_future_ms=recorded.max_future_ms,
-            limits=recorded.limits,
-            tasks=tuple(tasks),
-            repeated=True,
-            recorded=recorded.offset,
-            tick=recorded.tick,
-            unknown=recorded.unknown,
-        )
-        self._progress.append(plan.record())
+        standing = self.standing
+        self._recording.check()
+        first = self._plan(flat(standing.markers[0].positions), {}, standing.clock, 0)
+        begin, beyond = self._recording.begin(replace(first, to=first.from_))
+        at, within = [flat(m.positions) for m in standing.markers], (self._exchange_s, None)
+        if beyond and (away := self._without_rows(at, at, None, within, taken=begin, tasks=beyond)):
+            raise next(iter(away.values()))
+
+    def align(self, batch: DataFrame | None, steps: Sequence[Step], tasks: Sequence[int]) -> None:
+        """Repeat a run of recorded batches for the tasks that missed it, in one commit of each.
+
+        A tick is alone and has no rows: ``batch`` is None.
+
+        Each judges its own rows by its clock and its now, numbers the sources as it did then, and
+        is recorded again. One of this epoch keeps its own number, where these tasks can take it:
+        commits of the others are numbered without a gap. Those that cannot be reached are parked.
+        """
+        last = max(self.standing.markers[task].n for task in tasks)
+        plans: list[BatchPlan] = []
+        for step in steps:
+            recorded = step.batch
+            own = recorded.epoch == self.standing.epoch and last < recorded.n
+            plan = replace(
+                self._plan(step.at, step.to, recorded.clock, recorded.n if own else None),
+                numbered=tuple(sorted(recorded.to)),
+                now=recorded.now,
+                batch_time=recorded.batch_time,
+                max_future_ms=recorded.max_future_ms,
+                limits=recorded.limits,
+                tasks=tuple(tasks),
+                repeated=True,
+                recorded=recorded.offset,
+                tick=recorded.tick,
+                unknown=recorded.unknown,
+            )
+            plans.append(plan)
+            last = plan.n
+        self._progress.append(*(plan.record() for plan in plans))
+        failpoint("driver.after_run_record")
+        run = together(plans)
         try:
-            self._run(lambda: self._combined(batch, plan), plan)
+            self._run(lambda: self._combined(batch, run), run)
         except UnknownSchemas as error:
-            raise UnknownSchemas(
-                f"{error.message}. They were known when batch {recorded.n} of epoch "
-                f"{recorded.epoch} was decided, which tasks {list(tasks)} have yet to repeat: "
-                "bring them back under their ids, or the registry that has them",
-                **error.details,
-            ) from error
+            raise schemas_gone(error, steps, tasks) from error
+
+    def most_records(self, at: Positions) -> int:
+        """Of a run of batches that begins at some positions: as many as a stream begins with."""
+        settings, most = self._settings, self._settings.max_bytes_per_trigger
+        within = self._patiently(lambda: records_within(self._kafka, at, most))
+        return min(settings.first_offsets_per_trigger, settings.max_offsets_per_trigger, within)
 
     def check_code(self, recorded: Recorded, tasks: Sequence[int]) -> None:
         """See `state_lib.spark.versions.check_code`."""
-        check_code(self._app.id, recorded, self._code, self._settings.accept_new_code, tasks)
+        accepted = self._settings.accept_new_code
+        check_code(self._app.id, recorded, self._code, accepted, tasks, self._routing)
 
     def initial(self, positions: Sequence[Positions]) -> None:
         """Commit positions that the markers do not know yet, task by task, with no rows.
@@ -176,8 +174,7 @@ class Batches:
         the others' clock batch by batch.
         """
         at = [flat(m.positions) for m in self.standing.markers]
-        patience = self._settings.exchange_timeout_s
-        for error in self._without_rows(at, positions, None, patience, None).values():
+        for error in self._without_rows(at, positions, None, (self._exchange_s, None)).values():
             raise error
 
     def begin_with(self, rows: DataFrame, tasks: Sequence[int], processor: str) -> None:
@@ -190,6 +187,7 @@ class Batches:
         here = flat(self.standing.markers[tasks[0]].positions)
         plan = replace(self._plan(here, here, self.standing.clock), tasks=tuple(tasks))
         self._run(lambda: rows, plan, initial=processor)
+        self.standing.n = max(self.standing.n, *(self.standing.markers[p].n for p in tasks))
 
     def tick(self) -> bool:
         """With nothing unread, move the clock to the greatest event time; False if it is there.
@@ -208,14 +206,15 @@ class Batches:
         moves = clock > standing.clock or not standing.is_level
         if not moves and not standing.is_due(clock, now_ms()):
             return False
-        if self._app.processes:
-            self._run_timers(clock)
+        if self.has_timers:
+            self._ticking.finish()
+            self._ticking.tick(self._plan_of_tick(clock))
             return True
         here = [standing.positions] * self._app.partitions
-        timeout, park_after = self._tick_s, self._settings.park_after_s
-        away = self._without_rows(here, here, clock, timeout, min(park_after, timeout))
+        timeout, park_after = min(_TICK_S, self._exchange_s), self._settings.park_after_s
+        away = self._without_rows(here, here, clock, (timeout, min(park_after, timeout)))
         if park_after <= timeout:
-            gone = self._gone(away)
+            gone = self._direct.gone(away)
             if set(standing.present) - set(gone):
                 self._park(gone)
         for task, why in away.items():
@@ -223,105 +222,57 @@ class Batches:
                 raise why
         return True
 
-    def _run_timers(self, clock: int) -> None:
-        """A batch without records: Spark's, as every other, for it runs processors.
-
-        Raises:
-            Unavailable: as of a batch; it is done again.
-        """
-        self._finish_tick()
+    def _plan_of_tick(self, clock: int | None = None) -> BatchPlan:
         here = self.standing.positions
-        plan = replace(self._plan(here, here, clock), tick=True)
-        offset = self._patiently(lambda: self._progress.append(plan.record()))
-        self.standing.told = plan.clock
-        self._ticking = replace(plan, recorded=offset)
-        self._finish_tick()
+        return self._plan(here, here, self.standing.clock if clock is None else clock)
 
-    def _finish_tick(self) -> None:
-        """One that was recorded is for every task, before whatever comes next.
-
-        Its number stays, unless a task that came back has a higher one by what it repeated.
-        """
-        tick, standing = self._ticking, self.standing
-        if tick is None:
-            return
-        there = [p for p in standing.present if standing.markers[p].recorded < tick.recorded]
-        if any(standing.markers[p].n >= tick.n for p in there):
-            standing.n += 1
-            tick = replace(tick, n=standing.n)
-        tasks = None if len(there) == self._app.partitions else tuple(there)
-        plan = replace(tick, tasks=tasks, parked=tuple(sorted(standing.parked)))
-        if there:
-            self._run(lambda: self._combined(None, plan), plan)
-        self._ticking = None
+    def _run_tick(self, plan: BatchPlan) -> None:
+        self._run(lambda: self._combined(None, plan), plan)
 
     @property
-    def _tick_s(self) -> float:
-        return min(_TICK_S, self._settings.exchange_timeout_s)
+    def _exchange_s(self) -> float:
+        return self._settings.exchange_timeout_s
 
     def _without_rows(
         self,
         from_: Sequence[Positions],
         to: Sequence[Positions],
         clock: int | None,
-        timeout_s: float,
-        patience_s: float | None,
+        within: tuple[float, float | None],
+        *,
+        taken: int = -1,
+        tasks: Sequence[int] | None = None,
     ) -> dict[int, Unavailable]:
         """A commit of every task that is there, with no rows. It is recorded, and covers none.
 
-        ``clock``: that of all of them; None: each keeps its own. ``timeout_s`` and ``patience_s``
-        as in `ExchangePlan`. Returns the tasks that did not take it.
+        ``clock``: that of all of them; None: each keeps its own. ``within``: ``timeout_s`` and
+        ``patience_s`` as in `ExchangePlan`. ``taken``: offset of the record that counts as the
+        last which they took; -1: as before. ``tasks``: those that are meant; None: all there are.
+
+        Returns the tasks that did not take it.
         """
         plan = self._plan(to[0], to[0], self.standing.clock if clock is None else clock)
         self._progress.append(plan.record())
         self.standing.told = plan.clock
 
-        def commit(task: int) -> Marker | Unavailable:
+        def own(task: int) -> ExchangePlan:
             stays = self.standing.markers[task].clock
-            own = replace(
+            batch = replace(
                 plan,
                 from_=nested(from_[task]),
                 to=nested(to[task]),
                 clock=stays if clock is None else clock,
+                recorded=taken,
             )
-            whole = replace(self._exchange_plan(own), processors=())  # they run in Spark alone
-            bounded = replace(whole, timeout_s=timeout_s, patience_s=patience_s)
-            with closing(self._client(task)) as client:
-                try:
-                    return exchange(bounded, task, None, client)
-                except Unavailable as error:
-                    return error
+            whole = replace(self._exchange_plan(batch), processors=())  # they run in Spark alone
+            return replace(whole, timeout_s=within[0], patience_s=within[1])
 
-        tasks = self.standing.present
-        with ThreadPoolExecutor(min(16, len(tasks))) as pool:
-            done = dict(zip(tasks, pool.map(commit, tasks), strict=True))
+        those = self.standing.present if tasks is None else tasks
+        done = self._direct.commit({task: own(task) for task in those})
         for task, marker in done.items():
             if isinstance(marker, Marker):
                 self.standing.markers[task] = marker
         return {task: error for task, error in done.items() if isinstance(error, Unavailable)}
-
-    def _gone(self, away: Mapping[int, Unavailable]) -> dict[int, Unavailable]:
-        """Those of the tasks that did not commit in time that nobody answers for now.
-
-        The others are slow.
-        """
-
-        def is_gone(task: int) -> bool:
-            with closing(self._client(task)) as client:
-                try:
-                    client.marker(self._app.id, task, _LOOK_S)
-                except HoldfastError:
-                    return True
-                return False
-
-        with ThreadPoolExecutor(16) as pool:
-            return {
-                t: away[t] for t, gone in zip(away, pool.map(is_gone, away), strict=True) if gone
-            }
-
-    def _client(self, task: int) -> FlightHostClient:
-        address = owner_of(self._app.id, task, self._settings.host_addresses)
-        return FlightHostClient(address, self._token)
 
     def close(self) -> None:
         """Free Kafka clients."""
@@ -330,18 +281,21 @@ class Batches:
     def _plan(self, from_: Positions, to: Positions, clock: int, n: int | None = None) -> BatchPlan:
         """``n``: of one that has a number; None: the next."""
         self.standing.n += n is None
-        parked = tuple(sorted(self.standing.parked))
+        parked, now = tuple(sorted(self.standing.parked)), now_ms()
         return BatchPlan(
             epoch=self.standing.epoch,
             n=self.standing.n if n is None else n,
             from_=nested(from_),
             to=nested(to),
             clock=clock,
-            now=max(now_ms(), self.standing.batch_time),
+            now=now,
+            batch_time=max(now, self.standing.batch_time) if self.has_timers else NO_CLOCK,
             max_future_ms=int(self._settings.max_future_s * 1000),
             topic_ids=self.standing.topic_ids,
             code=self._code,
+            routing=self._routing,
             limits=self._limits,
+            recorded_in=self.standing.log,
             tasks=tuple(self.standing.present) if parked else None,
             parked=parked,
         )
@@ -351,9 +305,9 @@ class Batches:
             app=self._app.id,
             partitions=self._app.partitions,
             kept=tuple(verb.kept for verb in self._app.aggregations),
-            batch=batch,
-            hosts=tuple(self._settings.host_addresses),
-            token=self._token,
+            batch=replace(batch, run=()),
+            hosts=self._direct.hosts,
+            token=self._direct.token,
             timeout_s=self._settings.exchange_timeout_s,
             patience_s=min(self._settings.park_after_s, self._settings.exchange_timeout_s),
             processors=tuple(verb.processor for verb in self._app.processes),
@@ -428,29 +382,13 @@ class Batches:
         # of this thread, where no other jobs come from
         combined.sparkSession.sparkContext.addJobTag(self.tag)
         try:
-            results = combined.mapInArrow(carry, RESULT_DDL).collect()
+            with explained(self._app):
+                results = combined.mapInArrow(carry, RESULT_DDL).collect()
         except (PySparkException, Py4JJavaError) as error:
-            raise arrived(error) or error from None
-        expected = set(range(self._app.partitions) if plan.tasks is None else plan.tasks)
-        refused = {r.task: from_wire(orjson.loads(r.error)) for r in results if r.error is not None}
-        away = {task: error for task, error in refused.items() if isinstance(error, Unavailable)}
-        failures = [error for task, error in refused.items() if task not in away]
-        for failure in failures:
-            if isinstance(failure, Superseded):
-                raise failure
-        if failures:
-            raise failures[0]
-        for row in results:
-            if row.marker is not None:
-                self.standing.markers[row.task] = Marker.from_bytes(bytes(row.marker))
-        missing = expected - {r.task for r in results}
-        if missing:
-            raise HoldfastError(
-                f"batch {plan.n} ended without a commit of tasks {sorted(missing)}: Spark merged "
-                "or lost partitions; check that adaptive execution is off",
-                missing=sorted(missing),
-            )
-        return away
+            if found := arrived(error) or unjudged(error, plan):
+                raise found from error
+            raise
+        return noted(results, plan, self.standing, self._app.partitions)
 
     def _patiently(self, ask: Callable[[], T], stopped: Callable[[], bool] = lambda: False) -> T:
         """Ask Kafka; while it is away, ask again for as long as an exchange would."""

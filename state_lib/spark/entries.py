@@ -9,24 +9,29 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from state_lib.declaration import Aggregation, Expression, Field, KeySerde, Select, Step
+from state_lib.declaration import Aggregation, Expression, Field, Select, Step
+from state_lib.serdes.kinds import Kind
 from state_lib.spark.attempts import attempt, value_of
+from state_lib.spark.faults import fault
+from state_lib.spark.functions.evaluated import errors_of, with_calls
+from state_lib.spark.keys import key_bytes, without_a_column
+from state_lib.spark.kinds import sql_of, taken_as
 from state_lib.spark.partitioner import partition_for_key
 from state_lib.spark.plan import DEAD, DROPPED, SEEN, BatchPlan
 from state_lib.spark.rows import POSITION, column_of, letter
 from state_lib.spark.sizes import UNBOUNDED, too_large
-
-_SQL_TYPES = {"int64": "bigint", "float64": "double", "utf8": "string", "bool": "boolean"}
-KEY_TYPES = {"int64": "bigint", "bytes": "binary", "utf8": "string"}
+from state_lib.specs import StoreSpec
 
 
 def judge(rows: DataFrame, index: int, verb: Aggregation, limit: int) -> DataFrame:
     """Add what a verb takes from each row, and why it is a dead letter for this verb.
 
     Columns: ``__hf_key<i>`` (bytes), ``__hf_start<i>`` (ms), ``__hf_late<i>``, ``__hf_why<i>``
-    (null, ``failed:<store>.<column>``, ``not-utf8:<store>.<column>`` or ``too-large:<store>``),
-    ``__hf_size<i>`` (bytes, if that is why), and one ``__hf_in<i>_<number>`` per field with an
-    expression. Fields are computed only for rows that have a key and are not late.
+    (null, or ``failed:``, ``not-utf8:`` or ``out-of-range:`` with ``<store>.<column>``,
+    ``null-key:<store>.<column>`` where a key has several, ``too-large:<store>``), ``__hf_size<i>``
+    (bytes, if that is why), ``__hf_said<i>`` (the exception, if a Python function is why), and one
+    ``__hf_in<i>_<number>`` per field with an expression. Fields are computed only for rows that
+    have a key and are not late.
 
     Args:
         rows: after the steps.
@@ -36,16 +41,8 @@ def judge(rows: DataFrame, index: int, verb: Aggregation, limit: int) -> DataFra
     """
     own, spec = f"{index}", verb.store
     usable = F.col("__hf_bad").isNull() & ~F.col("__hf_skip")
-    kind = KEY_TYPES[verb.kept.key_serde]
-    rows, key, why = tried(
-        rows, f"__hf_key{own}", usable, Wanted(verb.key, kind, f"{spec.name}.key")
-    )
-    start: Column = F.lit(0).cast("bigint")
-    late: Column = F.lit(False)  # noqa: FBT003
-    if spec.is_window:
-        size = spec.window_size_ms
-        start = F.when(usable, F.col("__hf_ts") - F.pmod(F.col("__hf_ts"), F.lit(size)))
-        late = start + (size + spec.grace_ms) <= F.col("__hf_clock")
+    rows, key, why, said = tried_key(rows, index, verb.key, verb.kept.key_serde, spec.name)
+    start, late = window_of(spec, usable)
     rows = rows.withColumns({f"__hf_why{own}": why, f"__hf_key{own}": key})
     key, why = F.col(f"__hf_key{own}"), F.col(f"__hf_why{own}")
     rows = rows.withColumns(
@@ -56,48 +53,85 @@ def judge(rows: DataFrame, index: int, verb: Aggregation, limit: int) -> DataFra
         }
     )
     wanted = key.isNotNull() & ~F.col(f"__hf_late{own}")
-    reasons: list[Column] = [why]
+    reasons, exceptions = [why], [said]
     values: dict[str, Column] = {}
     for number, (name, field) in enumerate(verb.fields.items()):
         if not field.of_rows:
             column = f"__hf_in{own}_{number}"
-            of_type = None if field.op == "count" else _SQL_TYPES[field.type]
-            what = Wanted(verb.inputs[name], of_type, f"{spec.name}.{name}")
-            rows, values[column], why_not = tried(rows, column, wanted, what)
+            kind = None if field.op == "count" else taken_as(field)
+            what = Wanted(verb.inputs[name], kind, f"{spec.name}.{name}")
+            rows, values[column], why_not, said = tried(rows, column, wanted, what)
             reasons.append(why_not)
-    rows = rows.withColumns({**values, f"__hf_why{own}": F.coalesce(*reasons)})
+            exceptions.append(said)
+    verdict = {f"__hf_why{own}": F.coalesce(*reasons), f"__hf_said{own}": first_said(exceptions)}
+    rows = rows.withColumns({**values, **verdict})
     larger = F.when(wanted & why.isNull(), too_large(verb.kept, key, index, limit))
     rows = rows.withColumn(f"__hf_size{own}", larger.cast("bigint"))
     large = F.when(F.col(f"__hf_size{own}").isNotNull(), f"too-large:{spec.name}")
     return rows.withColumn(f"__hf_why{own}", F.coalesce(why, large))
 
 
+def window_of(spec: StoreSpec, usable: Column) -> tuple[Column, Column]:
+    """Where a row's window begins (ms; 0 without windows), and whether the row is late for it."""
+    if not spec.is_window:
+        return F.lit(0).cast("bigint"), F.lit(False)  # noqa: FBT003
+    size = spec.window_size_ms
+    start = F.when(usable, F.col("__hf_ts") - F.pmod(F.col("__hf_ts"), F.lit(size)))
+    return start, start + (size + spec.grace_ms) <= F.col("__hf_clock")
+
+
 @dataclass(frozen=True)
 class Wanted:
-    """An expression, the type it is cast to (None: as it is), and how reasons call it."""
+    """An expression, what it is kept as (None: as it is), and how reasons call it."""
 
     expression: Expression
-    kind: str | None
+    kind: Kind | None
     name: str
+
+
+def tried_key(
+    rows: DataFrame, index: int, key: Expression, serde: Kind, name: str
+) -> tuple[DataFrame, Column, Column, Column | None]:
+    """As `tried`: the key of verb ``index``, of all good rows, before it becomes bytes."""
+    usable = F.col("__hf_bad").isNull() & ~F.col("__hf_skip")
+    wanted = Wanted(key, serde, f"{name}.key")
+    rows, value, why, said = tried(rows, f"__hf_key{index}", usable, wanted)
+    lacking = without_a_column(serde, value, name)
+    return rows, value, why if lacking is None else F.coalesce(why, lacking), said
 
 
 def tried(
     rows: DataFrame, column: str, usable: Column, wanted: Wanted
-) -> tuple[DataFrame, Column, Column]:
-    """Rows with ``column`` beside, the value that it holds, and why there is none."""
-    kind, value = wanted.kind, column_of(wanted.expression)
-    if kind is not None:
-        value = value.cast(kind)
-    if wanted.expression.plain and kind in (None, wanted.expression.type):
+) -> tuple[DataFrame, Column, Column, Column | None]:
+    """Rows with ``column`` beside, the value that it holds, and why there is none.
+
+    Where Python functions are called, also what they raised.
+    """
+    kind, value, said = wanted.kind, column_of(wanted.expression), None
+    type_ = None if kind is None else sql_of(kind)
+    if type_ is not None:
+        value = value.cast(type_)
+    if wanted.expression.plain and type_ in (None, wanted.expression.type):
         rows = rows.withColumn(column, F.when(usable, value))
         value, why = F.col(column), F.lit(None).cast("string")
     else:
+        calls = wanted.expression.calls
+        rows = with_calls(rows, calls, usable)
         rows = rows.withColumn(column, F.when(usable, attempt(rows, value)))
+        if calls:
+            said = F.when(F.col(column).isNull(), errors_of(calls))
+            rows = rows.withColumn(f"{column}_said", said).drop(*(call.column for call in calls))
+            said = F.col(f"{column}_said")
         value = value_of(F.col(column))
         why = F.when(usable & F.col(column).isNull(), f"failed:{wanted.name}")
-    if kind == "string":
-        why = F.coalesce(why, F.when(~F.is_valid_utf8(value), f"not-utf8:{wanted.name}"))
-    return rows, value, why
+    wrong = None if kind is None else fault(kind, value, wanted.name)
+    return rows, value, why if wrong is None else F.coalesce(why, wrong), said
+
+
+def first_said(exceptions: Sequence[Column | None]) -> Column:
+    """What the first of functions that raised has said; null if none did."""
+    said = [one for one in exceptions if one is not None]
+    return F.coalesce(*said) if said else F.lit(None).cast("string")
 
 
 def entry(
@@ -132,6 +166,7 @@ def places(
     key, why = F.col(f"__hf_key{index}"), F.col(f"__hf_why{index}")
     size, limit = F.col(f"__hf_size{index}"), plan.limits.get(name, UNBOUNDED)
     bad, late = F.col("__hf_bad"), F.col(f"__hf_late{index}")
+    said = F.coalesce(F.col("__hf_said"), F.col(f"__hf_said{index}"))
     told = F.col("__hf_told") if first else F.lit(True)  # noqa: FBT003
     kind = (
         F.when(bad.isNotNull(), F.when(told, SEEN).otherwise(DEAD))
@@ -144,7 +179,7 @@ def places(
     entry_key = (
         F.when(kind == index, key)
         .when(kind == DROPPED, reason.cast("binary"))
-        .when(kind == DEAD, letter(F.coalesce(bad, why), size, limit))
+        .when(kind == DEAD, letter(F.coalesce(bad, why), size, limit, said))
     )
     mine, keyed = kind == index, key.isNotNull() & why.isNull()
     by_key = partition_for_key(spark, key, partitions)
@@ -166,7 +201,7 @@ def fields_of(aggregations: Sequence[Aggregation], index: int, mine: Column) -> 
     for other, aggregation in enumerate(aggregations):
         for number, (field_name, field) in enumerate(aggregation.fields.items()):
             if not field.of_rows:
-                none = F.lit(None).cast(_SQL_TYPES[field.type])
+                none = F.lit(None).cast(sql_of(taken_as(field)))
                 value = F.col(f"__hf_in{other}_{number}")
                 own = _input(field, value, mine) if other == index else none
                 columns.append(own.alias(f"a{other}_{field_name}"))
@@ -186,14 +221,7 @@ def explodes(steps: Sequence[Step]) -> int:
 def _input(field: Field, value: Column, mine: Column) -> Column:
     if field.op == "count":
         return F.when(mine & value.isNotNull(), F.lit(1)).cast("bigint")
-    value = value.cast(_SQL_TYPES[field.type])
+    value = value.cast(sql_of(taken_as(field)))
     if field.type == "float64" and field.op != "last":  # one NaN, one zero
         value = F.when(F.isnan(value), math.nan).when(value == 0.0, 0.0).otherwise(value)
     return F.when(mine, value)
-
-
-def key_bytes(serde: KeySerde, key: Column) -> Column:
-    """A key of its serde's type as the serde writes it."""
-    if serde == "int64":
-        return F.unhex(F.lpad(F.hex(key), 16, "0"))
-    return key.cast("binary")

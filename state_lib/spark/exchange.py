@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import random
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from typing import Protocol
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import orjson
@@ -18,11 +19,15 @@ from state_lib.client.flight import FlightHostClient
 from state_lib.errors import HoldfastError, Misplaced, Moved, NotFound, Unavailable
 from state_lib.failpoints import failpoint
 from state_lib.host.placement import owner_of
-from state_lib.marker import CommitHeader, Marker, nested
+from state_lib.marker import NO_INITIAL, CommitHeader, Marker, nested
 from state_lib.spark.merge import Rows, merge, rows_of
 from state_lib.spark.outputs import output_keys, output_values
 from state_lib.spark.plan import DEAD, DROPPED, BatchPlan, ExchangePlan
+from state_lib.spark.process.pace import Pace
 from state_lib.stores.pages import Page
+
+if TYPE_CHECKING:
+    from state_lib.spark.process.run import Told
 
 RESULT = pa.schema([("task", pa.int32()), ("marker", pa.binary()), ("error", pa.binary())])
 RESULT_DDL = "task int, marker binary, error binary"
@@ -136,18 +141,30 @@ def check_placed(task: int, table: pa.Table | None) -> None:
 def exchange(plan: ExchangePlan, task: int, table: pa.Table | None, client: TaskClient) -> Marker:
     """Bring a task's rows into its stores; try again while its host is away or opening.
 
+    An initial state may take several commits, each with the next number.
+
     Raises:
         Superseded, Realign: this driver must stop or align; trying again would not help.
         Unavailable: the host stayed away for ``plan.patience_s``, answered nobody for as long in
             the middle of an exchange, refused for as long what it was asked for, or was not done
             in ``plan.timeout_s``.
     """
+    marker = _exchanged(plan, task, table, client)
+    while plan.initial and plan.initial not in marker.initial:
+        plan = replace(plan, batch=replace(plan.batch, n=marker.n + 1))
+        marker = _exchanged(plan, task, table, client)
+    return marker
+
+
+def _exchanged(plan: ExchangePlan, task: int, table: pa.Table | None, client: TaskClient) -> Marker:
+    """One commit of `exchange`, whoever makes it."""
     verbs = {} if table is None else _fold(plan, table)
     deadline = time.monotonic() + plan.timeout_s
     patience_s = plan.timeout_s if plan.patience_s is None else plan.patience_s
     patience = time.monotonic() + patience_s
     wait, reached = _FIRST_WAIT_S, False
     while True:
+        pace = Pace(task, max(_LEAST_S, deadline - time.monotonic()))
         try:
             silent_s = None
             if patience_s < plan.timeout_s:
@@ -161,12 +178,13 @@ def exchange(plan: ExchangePlan, task: int, table: pa.Table | None, client: Task
             ) as open_exchange:
                 if open_exchange.already_done or _is_taken(batch, open_exchange.marker):
                     return open_exchange.marker
-                return _run(plan, task, open_exchange, verbs, table)
+                return _run(plan, task, open_exchange, verbs, table, pace)
         except Moved:  # another copy commits: that is no refusal
             reached = False
             if time.monotonic() > deadline:
                 raise
         except Unavailable:
+            patience += pace.busy_s  # while processors worked, nobody waited for the host
             if time.monotonic() > min(patience, deadline):
                 raise
         time.sleep(wait * random.uniform(0.5, 1.0))  # noqa: S311 - jitter
@@ -175,7 +193,7 @@ def exchange(plan: ExchangePlan, task: int, table: pa.Table | None, client: Task
 
 def _is_taken(batch: BatchPlan, marker: Marker) -> bool:
     """Whether a task has taken a tick, maybe under another number: no position tells of that."""
-    return batch.tick and 0 <= batch.recorded <= marker.recorded
+    return batch.tick and 0 <= batch.recorded <= marker.taken(batch.recorded_in)
 
 
 def _look(plan: ExchangePlan, task: int, client: TaskClient, within_s: float) -> None:
@@ -202,9 +220,10 @@ def _run(
     open_exchange: OpenExchange,
     verbs: dict[int, Rows],
     table: pa.Table | None,
+    pace: Pace,
 ) -> Marker:
     if plan.initial:
-        return _begun(plan, task, open_exchange, table)
+        return _begun(plan, task, open_exchange, table, pace)
     stored = {i: open_exchange.get(plan.kept[i].store.name, rows.keys) for i, rows in verbs.items()}
     counts: dict[str, int] = {}
     for i, rows in verbs.items():
@@ -216,7 +235,8 @@ def _run(
             keys, values = output_keys(verb, rows), output_values(verb, rows, merged)
             for topic in verb.outputs:
                 open_exchange.output(topic, keys, values, merged.timestamps)
-    letters, due = _processed(plan, task, open_exchange, table)
+    told = _processed(plan, task, open_exchange, table, pace)
+    letters = [] if told is None else told.letters
     maxima: dict[tuple[str, int], int] = {}
     if table is not None:
         dead = table.filter(pc.equal(table.column("kind"), DEAD)).column("key").unique()
@@ -226,7 +246,8 @@ def _run(
     if letters:
         open_exchange.dead_letters(pa.array(letters, pa.binary()))
         _count(letters, counts)
-    batch = plan.batch
+    batch, begun = plan.batch, open_exchange.marker.initial
+    new = [p.name for p in plan.processors if p.fold is None and p.name not in begun]
     failpoint("exchange.before_commit")
     marker = open_exchange.commit(
         CommitHeader(
@@ -239,8 +260,11 @@ def _run(
             maxima=nested(maxima),
             dropped=counts,
             recorded=batch.recorded,
-            batch_time_ms=batch.now,
-            due=due,
+            recorded_in=batch.recorded_in,
+            batch_time_ms=batch.batch_time,
+            due=None if told is None else told.due,
+            initial=dict.fromkeys(new, NO_INITIAL),
+            overdue=told is not None and told.overdue,
         )
     )
     failpoint("exchange.after_commit")
@@ -248,14 +272,25 @@ def _run(
 
 
 def _begun(
-    plan: ExchangePlan, task: int, open_exchange: OpenExchange, table: pa.Table | None
+    plan: ExchangePlan,
+    task: int,
+    open_exchange: OpenExchange,
+    table: pa.Table | None,
+    pace: Pace,
 ) -> Marker:
-    """Commit the initial state of a processor: the task stays where it is."""
+    """Commit a part of the initial state of a processor: the task stays where it is."""
     from state_lib.spark.process.run import run_initial  # noqa: PLC0415 - imports much of PySpark
 
-    here, batch = open_exchange.marker, plan.batch
-    rows, due = run_initial(plan, task, open_exchange, table)
-    earliest = {mode: min(at, due.get(mode, at)) for mode, at in here.due.items()}
+    here, batch, name = open_exchange.marker, plan.batch, plan.initial
+    none: Mapping[str, Any] = {"key": None, "rows": 0}
+    before = here.begun.get(name, none)
+    after = None if before["key"] is None else bytes.fromhex(before["key"])
+    part = run_initial(plan, task, open_exchange, table, after, pace)
+    earliest = {mode: min(at, part.due.get(mode, at)) for mode, at in here.due.items()}
+    rows, left = before["rows"] + part.rows, dict(here.begun)
+    left.pop(name, None)
+    if part.to is not None:
+        left[name] = {"key": part.to.hex(), "rows": rows}
     return open_exchange.commit(
         CommitHeader(
             epoch=batch.epoch,
@@ -263,23 +298,28 @@ def _begun(
             from_=here.positions,
             to=here.positions,
             clock=here.clock,
-            batch_time_ms=batch.now,
-            due={**due, **earliest},
-            initial={plan.initial: rows},
+            batch_time_ms=batch.batch_time,
+            due={**part.due, **earliest},
+            initial={} if part.to is not None else {name: rows},
+            begun=left,
+            overdue=here.overdue,
         )
     )
 
 
 def _processed(
-    plan: ExchangePlan, task: int, open_exchange: OpenExchange, table: pa.Table | None
-) -> tuple[list[bytes], dict[str, int] | None]:
-    """Run the application's processors; their dead letters, and when timers are due next."""
+    plan: ExchangePlan,
+    task: int,
+    open_exchange: OpenExchange,
+    table: pa.Table | None,
+    pace: Pace,
+) -> Told | None:
+    """Run the application's processors; None if it has none."""
     if not plan.processors:
-        return [], None
+        return None
     from state_lib.spark.process.run import run_all  # noqa: PLC0415 - imports much of PySpark
 
-    told = run_all(plan, task, open_exchange, table)
-    return told.letters, told.due
+    return run_all(plan, task, open_exchange, table, pace)
 
 
 def _dropped(table: pa.Table) -> dict[str, int]:

@@ -46,7 +46,8 @@ class Combiner:
     ) -> None:
         self._spark, self._aggregations, self._partitions = spark, aggregations, partitions
         self._processes, self._schemas = processes, schemas
-        self._avro = any(v.source.format == "avro" for v in (*aggregations, *processes))
+        every: list[Aggregation | Process] = [*aggregations, *processes]
+        self._avro = any(verb.source.format == "avro" for verb in every)
         self._templates: dict[object, Template] = {}
 
     def combine(self, batch: DataFrame, plan: BatchPlan) -> DataFrame:

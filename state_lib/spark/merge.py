@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,14 +14,16 @@ import pyarrow.compute as pc
 from state_lib.declaration import ORDER_FIELDS, Kept
 from state_lib.keys import window_keys
 from state_lib.serdes import Serde, serde_from
+from state_lib.serdes.arrays import shaped
 from state_lib.serdes.columns import binary_array, binary_parts, gather
+from state_lib.serdes.kinds import kind_from
+from state_lib.spark import decimals
 
 Ints = npt.NDArray[np.int64]
 _INT64 = np.iinfo(np.int64)
 _LOW = 0xFFFF_FFFF
 NOTHING = -(2**62)
 """Stands for null in columns of times: less than every event time."""
-_ARROW = {"int64": pa.int64(), "float64": pa.float64(), "utf8": pa.utf8(), "bool": pa.bool_()}
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,8 @@ class Rows:
 class Merged:
     """New values: ``values`` as the changelog has them; ``fields`` to show in outputs.
 
-    ``wrapped``: per sum of int64, how many went beyond 2^63 and around.
+    ``wrapped``: per sum, how many went beyond what it can hold (2^63, of decimals 38 digits) and
+    around.
     """
 
     values: pa.BinaryArray
@@ -76,12 +80,11 @@ def rows_of(table: pa.Table, index: int, verb: Kept) -> Rows:
         if (field.op, field.type) == ("sum", "int64"):
             rest[name] = _flat(picked.column(f"h{index}_{name}"))
         if field.op == "last":
-            columns[name] = latest.field(f"a{index}_{name}")  # type: ignore[union-attr]
-        elif field.op == "count":
-            source = "n" if field.of_rows else f"a{index}_{name}"
-            columns[name] = _flat(picked.column(source))
+            made: Any = latest.field(f"a{index}_{name}")  # type: ignore[union-attr]
         else:
-            columns[name] = _flat(picked.column(f"a{index}_{name}"))
+            counted = field.op == "count" and field.of_rows
+            made = _flat(picked.column("n" if counted else f"a{index}_{name}"))
+        columns[name] = shaped(made, kind_from(field.type).arrow_type)
     if len(heads) == len(keys):
         high = {name: _joined(columns, name, part) for name, part in rest.items()}
         return Rows(keys, inner, starts, stamps, columns, order, high)
@@ -122,9 +125,13 @@ def merge(rows: Rows, stored: pa.BinaryArray, verb: Kept) -> Merged:
         newer = ~known.to_numpy(zero_copy_only=False) | _greater(rows.order, before)
     for name, field in verb.fields.items():
         was = old if single else pc.struct_field(old, name)
-        now = rows.columns[name].cast(_ARROW[field.type])
+        now = rows.columns[name]
         if field.op == "last":
-            fields[name] = pc.if_else(pa.array(newer), now, was)
+            fields[name] = _chosen(newer, now, was)
+        elif field.op == "sum" and pa.types.is_decimal(now.type):
+            fields[name], times = decimals.added(was, now)
+            if times:
+                wrapped[name] = times
         else:
             fields[name] = _both(field.op, was, now)
         if name in rows.high and (times := _wraps(was, now, rows.high[name])):
@@ -192,8 +199,52 @@ def _how(op: str, kind: pa.DataType) -> tuple[Any, Any]:
     }[op]
 
 
+def _chosen(newer: Any, now: Any, was: Any) -> Any:
+    """Where it is newer the one, else the other."""
+    if pa.types.is_nested(now.type):
+        places = np.arange(len(now)) + np.where(newer, 0, len(now))
+        return pa.concat_arrays([now, was]).take(pa.array(places))
+    return pc.if_else(pa.array(newer), now, was)
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+
+
+def _best(op: str, values: Any, run: Ints, heads: Ints) -> Any:
+    """The least or greatest value of each run, of those that sort; nulls are skipped."""
+    columns = {"run": pa.array(run), "there": pc.is_valid(values)}
+    columns |= {f"part{i}": part for i, part in enumerate(_parts(values))}
+    way = "ascending" if op == "min" else "descending"
+    by: Any = [("run", "ascending"), ("there", "descending")]
+    by += [(name, way) for name in list(columns)[2:]]
+    order = pc.sort_indices(pa.table(columns), sort_keys=by)
+    return values.take(order.take(pa.array(heads)))
+
+
+def _parts(values: Any) -> Iterator[Any]:
+    """What they are sorted by: a struct by its fields, as Spark does, null before all others."""
+    if not pa.types.is_struct(values.type):
+        yield values
+        return
+    for child in values.flatten():
+        yield pc.is_valid(child)
+        yield from _parts(child)
+
+
+def _runs(heads: Ints, rows: int) -> Ints:
+    """The number of the run that each row is in."""
+    run = np.zeros(rows, np.int64)
+    run[heads[1:]] = 1
+    return np.cumsum(run)
+
+
 def _fold(op: str, column: pa.Array, heads: Ints) -> pa.Array:
     """One value for each run; nulls are skipped."""
+    if op == "sum" and pa.types.is_decimal(column.type):
+        return decimals.folded(column, heads)
+    if not _is_number(column.type):
+        return _best(op, column, _runs(heads, len(column)), heads)
     neutral, reduce = _how(op, column.type)
     valid = pc.is_valid(column).to_numpy(zero_copy_only=False)
     some = np.logical_or.reduceat(valid, heads)
@@ -204,6 +255,10 @@ def _fold(op: str, column: pa.Array, heads: Ints) -> pa.Array:
 
 def _both(op: str, was: pa.Array, now: pa.Array) -> pa.Array:
     """Two columns joined; where one is null the other counts."""
+    if not _is_number(now.type):
+        rows = np.arange(len(now))
+        both = pa.concat_arrays([was, now])
+        return _best(op, both, np.concatenate([rows, rows]), rows * 2)
     neutral, join = _how(op, now.type)
     none = pc.and_(pc.is_null(was), pc.is_null(now)).to_numpy(zero_copy_only=False)
     with np.errstate(all="ignore"):
@@ -249,9 +304,7 @@ def _greater(a: tuple[Ints, ...], b: tuple[Ints, ...]) -> npt.NDArray[np.bool_]:
 
 def _winners(order: tuple[Ints, ...], heads: Ints, rows: int) -> Ints:
     """Per run, the row with the greatest order."""
-    run = np.zeros(rows, np.int64)
-    run[heads[1:]] = 1
-    run = np.cumsum(run)
+    run = _runs(heads, rows)
     ranked = np.lexsort((order[2], order[1], order[0], run))
     ends = np.append(heads[1:], rows) - 1
     winners: Ints = ranked[ends]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Self
 
@@ -27,6 +27,7 @@ from state_lib.errors import (
 from state_lib.marker import Marker, flat, nested
 from state_lib.spark.align import Read, lost, repeat
 from state_lib.spark.batches import Batches
+from state_lib.spark.runs import Step, run_of
 from state_lib.spark.standing import Positions
 from state_lib.spark.versions import Chain, behind
 
@@ -120,8 +121,8 @@ class Parking:
                 del self._returning[task]
                 self.batches.unpark(task)
 
-    def _late(self) -> tuple[list[int], Recorded] | None:
-        """The tasks that stand furthest behind, and their next batch.
+    def _late(self) -> tuple[list[int], list[Step], int] | None:
+        """The tasks that stand furthest behind, their next run of batches, and how many are left.
 
         None if those that are back wait for the others: they committed what the others have not.
         """
@@ -136,7 +137,7 @@ class Parking:
         if not tasks:
             return None
         at = [returning[task].at for task in tasks]
-        recorded = [returning[task].marker.recorded for task in tasks]
+        recorded = [returning[task].marker.taken(self.batches.standing.log) for task in tasks]
         taken = [*recorded, _ALL] if self.batches.has_timers else []
         since = min(recorded)
         for anew in (False, True):  # the log has grown since it was read
@@ -144,32 +145,56 @@ class Parking:
                 self._chain, self._since = self._chain_from(since), since
             found = behind([*at, here], self._chain, taken=taken)
             if found is not None and found.batch is not None:
-                return [tasks[i] for i in found.tasks], found.batch
+                first = Step.of(found.batch, at[found.tasks[0]], here)
+                steps = self._run_of(first, self._chain, list(returning.values()))
+                return [tasks[i] for i in found.tasks], steps, self._chain.left
+        if all(one == here for one in at):
+            self._lack_nothing(tasks)
+            return None
         raise lost(tasks, at[0], here)
+
+    def _lack_nothing(self, tasks: list[int]) -> None:
+        """Ticks that they missed are gone with a progress topic: their timers are due still."""
+        standing = self.batches.standing
+        log.warning("the progress topic does not hold the ticks that tasks missed", tasks=tasks)
+        with self._lock:
+            for task in tasks:
+                back = self._returning[task]
+                taken = replace(back.marker, recorded=standing.recorded, recorded_in=standing.log)
+                self._returning[task] = replace(back, marker=taken)
+
+    def _run_of(self, first: Step, chain: Chain, back: Sequence[_Returning]) -> list[Step]:
+        """See `state_lib.spark.runs.run_of`; it passes none of those that are back."""
+        here, batches = self.batches.standing.positions, self.batches
+        places = [here, *(b.at for b in back), *(b.marker.published_to for b in back)]
+        alone = batches.depends_on_cut
+        return run_of(first, chain, here, places, batches.most_records, alone=alone)
 
     def _is_here(self, back: _Returning) -> bool:
         """Whether a task stands where the others do, and has taken every tick that they have."""
         standing = self.batches.standing
-        missed = self.batches.has_timers and back.marker.recorded < standing.recorded
+        missed = self.batches.has_timers and back.marker.taken(standing.log) < standing.recorded
         return back.at == standing.positions and not missed
 
     def _chain_from(self, since: int) -> Chain:
         said = cache(lambda: self._records(since))
         return Chain(lambda: effective(said()), lambda: ticks(said()))
 
-    def _repeat(self, tasks: list[int], recorded: Recorded) -> None:
+    def _repeat(self, tasks: list[int], steps: list[Step], left: int) -> None:
         """Once; those that went away again, or refused, are to be claimed again after a pause."""
-        standing, at = self.batches.standing, self._returning[tasks[0]].at
-        self.batches.check_code(recorded, tasks)
+        standing = self.batches.standing
+        self.batches.check_code(steps[0].batch, tasks)
         try:
-            to = repeat(self.batches, self._read, recorded, at, standing.positions, tasks)
+            to = repeat(self.batches, self._read, steps, tasks, left)
         except (Realign, Unavailable) as error:
             log.warning("parked tasks are not back yet", partitions=tasks, why=error.message)
             to = {}
+        last = steps[-1].batch
         with self._lock:
             for task in tasks:
                 marker = standing.markers[task]
-                if flat(marker.positions) == to:
+                missed = last.tick and marker.taken(standing.log) < last.offset  # moves no position
+                if flat(marker.positions) == to and not missed:
                     self._returning[task] = _Returning(marker, to)
                     self._pauses.pop(task, None)
                 else:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from state_lib.addresses import HostAddress
 from state_lib.declaration import Kept
-from state_lib.marker import ByPartition, flat, nested
+from state_lib.marker import NO_CLOCK, ByPartition, flat, nested
 from state_lib.processing import Processor
 
 SEEN, DROPPED, DEAD = -1, -2, -3
@@ -23,8 +23,7 @@ class BatchPlan:
         epoch, n: of the driver and the batch.
         from_, to: positions before and after.
         clock: by which lateness is judged (ms).
-        now: wall time (ms) by which "too far in the future" is judged, and processing time of
-            processors. Never less than that of a batch before.
+        now: wall time (ms) by which "too far in the future" is judged.
         max_future_ms: how far ahead of ``now`` an event time may be.
         topic_ids: of the sources.
         tasks: those that take part; None for all.
@@ -35,7 +34,12 @@ class BatchPlan:
         recorded: offset in the progress log where this batch was recorded first; -1 before that.
         numbered: source partitions of a repeated batch as it was first recorded: which task has a
             row without a key goes by their numbers. There are no rows of others, which are newer.
+        run: the batches that this one repeats together, each of which judges its own rows.
         tick: whether it has no records, and runs timers.
+        recorded_in: Kafka's id of the progress topic; empty without processors.
+        routing: digits of where rows go, as `Declaration.routing`.
+        batch_time: what `processing_time` is at least: that of the batches before. None without
+            processors.
         unknown: ids of schemas of Avro that the registry did not know when it was decided.
     """
 
@@ -54,8 +58,17 @@ class BatchPlan:
     repeated: bool = False
     parked: tuple[int, ...] = ()
     numbered: tuple[tuple[str, int], ...] = ()
+    run: tuple[BatchPlan, ...] = ()
     tick: bool = False
+    recorded_in: str = ""
+    routing: str = ""
+    batch_time: int = NO_CLOCK
     unknown: tuple[int, ...] = ()
+
+    @property
+    def processing_time(self) -> int:
+        """Of processors (ms): wall time, but it never goes back as that may."""
+        return max(self.now, self.batch_time)
 
     def sources(self) -> list[tuple[str, int]]:
         """Source partitions in the order in which rows number them."""
@@ -78,6 +91,8 @@ class BatchPlan:
             "parked": self.parked,
             "recorded": self.recorded,
             **({"tick": True} if self.tick else {}),
+            **({"routing": self.routing} if self.routing else {}),
+            **({} if self.batch_time == NO_CLOCK else {"batch_time": self.batch_time}),
             **({"unknown_schemas": self.unknown} if self.unknown else {}),
         }
 
@@ -85,6 +100,16 @@ class BatchPlan:
         if not self.numbered:
             return positions
         return nested({p: o for p, o in flat(positions).items() if p in self.numbered})
+
+
+def together(plans: Sequence[BatchPlan]) -> BatchPlan:
+    """One plan for batches that follow one another: it ends as the last one, which is the latest.
+
+    What differs among them are bounds, numbers, and what rows are judged by.
+    """
+    if len(plans) == 1:
+        return plans[0]
+    return replace(plans[-1], from_=plans[0].from_, run=tuple(plans))
 
 
 @dataclass(frozen=True)

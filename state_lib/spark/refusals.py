@@ -72,19 +72,28 @@ def kind_of(node: Node) -> str:
     return str(node["class"]).rpartition(".")[2]
 
 
-def judge(made: Analysed, at: str) -> None:
+def calls_python(made: Analysed) -> bool:
+    """Whether it calls Python functions."""
+    return "PythonUDF" in _seen(made)
+
+
+def _seen(made: Analysed) -> set[str]:
+    return {name.rpartition(".")[2] for name in _CLASS.findall(made.json)}
+
+
+def judge(made: Analysed, at: str, *, calls: bool = False) -> None:
     """Refuse a plan that reads more than single rows, whatever its shape.
+
+    Args:
+        made: the plan.
+        at: how errors call the step.
+        calls: whether Python functions may be called in it.
 
     Raises:
         ConfigurationError: the step, why, and what to write instead.
     """
-    seen = {name.rpartition(".")[2] for name in _CLASS.findall(made.json)}
-    if udfs := sorted(c for c in seen if "UDF" in c or c.startswith(_FUNCTIONS)):
-        raise ConfigurationError(
-            f"{at} calls a function of yours ({udfs[0]}), and a row on which it fails cannot be "
-            "told from the others yet. Write it with Spark's built-in functions, like F.when(...), "
-            "F.regexp_extract(...) or F.transform(...)"
-        )
+    seen = _seen(made)
+    _judge_functions(seen, at, calls=calls)
     if seen & _SUBQUERIES:
         raise ConfigurationError(
             f"{at} asks for other rows by a subquery: {_REPEAT}. Put what it needs into the record"
@@ -156,6 +165,21 @@ def judge_shape(made: Analysed, wanted: tuple[str, ...], at: str) -> None:
 
 
 # ---------------------------------------------------------------------- inside
+
+
+def _judge_functions(seen: set[str], at: str, *, calls: bool) -> None:
+    found = sorted(c for c in seen if "UDF" in c or c.startswith(_FUNCTIONS))
+    if others := [c for c in found if c != "PythonUDF"]:
+        raise ConfigurationError(
+            f"{at} calls a function of yours ({others[0]}), and a row on which it fails cannot be "
+            "told from the others. Write it in Python, by F.udf(...), or with Spark's built-in "
+            "functions, like F.when(...), F.regexp_extract(...) or F.transform(...)"
+        )
+    if found and not calls:
+        raise ConfigurationError(
+            f"{at} calls a Python function by a name that it was registered under, which may be "
+            "another function after a restart. Call the function itself: f = F.udf(...), f('x')"
+        )
 
 
 def _judge_encryption(nodes: list[Node], at: str) -> None:

@@ -20,7 +20,9 @@ from state_lib.declaration import Expression, Select, Source, Step
 from state_lib.names import RESERVED
 from state_lib.spark.analysis import plain_column, quoted
 from state_lib.spark.attempts import attempt, value_of
+from state_lib.spark.functions.evaluated import errors_of, with_calls
 from state_lib.spark.plan import BatchPlan
+from state_lib.spark.run_rows import in_run
 from state_lib.spark.sources import schema_of
 
 if TYPE_CHECKING:
@@ -39,17 +41,23 @@ def judged_by(batch: DataFrame, plan: BatchPlan, *, avro: bool = False) -> DataF
     array is handed over by reference, and an index that is a column (a row's source) keeps it from
     being folded.
 
-    ``avro``: whether a source is in Avro; then ids of schemas that nobody knew are beside, too.
+    A row of a run is judged by the batch that it was in.
+
+    ``avro``: whether a source is in Avro; then ids of schemas that nobody knew are beside, too:
+    the same for all batches of a run.
     """
 
     def each(value: int) -> Column:
         return F.lit([value] * len(plan.sources())).cast("array<bigint>")  # small ones, too
 
+    limits, clocks = each(plan.now + plan.max_future_ms), each(plan.clock)
+    if plan.run:
+        limits, clocks = in_run(plan)
     unknown = [F.lit([-1, *plan.unknown]).cast("array<bigint>")] if avro else []
     return batch.select(
         *("key", "value", "topic", "partition", "offset", "timestamp"),
-        each(plan.now + plan.max_future_ms).alias("__hf_limits"),
-        each(plan.clock).alias("__hf_clocks"),
+        limits.alias("__hf_limits"),
+        clocks.alias("__hf_clocks"),
         *(ids.alias("__hf_unknown") for ids in unknown),
     )
 
@@ -64,7 +72,7 @@ def decode(
     ``__hf_bad`` says why a row is a dead letter: ``undecodable``, ``wrong-schema``,
     ``unknown-schema``, ``null-timestamp``, ``invalid-timestamp`` or ``future``; null for good rows.
     ``__hf_ts`` (event time) is null for bad rows. ``__hf_millis`` is the record's own timestamp,
-    whatever event time is.
+    whatever event time is. ``__hf_said`` is the exception, if a Python function was the reason.
     """
     base = plan.sources().index((source.topic, 0))
     millis = F.unix_millis("timestamp")
@@ -85,6 +93,7 @@ def decode(
         F.col("offset").alias("__hf_offset"),
         (F.col("partition") + F.lit(base)).alias("__hf_src"),
         F.lit(False).alias("__hf_skip"),  # noqa: FBT003
+        F.lit(None).cast("string").alias("__hf_said"),
         millis.alias("__hf_millis"),
         "__hf_limits",
         "__hf_clocks",
@@ -151,15 +160,23 @@ def _good() -> Column:
 
 def _where(rows: DataFrame, condition: Expression) -> DataFrame:
     good = _good()
+    rows = with_calls(rows, condition.calls, good)
     rows = rows.withColumn(_TRIED, F.when(good, attempt(rows, column_of(condition))))
-    failed = F.when(good & F.col(_TRIED).isNull(), f"failed:where {_shown(condition)}")
+    fails = good & F.col(_TRIED).isNull()
     skip = F.col("__hf_skip") | ~F.coalesce(value_of(F.col(_TRIED)), F.lit(False))  # noqa: FBT003
-    bad = failed.otherwise(F.col("__hf_bad"))
-    return rows.withColumns({"__hf_skip": skip, "__hf_bad": bad}).drop(_TRIED)
+    bad = F.when(fails, f"failed:where {_shown(condition)}").otherwise(F.col("__hf_bad"))
+    verdict = {"__hf_skip": skip, "__hf_bad": bad}
+    if condition.calls:
+        raised = F.when(fails, errors_of(condition.calls))
+        verdict["__hf_said"] = raised.otherwise(F.col("__hf_said"))
+    rows = rows.withColumns(verdict)
+    return rows.drop(_TRIED, *(call.column for call in condition.calls))
 
 
 def _select(rows: DataFrame, step: Select, exploded: int) -> DataFrame:
-    good, kept = _good(), [c for c in rows.columns if c.startswith(RESERVED) and c != "__hf_bad"]
+    good, changed = _good(), ("__hf_bad", "__hf_said")
+    kept = [c for c in rows.columns if c.startswith(RESERVED) and c not in changed]
+    rows = with_calls(rows, [call for one in step.expressions for call in one.calls], good)
     tried = {
         f"{_TRIED}{i}": F.when(good, attempt(rows, column_of(item.expression)))
         for i, item in enumerate(step.items)
@@ -167,19 +184,23 @@ def _select(rows: DataFrame, step: Select, exploded: int) -> DataFrame:
     }
     if tried:
         rows = rows.withColumns(tried)
-    bad, made, array = F.col("__hf_bad"), list[Column](), None
+    bad, said = F.col("__hf_bad"), F.col("__hf_said")
+    made, array = list[Column](), None
     for i, item in reversed([*enumerate(step.items)]):  # the first that fails is the reason
         value = column_of(item.expression)
         if not item.plain:
             value = value_of(F.col(f"{_TRIED}{i}"))
-            failed = good & F.col(f"{_TRIED}{i}").isNull()
-            bad = F.when(failed, f"failed:{item.name}").otherwise(bad)
+            fails = good & F.col(f"{_TRIED}{i}").isNull()
+            bad = F.when(fails, f"failed:{item.name}").otherwise(bad)
+            if any(one.calls for one in step.expressions):
+                said = F.when(fails, errors_of(item.expression.calls)).otherwise(said)
         if item.rows:
             array = item
             made.append(value.alias(_ARRAY))
         else:
             made.append(value.alias(item.name))
-    rows = rows.select(*kept, bad.alias("__hf_bad"), *reversed(made))
+    verdict = [bad.alias("__hf_bad"), said.alias("__hf_said")]
+    rows = rows.select(*kept, *verdict, *reversed(made))
     if array is None:
         return rows
     at = f"{POSITION}{exploded}"
@@ -196,7 +217,7 @@ def _shown(expression: Expression) -> str:
     return shown if len(shown) <= _SHOWN else shown[:_SHOWN] + "…"
 
 
-def letter(reason: Column, size: Column, limit: int) -> Column:
+def letter(reason: Column, size: Column, limit: int, said: Column) -> Column:
     """A bad row as JSON bytes, unique by place and reason: `state_lib.host.letters` unpacks it."""
     return F.to_json(
         F.struct(
@@ -207,6 +228,7 @@ def letter(reason: Column, size: Column, limit: int) -> Column:
             F.col("__hf_millis").alias("timestamp"),
             size.alias("size"),
             F.when(size.isNotNull(), limit).alias("limit"),
+            said.alias("exception"),
             F.base64("__hf_key").alias("key"),
             F.base64("__hf_value").alias("value"),
         )

@@ -24,6 +24,8 @@ class Standing:
     """The greatest clock that was recorded: a task may stand at it though its answer was lost."""
     parked: dict[int, str] = field(default_factory=dict)
     """Tasks that are left out until they are back, and why; see `state_lib.spark.parking`."""
+    log: str = ""
+    """Kafka's id of the progress topic; empty without processors, where no tick is told apart."""
 
     @property
     def clock(self) -> int:
@@ -33,7 +35,7 @@ class Standing:
     @property
     def recorded(self) -> int:
         """Offset in the progress log of the last record that tasks which are there have taken."""
-        return max(self.markers[p].recorded for p in self.present)
+        return max(self.markers[p].taken(self.log) for p in self.present)
 
     @property
     def batch_time(self) -> int:
@@ -45,6 +47,11 @@ class Standing:
         times = {"eventtime": clock, "processingtime": now}
         due = (self.markers[p].due for p in self.present)
         return any(at <= times.get(mode, NO_CLOCK) for one in due for mode, at in one.items())
+
+    @property
+    def is_overdue(self) -> bool:
+        """Whether a task that is not parked has left timers that were due."""
+        return any(self.markers[p].overdue for p in self.present)
 
     @property
     def present(self) -> list[int]:

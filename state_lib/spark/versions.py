@@ -3,6 +3,9 @@
 A batch is repeated for the tasks that missed it (`state_lib.spark.align`). Were it repeated by a
 job that was edited meanwhile, a row could go to a task that has done the batch already, or come
 from one that has: lost, or counted twice.
+
+What a processor does with its rows is its own task's affair: that may change in between, or a
+processor that raises on a row of one task could not be mended.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from state_lib.drivers.members import living_drivers
 from state_lib.drivers.watched import Watched
 from state_lib.errors import CodeChanged, Unavailable
 from state_lib.kafka import Kafka, Partition
-from state_lib.marker import RESTORING, flat
+from state_lib.marker import RESTORING, Marker, flat
 from state_lib.specs import Topology
 from state_lib.task.opening import newest_marker
 
@@ -31,8 +34,28 @@ ENDING_S = 30.0
 """How long a driver may take to end beyond what its last batch may take."""
 
 
+def may_finish(recorded: Recorded, code: str, routing: str = "") -> bool:
+    """Whether a job may do a batch that some tasks have done: rows go to the same tasks.
+
+    A tick has none. One that an older Holdfast recorded says nothing.
+
+    Args:
+        recorded: the batch.
+        code: fingerprint of the job; see `Declaration.fingerprint`.
+        routing: see `Declaration.routing`.
+    """
+    if recorded.tick or recorded.code in (None, code):
+        return True
+    return bool(routing) and recorded.routing == routing
+
+
 def check_code(
-    app: str, recorded: Recorded, code: str, accepted: str, tasks: Sequence[int]
+    app: str,
+    recorded: Recorded,
+    code: str,
+    accepted: str,
+    tasks: Sequence[int],
+    routing: str = "",
 ) -> None:
     """Refuse to finish a batch that other code began.
 
@@ -42,12 +65,13 @@ def check_code(
         code: fingerprint of this job; see `Application.fingerprint`.
         accepted: that of the other code, if a person takes the risk.
         tasks: that missed the batch.
+        routing: of this job.
 
     Raises:
         CodeChanged: names both, the batch, and how to go on.
     """
-    if recorded.code in (None, code):
-        return  # one that an older Holdfast recorded says nothing
+    if may_finish(recorded, code, routing):
+        return
     batch = f"batch {recorded.n} of epoch {recorded.epoch}"
     if recorded.code == accepted:
         log.warning("finishing a batch of other code", batch=batch, theirs=accepted, ours=code)
@@ -68,7 +92,12 @@ def check_code(
 
 
 def make_way(
-    watched: Watched, kafka: Kafka, topology: Topology, code: str, settings: Settings
+    watched: Watched,
+    kafka: Kafka,
+    topology: Topology,
+    code: str,
+    settings: Settings,
+    routing: str = "",
 ) -> None:
     """Before a claim: let a driver of other code come to a batch's edge, and see that it did.
 
@@ -86,7 +115,7 @@ def make_way(
         return
     log.info("the job has changed", code=code, before=claim.by["code"], file=claim.by.get("file"))
     if others := _others(watched, kafka, topology.app):
-        _check_parked(kafka, topology, claim.epoch, code, settings.accept_new_code)
+        _check_parked(kafka, topology, claim.epoch, code, settings.accept_new_code, routing)
         watched.control.ask_to_make_way(others, f"a driver with other code ({code}) takes over")
         deadline = time.monotonic() + settings.stop_timeout_s + ENDING_S
         while others := _others(watched, kafka, topology.app):
@@ -103,21 +132,28 @@ def make_way(
     markers = [newest_marker(kafka, topology, p) for p in range(topology.partitions)]
     if any(m.state == RESTORING for m in markers):
         return  # where they will stand is not known yet: `align` looks once more
-    since = min(m.recorded for m in markers)
+    since = _since(markers)
     chain = Chain(lambda: effective(ProgressLog(kafka, topology.app).read(since)))
     found = behind([flat(m.positions) for m in markers], chain, [m.published_to for m in markers])
     if found is not None and found.batch is not None and len(found.tasks) < len(markers):
-        check_code(topology.app, found.batch, code, settings.accept_new_code, found.tasks)
+        accepted = settings.accept_new_code
+        check_code(topology.app, found.batch, code, accepted, found.tasks, routing)
 
 
-def _check_parked(kafka: Kafka, topology: Topology, epoch: int, code: str, accepted: str) -> None:
+def _check_parked(
+    kafka: Kafka, topology: Topology, epoch: int, code: str, accepted: str, routing: str
+) -> None:
     """Refuse to end the driver of an epoch while it has tasks to bring back."""
     markers = [newest_marker(kafka, topology, p) for p in range(topology.partitions)]
-    progress, since = ProgressLog(kafka, topology.app), min(m.recorded for m in markers)
+    progress, since = ProgressLog(kafka, topology.app), _since(markers)
     parked = progress.parked(epoch, since)
     chain = Chain(lambda: effective(progress.read(since)))
     next_of = {p: chain.next_of(flat(markers[p].positions)) for p in parked}
-    missed = {p: b for p, b in next_of.items() if b and b.code not in (None, code, accepted)}
+    missed = {
+        p: b
+        for p, b in next_of.items()
+        if b and b.code != accepted and not may_finish(b, code, routing)
+    }
     if not missed:
         return
     first = next(iter(missed.values()))
@@ -136,6 +172,29 @@ def _check_parked(kafka: Kafka, topology: Topology, epoch: int, code: str, accep
         n=first.n,
         tasks=list(missed),
     )
+
+
+def cut_off(markers: Sequence[Marker], log: str, start: int) -> list[int]:
+    """Tasks that may have missed ticks which the progress topic does not hold any more.
+
+    Only such as stand behind others, or behind where outputs were written: a topic that was cut
+    while all of them slept has nothing that they missed.
+
+    Args:
+        markers: of all tasks.
+        log: Kafka's id of the topic.
+        start: offset of its oldest record.
+    """
+    taken = [m.taken(log) for m in markers]
+    told = [m.published for m in markers if m.published.get("recorded_in", "") == log]
+    newest = max(*taken, *(int(one.get("recorded", -1)) for one in told), -1)
+    return [p for p, at in enumerate(taken) if 0 <= at < newest and at + 1 < start]
+
+
+def _since(markers: Sequence[Marker]) -> int:
+    """Offset in the progress log that any of them has taken; -1: they know of several logs."""
+    is_one = len({m.recorded_in for m in markers}) == 1
+    return min(m.recorded for m in markers) if is_one else -1
 
 
 def _others(watched: Watched, kafka: Kafka, app: str) -> list[str]:
@@ -173,15 +232,21 @@ class Chain:
         self._read, self._read_ticks = read, read_ticks
         self._batches: Sequence[Recorded] | None = None
         self._ticks: Sequence[Recorded] | None = None
-        self._at = 0
+        self.at = 0
+        """Where the next search begins: at the batch that was found last."""
+
+    @property
+    def left(self) -> int:
+        """How many batches there are from the one on that was found last."""
+        return len(self._batches or ()) - self.at
 
     def next_of(self, positions: Mapping[Partition, int]) -> Recorded | None:
         """The batch that a task at these positions has next; None if no record covers them."""
         if self._batches is None:
             self._batches = self._read()
-        for at in itertools.chain(range(self._at, len(self._batches)), range(self._at)):
+        for at in itertools.chain(range(self.at, len(self._batches)), range(self.at)):
             if self._batches[at].covers(positions):
-                self._at = at
+                self.at = at
                 return self._batches[at]
         return None
 

@@ -144,8 +144,7 @@ def _begun(newest: Marker, past: Past, wanted: PastPlan, host: str) -> Marker:
         "from": [wanted.from_epoch, wanted.from_n],
     }
     published = {"positions": nested(newest.published_to), "clock": newest.clock}
-    if (recorded := max(newest.recorded, newest.published.get("recorded", -1))) >= 0:
-        published["recorded"] = recorded
+    published |= newest.outputs_recorded
     if past.republish:
         published["again"] = True
     begun = newest.claimed_by(past.epoch, host, past.topic_id)

@@ -30,7 +30,8 @@ def combined(
 ) -> Combined:
     """A clone of a session, and what combines an application's rows in it."""
     there = _kept.setdefault(spark, {})
-    key = app.fingerprint
+    pickles = sorted(call.pickle for call in app.calls)  # a fingerprint looks into code alone
+    key = " ".join([app.fingerprint, *pickles])
     if key in there:
         return there[key]
     session, plan = clone(spark), first_plan(app, sources, limits)

@@ -78,7 +78,7 @@ class TopologyTestDriver:
         facts = {t: TopicFacts(t, f"memory:{t}", partitions, 1) for t in topology.sources}
         session, combiner = combined(spark, self._app, facts, limits_of(self._app, USUAL))
         self._rules = Rules(self._app, spark, session, combiner, partitions, length_ms(max_future))
-        self._now = to_ms(now) or now_ms()
+        self._began = self._now = to_ms(now) or now_ms()
         self._folder = tempfile.TemporaryDirectory(prefix="holdfast-test-")
         self._waiting: list[Given] = []
         self._ends = dict.fromkeys(((t, p) for t in topology.sources for p in range(partitions)), 0)
@@ -230,7 +230,7 @@ class TopologyTestDriver:
     def _new(self, *, crashing: bool = False) -> Pipeline:
         self._runs += 1
         folder = Path(self._folder.name) / str(self._runs)
-        return Pipeline(self._rules, folder, crashing=crashing)
+        return Pipeline(self._rules, folder, self._began, crashing=crashing)
 
     def _pipe(
         self,

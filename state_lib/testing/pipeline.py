@@ -20,6 +20,7 @@ from state_lib.spark.carried import arrived
 from state_lib.spark.clock import next_clock
 from state_lib.spark.exchange import exchange
 from state_lib.spark.frames import Combiner
+from state_lib.spark.functions.lost import explained
 from state_lib.spark.plan import BatchPlan, ExchangePlan
 from state_lib.spark.process.initial import initial_rows
 from state_lib.spark.standing import Standing
@@ -80,10 +81,11 @@ class Pipeline:
     Args:
         rules: what is the same in every run.
         folder: of its own, for what tasks keep.
+        now: wall time (ms) at which it begins.
         crashing: see `Tasks`; every batch is brought to its tasks twice then.
     """
 
-    def __init__(self, rules: Rules, folder: Path, *, crashing: bool = False) -> None:
+    def __init__(self, rules: Rules, folder: Path, now: int, *, crashing: bool = False) -> None:
         self._rules, self._crashing = rules, crashing
         self.tasks = Tasks(rules.app.topology, folder, crashing=crashing)
         sources = rules.app.topology.sources
@@ -97,7 +99,7 @@ class Pipeline:
         self.standing.positions = begin
         for number, verb in enumerate(rules.app.processes, len(rules.app.aggregations)):
             if verb.initial is not None:
-                self._begin(verb, number)
+                self._begin(verb, number, now)
 
     def close(self) -> None:
         """Close its tasks."""
@@ -109,6 +111,8 @@ class Pipeline:
         Rows are combined by Spark, as in every batch of a stream.
         """
         standing = self.standing
+        while standing.is_overdue:
+            self.tick(standing.clock, now)
         unread = {(r.topic, r.partition) for r in (*records, *later)}
         clock = next_clock(standing.clock, standing.maxima, unread)
         to = standing.positions | {(r.topic, r.partition): r.offset + 1 for r in records}
@@ -123,7 +127,8 @@ class Pipeline:
     def _combined(self, batch: DataFrame, plan: BatchPlan) -> tuple[BatchPlan, pa.Table]:
         """The entries of a batch, and its plan: with the ids of schemas that nobody knows."""
         try:
-            return plan, self._rules.combiner.combine(batch, plan).toArrow()
+            with explained(self._rules.app):
+                return plan, self._rules.combiner.combine(batch, plan).toArrow()
         except (PySparkException, Py4JJavaError) as error:
             found = arrived(error)
             if not isinstance(found, UnknownSchemas):
@@ -143,14 +148,15 @@ class Pipeline:
         for task in range(self._rules.partitions):
             self._carry(plan, task, None)
 
-    def _begin(self, verb: Process, number: int) -> None:
+    def _begin(self, verb: Process, number: int, now: int) -> None:
         """Every task takes the initial state of a processor."""
         rules, tasks = self._rules, range(self._rules.partitions)
-        plan = self._plan(self.standing.positions, self.standing.clock, 0)
+        plan = self._plan(self.standing.positions, self.standing.clock, now)
         rows = initial_rows(rules.spark, verb, number, rules.partitions, tasks).toArrow()
         for task in tasks:
             own = rows.filter(pc.equal(rows.column("task"), task))
             self._carry(plan, task, own if own.num_rows else None, verb.name)
+        self.standing.n = max(m.n for m in self.standing.markers)
 
     def _carry(
         self, batch: BatchPlan, task: int, table: pa.Table | None, initial: str = ""
@@ -180,6 +186,7 @@ class Pipeline:
             to=nested(to),
             clock=clock,
             now=now,
+            batch_time=max(now, standing.batch_time),
             max_future_ms=rules.max_future_ms,
             topic_ids=standing.topic_ids,
             code=rules.app.fingerprint,

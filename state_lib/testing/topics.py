@@ -14,6 +14,7 @@ from state_lib.declaration import Source
 from state_lib.errors import InvalidRequest
 from state_lib.serdes import serde_from
 from state_lib.testing.avro import LocalSchemas
+from state_lib.testing.keys import Keys
 
 Time = int | datetime
 Key = str | bytes | int | None
@@ -34,7 +35,10 @@ class TestRecord:
 
 @dataclass(frozen=True)
 class DeadLetter:
-    """A record that could not be used: where it came from, why, and its own bytes."""
+    """A record that could not be used: where it came from, why, and its own bytes.
+
+    ``exception``: what a Python function raised, if that was why.
+    """
 
     topic: str
     partition: int
@@ -43,6 +47,7 @@ class DeadLetter:
     key: bytes | None
     value: bytes | None
     timestamp: int
+    exception: str | None = None
 
 
 class TestInputTopic:
@@ -170,7 +175,7 @@ class TestOutputTopic:
 class OutputShape:
     """How an output's bytes are read: ``key_serde`` as in the topology, of windows the inner key's.
 
-    Keys of windowed stores are ``(key, window start in ms)``.
+    Keys of windowed stores are ``(key, window start in ms)``, keys of several columns `Row`s.
     """
 
     key_serde: Any
@@ -179,12 +184,12 @@ class OutputShape:
     def record(self, message: Message) -> TestRecord:
         """A record as values."""
         raw, body = message.key() or b"", message.value()
-        serde = serde_from(self.key_serde)
+        keys = Keys(self.key_serde)
         key: Any
         if self.windowed:
-            key = serde.deserialize(raw[:-8]), int.from_bytes(raw[-8:], "big", signed=True)
+            key = keys.shown(raw[:-8]), int.from_bytes(raw[-8:], "big", signed=True)
         else:
-            key = serde.deserialize(raw)
+            key = keys.shown(raw)
         return TestRecord(
             None if body is None else orjson.loads(body),
             key,
@@ -206,6 +211,7 @@ def dead_letter(message: Message) -> DeadLetter:
         key=message.key(),
         value=message.value(),
         timestamp=int(text["timestamp"]),
+        exception=text.get("exception"),
     )
 
 

@@ -10,6 +10,7 @@ from state_lib.keys import partition_for, split_window_key, window_key
 from state_lib.serdes import Serde, serde_from
 from state_lib.specs import StoreSpec
 from state_lib.stores.values import split_timestamp
+from state_lib.testing.keys import Keys
 from state_lib.testing.tasks import Tasks
 
 Current = Callable[[], Tasks]
@@ -20,7 +21,7 @@ class _View:
 
     def __init__(self, spec: StoreSpec, tasks: Current) -> None:
         self._spec, self._tasks = spec, tasks
-        self._keys: Serde[Any] = serde_from(spec.key_serde)
+        self._keys = Keys(spec.key_serde)
         self._values: Serde[Any] = serde_from(spec.value_serde)
 
     def approximateNumEntries(self) -> int:
@@ -48,13 +49,16 @@ class KeyValueStoreView(_View):
     """Of a key-value store: made by `TopologyTestDriver.getKeyValueStore`."""
 
     def get(self, key: Any) -> Any:
-        """The value of a key; None if there is none. Raises SerdeError for another type of key."""
-        raw = self._keys.serialize(key)
+        """The value of a key; None if there is none. Raises SerdeError for another type of key.
+
+        A key of several columns is a tuple or a mapping of them, and is shown as a `Row`.
+        """
+        raw = self._keys.raw(key)
         return self._get(raw, raw)
 
     def all(self) -> dict[Any, Any]:
         """Every entry."""
-        return {self._keys.deserialize(k): self._shown(v) for k, v in self._entries()}
+        return {self._keys.shown(k): self._shown(v) for k, v in self._entries()}
 
 
 class WindowStoreView(_View):
@@ -62,14 +66,15 @@ class WindowStoreView(_View):
 
     def get(self, key: Any, start: int) -> Any:
         """The value of the window that starts then; None if there is none, or it has expired."""
-        raw = self._keys.serialize(key)
+        raw = self._keys.raw(key)
         return self._get(raw, window_key(raw, start))
 
     def fetch(
         self, key: Any, time_from: int | None = None, time_to: int | None = None
     ) -> dict[int, Any]:
         """A key's windows that start from ``time_from`` up to and with ``time_to``, by start."""
-        found = {start: value for (k, start), value in self.all().items() if k == key}
+        wanted = self._keys.shown(self._keys.raw(key))
+        found = {start: value for (k, start), value in self.all().items() if k == wanted}
         return {
             start: found[start]
             for start in sorted(found)
@@ -81,5 +86,5 @@ class WindowStoreView(_View):
         out = {}
         for composite, stored in self._entries():
             key, start, _ = split_window_key(composite)
-            out[self._keys.deserialize(key), start] = self._shown(stored)
+            out[self._keys.shown(key), start] = self._shown(stored)
         return out

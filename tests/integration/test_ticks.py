@@ -112,7 +112,7 @@ def test_a_tick_whose_answers_were_lost_is_repeated(
         standing.markers = [replace(m, maxima=seen) for m in standing.markers]
         before = list(standing.markers)
         with monkeypatch.context() as patched:
-            patched.setattr("state_lib.spark.batches.exchange", deaf)
+            patched.setattr("state_lib.spark.direct.exchange", deaf)
             with pytest.raises(Unavailable, match="the answer was lost"):
                 batches.tick()
         assert [host.task(name, p).marker.clock for p in range(2)] == [NOON, NOON]

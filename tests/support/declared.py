@@ -45,7 +45,7 @@ def keeping(**fields: Of | None) -> Kept:
         name: Field("count", "int64", of_rows=True) if of is None else Field(*of)
         for name, of in fields.items()
     }
-    layout = [[name, f.type] for name, f in made.items()]
+    layout: list[Any] = [[name, f.type] for name, f in made.items()]
     if any(f.op == "last" for f in made.values()):
         layout = [*map(list, ORDER_FIELDS), *layout]
     spec = StoreSpec("s", "timestamped-key-value", value_serde={"struct": layout})

@@ -95,3 +95,13 @@ class Doing(StatefulProcessor):
 
     def close(self) -> None:
         pass
+
+
+class Counting(Doing):
+    """Counts in ``n`` how many rows it begins with."""
+
+    n: Any
+
+    def handleInitialState(self, key: Any, initialState: Any, timerValues: Any) -> None:
+        del key, initialState, timerValues
+        self.n.update(((self.n.get() or (0,))[0] + 1,))

@@ -6,6 +6,8 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +37,14 @@ APP, TOKEN, PARTITIONS = "queried.app", "s3cret-ü", 3
 HOUR = 3_600_000
 NOON = 1_700_000_000_000 - 1_700_000_000_000 % HOUR
 STRUCT = {"struct": [["n", "int64"], ["last", "utf8"], ["raw", "bytes"], ["_last_ts", "int64"]]}
+ROUTE = {"struct": [["origin", "utf8"], ["day", "date"]]}
+STOPS = {"struct": [["least", "decimal(5,2)"], ["stops", {"array": "utf8"}]]}
 STORES = (
     StoreSpec("words", "timestamped-key-value", key_serde="utf8", value_serde=STRUCT),
     StoreSpec("numbers", key_serde="int64", value_serde="float64"),
     StoreSpec("raw", backend="memory"),
     StoreSpec("counter", key_serde="utf8", value_serde="int64"),
+    StoreSpec("routes", key_serde=ROUTE, value_serde=STOPS),
     StoreSpec(
         "hours",
         "window",
@@ -49,6 +54,9 @@ STORES = (
         retention_ms=4 * HOUR,
     ),
 )
+DAYS = [date(1969, 12, 31), date(2013, 1, 31)]
+ROUTES = [{"origin": origin, "day": day} for day in DAYS for origin in ("JFK", "LGA", "ZZZZ")]
+"""In the order of their bytes."""
 WORDS = ["a", "a/b", "../../etc", "..", ".", "%2F", "a b", "nul\0", "ünï", "z?#&", "", "ab", "abc"]
 NUMBERS = {0: 0.5, 7: 1.25, -3: float("nan"), 2**62: float("-inf")}
 STARTS = [NOON + hour * HOUR for hour in range(-6, 3)]  # the clock is NOON: the first two expired
@@ -146,6 +154,9 @@ def load(cluster: Cluster) -> None:
         add("numbers", number, None, numbers.serialize(half), NOON)
     for byte in range(250):
         add("raw", bytes([byte % 5, byte]), None, bytes([byte]), NOON)
+    for route in ROUTES:
+        value = serde_from(STOPS).serialize({"least": Decimal("1.50"), "stops": ["LAX", None]})
+        add("routes", route, None, value, NOON)
     for start in STARTS:
         for key in ("k", "kk", "other"):
             add("hours", key, start, serde_from("int64").serialize(start), start + 1)

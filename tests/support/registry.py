@@ -87,7 +87,7 @@ def framed(number: int, schema: Any, value: Any) -> bytes:
     return bytes(1) + number.to_bytes(4, "big") + file.getvalue()
 
 
-def record(name: str, **fields: Any) -> dict[str, Any]:
+def record(name: str, /, **fields: Any) -> dict[str, Any]:
     """A schema of a record; a field is its type, or a pair of type and default."""
     made = []
     for field, kind in fields.items():

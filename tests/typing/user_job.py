@@ -57,6 +57,7 @@ def declare(spark: SparkSession) -> Application:
     rows = rows.withColumn("y", column + same).withColumns({"z": F.lit(1)}).filter(rows.x > 0)
     rows = rows.selectExpr("*", "x + 1 AS more").drop("more")
     rows = rows.withColumnRenamed("y", "w").drop("z", F.col("key"))
+    rows = rows.withColumn("upper", F.udf(str.upper, StringType())("part"))
     grouped: KGroupedStream = rows.groupBy("part")
     table: KTable = grouped.windowedBy(TimeWindows("1 hour", grace="24 hours")).agg(
         Materialized("hourly", retention="400 days"),
@@ -69,6 +70,10 @@ def declare(spark: SparkSession) -> Application:
         last=agg.last("k"),
     )
     table.toStream().to("hourly-changes")
+    routes: KGroupedStream = rows.groupBy("part", F.lower("k").alias("low"))
+    routes.agg("routes", first=agg.min("k"), whole=agg.last(F.struct("k", "x")))
+    rows.groupBy(F.struct("k", "part").alias("pair")).count("pairs").toStream().to("pair-changes")
+    rows.groupBy(["k", F.col("x")]).count("listed")
     grouped.transformWithState(Seen(), "k STRING", "Append", "EventTime", name="seen").to("seen")
     told = grouped.transformWithState(
         Seen(), schema, "Update", "ProcessingTime", None, "", name="too", grace="1 hour"
@@ -80,6 +85,13 @@ def declare(spark: SparkSession) -> Application:
         "p"
     )
     app.stream("flights", format="avro").groupBy("origin").count("flights")
+    grouped.reduce(
+        lambda old, new: new if new.x > old.x else old, Materialized("r"), onError="stop"
+    )
+    sums: KTable = grouped.windowedBy(TimeWindows("1 hour")).aggregate(
+        lambda: {"n": 0}, lambda _, row, old: {"n": old.n + row.x}, "sums", "n BIGINT"
+    )
+    sums.toStream().to("sums")
     try:
         app.stream("lines", format="text").groupBy(F.lower("value")).count("lines")
     except ConfigurationError as error:

@@ -1,9 +1,11 @@
 """The comparison itself, with the expected side tampered with; and that recomputes stand alone."""
 
 import ast
+import datetime as dt
 import json
 from copy import deepcopy
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,8 @@ import pytest
 from rich.console import Console
 
 from state_lib.audit import AuditReport, Comparison
-from state_lib.audit.actual import Entries
-from state_lib.audit.compare import compare, rows_of
+from state_lib.audit.actual import Entries, _output_row, expected_output
+from state_lib.audit.compare import by_key, compare, rows_of, shown
 from state_lib.audit.run import Actual, assess
 from state_lib.audit.standing import Standing
 from state_lib.marker import Marker
@@ -68,6 +70,38 @@ def actual() -> Actual:
 def differing(expected: dict[str, Any], there: Actual | None = None) -> dict[str, Comparison]:
     found = assess(TOPOLOGY, 40 * HOUR, expected, there or actual())
     return {f"{c.kind} {c.name}".strip(): c for c in found if not c.clean}
+
+
+ROUTES = StoreSpec(
+    "routes",
+    "timestamped-key-value",
+    key_serde={"struct": [["origin", "utf8"], ["day", "date"]]},
+    value_serde={"struct": [["_x", "int64"], ["least", "decimal(5,2)"], ["at", "timestamp"]]},
+)
+
+
+def test_keys_of_several_columns_are_compared_by_them() -> None:
+    day, noon = dt.date(2013, 1, 31), dt.datetime(2013, 1, 31, 12, tzinfo=dt.UTC)
+    fields = {"least": Decimal("1.50"), "at": noon}
+    row = {"key": {"origin": "JFK", "day": day}, "timestamp": 5, "_x": 1, **fields}
+    rows = by_key([row])
+    assert rows == {(("JFK", day), None): {"timestamp": 5, "_x": 1, **fields}}
+    (expected,) = expected_output(rows, ROUTES).values()
+    assert expected == {"timestamp": 5, "least": "1.50", "at": "2013-01-31T12:00:00.000Z"}
+    assert "('JFK', datetime.date(2013, 1, 31))" in shown((("JFK", day), None))
+
+
+@pytest.mark.parametrize(
+    ("body", "left"),
+    [
+        ({"origin": "JFK", "day": "2013-01-31", "n": 1}, {"n": 1}),
+        ({"route": {"origin": "JFK", "day": "2013-01-31"}, "n": 1}, {"n": 1}),
+        ({"origin": "JFK", "n": 1}, {"n": 1, "origin, day": {"origin": "JFK"}}),
+        ({"route": {"origin": "LGA"}, "n": 1}, {"n": 1, "route": {"origin": "LGA"}}),
+    ],
+)
+def test_an_output_begins_with_its_key(body: dict[str, Any], left: dict[str, Any]) -> None:
+    assert _output_row(body, {"origin": "JFK", "day": "2013-01-31"}) == left
 
 
 def test_equal_sides_are_clean() -> None:

@@ -63,6 +63,9 @@ def test_bytes_are_those_of_the_serdes() -> None:
     assert packed(values) == serde_from({"struct": fields}).serialize(row)
     entries = [(b"k", b"v"), (b"", b"long" * 99)]
     assert digest(entries) == str(ours(entries))
+    route = {"struct": [["origin", "utf8"], ["dest", "utf8"]]}
+    key = serde_from(route).serialize({"origin": "JFK", "dest": "LAX"})
+    assert packed(["JFK", "LAX"]) == key, "a key of several texts"
 
 
 @pytest.fixture(scope="module")

@@ -19,6 +19,8 @@ HOURS = StoreSpec(
     window_size_ms=3_600_000,
     retention_ms=DAY_MS,
 )
+ROUTE = {"struct": [["origin", "utf8"], ["dest", "utf8"]]}
+LISTED = {"struct": [["n", "int64"], ["delay", {"array": "float64"}]]}
 OLD = Topology("app", 4, (COUNTS, HOURS), sources=("lines",))
 
 
@@ -55,11 +57,29 @@ def test_growth_is_allowed(new: Topology) -> None:
         (replace(OLD, stores=(replace(COUNTS, key_serde="bytes"), HOURS)), ["key_serde", "bytes"]),
         (replace(OLD, stores=(replace(COUNTS, kind="key-value"), HOURS)), ["kind='timestamped"]),
         (replace(OLD, stores=(COUNTS, replace(HOURS, window_size_ms=1))), ["3600000", "1"]),
+        (replace(OLD, stores=(COUNTS, replace(HOURS, key_serde=ROUTE))), ["'utf8'", "'dest'"]),
+        (replace(OLD, stores=(COUNTS, replace(HOURS, value_serde=LISTED))), ["'array'"]),
     ],
 )
 def test_a_contradiction_names_both_sides(new: Topology, words: list[str]) -> None:
     (found,) = contradictions(OLD, new)
     assert all(word in found for word in words), found
+
+
+def test_what_is_within_a_field_is_fixed_too() -> None:
+    def holding(kind: object) -> Topology:
+        spec = replace(HOURS, value_serde={"struct": [["x", kind]]})
+        return Topology("app", 4, (spec,))
+
+    for one, other in (
+        ("decimal(10,2)", "decimal(10,3)"),
+        ({"struct": [["a", "int64"]]}, {"struct": [["a", "date"]]}),
+        ({"struct": [["a", "int64"]]}, {"struct": [["b", "int64"]]}),
+        ({"map": ["utf8", "int64"]}, {"map": ["utf8", "utf8"]}),
+    ):
+        published = Topology.from_json(orjson.loads(orjson.dumps(holding(one).to_json())))
+        assert contradictions(published, holding(one)) == []
+        assert len(contradictions(published, holding(other))) == 1
 
 
 def test_another_job_differs_in_everything() -> None:

@@ -215,11 +215,59 @@ def test_ticks_whose_outputs_were_written_are_muted() -> None:
     assert "recorded" not in advance(BACK, header(to=end), "host-1", {}).published
 
 
+def test_a_progress_topic_that_was_made_anew_mutes_nothing() -> None:
+    """Its offsets begin at 0 again: those of the old one say nothing of its records."""
+    old = replace(
+        MARKER,
+        recorded=5000,
+        recorded_in="old",
+        published={"positions": HERE, "clock": 9, "recorded": 5000, "recorded_in": "old"},
+    )
+    assert [old.taken(log) for log in ("old", "new", "")] == [5000, -1, -1]
+
+    def tick(recorded: int, log: str) -> CommitHeader:
+        return header(from_=HERE, to=HERE, recorded=recorded, recorded_in=log)
+
+    assert is_muted(old, tick(5000, "old"))
+    assert not is_muted(old, tick(1, "new"))
+    new = advance(old, tick(1, "new"), "host-1", {})
+    assert (new.recorded, new.recorded_in) == (1, "new")
+    assert new.published["recorded"] == 1
+    assert new.published["recorded_in"] == "new"
+    assert is_muted(new, tick(1, "new"))
+    assert not is_muted(new, tick(2, "new"))
+    kept = advance(old, header(from_=HERE, to=HERE), "host-1", {})
+    assert (kept.recorded, kept.recorded_in) == (5000, "old"), "a commit that is on no record"
+    assert kept.published["recorded_in"] == "old"
+
+
+def test_a_progress_topic_that_lost_its_end_mutes_nothing() -> None:
+    told = {"positions": HERE, "clock": 9, "recorded": 5000, "recorded_in": "log"}
+    marker = replace(MARKER, recorded=5000, recorded_in="log", published=told)
+    begun = header(from_=HERE, to=HERE, recorded=4800, recorded_in="log")
+    after = advance(marker, begun, "host-1", {})
+    assert (after.recorded, after.published["recorded"]) == (4800, 4800)
+
+
+def test_a_restore_to_the_past_keeps_up_to_which_record_outputs_were_written() -> None:
+    marker = replace(MARKER, recorded=7, recorded_in="log")
+    assert marker.outputs_recorded == {"recorded": 7, "recorded_in": "log"}
+    there = {"positions": HERE, "clock": 9, "recorded": 40, "recorded_in": "log"}
+    assert replace(marker, published=there).outputs_recorded["recorded"] == 40
+    elsewhere = {**there, "recorded": 5, "recorded_in": "newer"}
+    found = replace(marker, published=elsewhere).outputs_recorded
+    assert found == {"recorded": 5, "recorded_in": "newer"}, "the snapshot was of the older one"
+    assert replace(MARKER, recorded=7).outputs_recorded == {"recorded": 7}, "as without processors"
+    assert MARKER.outputs_recorded == {}
+
+
 def test_batch_time_never_goes_back_and_what_is_due_is_the_last_word() -> None:
     first = advance(MARKER, header(batch_time_ms=9, due={"eventtime": 5}), "host-1", {})
     assert (first.batch_time_ms, first.due) == (9, {"eventtime": 5})
     second = advance(first, header(n=5, batch_time_ms=7), "host-1", {})
     assert (second.batch_time_ms, second.due) == (9, {"eventtime": 5})
-    third = advance(second, header(n=6, due={}), "host-1", {})
-    assert third.due == {}
+    third = advance(second, header(n=6, due={}, overdue=True), "host-1", {})
+    assert (third.due, third.overdue) == ({}, True)
+    assert advance(third, header(n=7), "host-1", {}).overdue, "a commit that runs no processor"
+    assert not advance(third, header(n=7, due={}), "host-1", {}).overdue
     assert Marker.from_bytes(first.to_bytes()) == first

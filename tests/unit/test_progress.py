@@ -185,3 +185,20 @@ def test_ticks_stand_until_a_newer_driver_has_spoken() -> None:
     assert spans(records) == [(1, 0, 10)]
     said = replace(BatchPlan(1, 2, {}, {}, 0, 0, 0, {}), tick=True).record()
     assert Recorded.from_json(orjson.loads(orjson.dumps(said)), 40).tick
+
+
+def test_processing_time_is_on_record_beside_wall_time() -> None:
+    """A clock that leapt once decides nothing for ever: who is too early is judged by the wall."""
+    leapt = BatchPlan(1, 2, {}, {"t": {"0": 5}}, 0, 1000, 10, {}, batch_time=9_000)
+    assert (leapt.now, leapt.processing_time) == (1000, 9_000)
+    found = Recorded.from_json(orjson.loads(orjson.dumps(leapt.record())), 7)
+    assert (found.now, found.batch_time) == (1000, 9_000)
+
+
+def test_without_processors_a_record_is_as_it_was() -> None:
+    plain = BatchPlan(1, 2, {}, {"t": {"0": 5}}, 0, 1000, 10, {})
+    assert plain.record().keys() == {
+        "epoch", "n", "from", "to", "clock", "now", "max_future_ms", "code", "limits", "tasks",
+        "parked", "recorded",
+    }  # fmt: skip
+    assert plain.processing_time == 1000

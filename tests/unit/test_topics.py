@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from state_lib.changelog.admin import verify
+from state_lib.changelog.policy import problems
 from state_lib.changelog.topics import TopicPlan, changelog_topic, plan_topics
 from state_lib.errors import ChangelogUnsafe, ConfigurationError
 from state_lib.kafka import TopicFacts
@@ -49,6 +52,30 @@ def test_configuration_is_that_of_the_table(topic: str, policy: str, more: dict[
     assert config["retention.bytes"] == "-1"
     assert more.items() <= config.items()
     assert ("retention.ms" in config) == ("retention.ms" in more)
+
+
+@pytest.mark.parametrize(
+    ("dated", "kind", "after", "refused"),
+    [
+        (True, "CreateTime", "3600000", True),
+        (True, "CreateTime", MAX, False),
+        (True, "CreateTime", None, False),
+        (True, "LogAppendTime", "3600000", False),
+        (False, "CreateTime", "3600000", False),
+    ],
+)
+def test_an_output_whose_rows_are_of_the_future_takes_them(
+    dated: bool,
+    kind: str,
+    after: str | None,
+    refused: bool,
+) -> None:
+    """Brokers have an hour by default: each commit with a due date of next week would fail."""
+    key = "message.timestamp.after.max.ms"
+    plan = replace(PLANS["out"], dated=dated)
+    config = {**plan.config, "message.timestamp.type": kind}
+    config = {k: v for k, v in config.items() if k != key} | ({} if after is None else {key: after})
+    assert [p.key for p in problems(plan, plan.partitions, config)] == [key] * refused
 
 
 def test_names_do_not_tell_who_owns_a_topic() -> None:

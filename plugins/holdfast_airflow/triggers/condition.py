@@ -48,6 +48,7 @@ class ConditionTrigger(BaseTrigger):
             then. None: never.
         known: Subjects of which it is known that it holds.
         until: When to look no longer, as wall time (s), with an event of nothing new; None: never.
+            What begins to hold, or to be over, shortly before is looked at until that is decided.
         options: More arguments of `state_lib.gathering.sensing.Sense`.
         kept: What the operator wants back.
     """
@@ -109,7 +110,7 @@ class ConditionTrigger(BaseTrigger):
                     return
                 began, over = holding.feed(look.conditions, look.sure, now)
                 began, over = [*began, *blind], [*over, *sees]
-                if began or over or (self.until is not None and time.time() > self.until):
+                if began or over or (self._is_over and not holding.undecided):
                     said = {"conditions": [c.to_json() for c in began], "over": over}
                     more = {"until": self.until, "kept": self.kept}
                     yield TriggerEvent({**said, **more})  # type: ignore[no-untyped-call]
@@ -118,6 +119,10 @@ class ConditionTrigger(BaseTrigger):
         finally:
             thread.submit(self._close)  # after the look that is under way; nobody waits for it
             thread.shutdown(wait=False)
+
+    @property
+    def _is_over(self) -> bool:
+        return self.until is not None and time.time() > self.until
 
     async def _answer(self, thread: ThreadPoolExecutor) -> Look:
         """A look; one that takes too long shows nothing, and the next waits for it."""

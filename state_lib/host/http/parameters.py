@@ -26,12 +26,20 @@ from state_lib.times import MAX_MS, MIN_MS, parse_time
 MOST_ENTRIES = 10_000
 
 Key = Annotated[
-    str, Path(description="utf8: the text; int64: decimal; bytes: hexadecimal; others: JSON.")
+    str,
+    Path(
+        description="utf8: the text; int64: decimal; bytes: hexadecimal; dates, times and decimals:"
+        " their text; others: JSON, of several columns an object."
+    ),
 ]
 FromKey = Annotated[str | None, Query(alias="from", description="First key, inclusive.")]
 ToKey = Annotated[str | None, Query(alias="to", description="Last key, inclusive.")]
 Prefix = Annotated[
-    str | None, Query(description="Start of the key: text of utf8 keys, hexadecimal of bytes keys.")
+    str | None,
+    Query(
+        description="Start of the key: text of utf8 keys, hexadecimal of bytes keys, of several"
+        " columns an object with the first of them."
+    ),
 ]
 _App = Annotated[str, Path(description="Application id.")]
 _Store = Annotated[str, Path(description="Store name.")]

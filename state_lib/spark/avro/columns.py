@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
@@ -51,7 +53,8 @@ def parsed(rows: DataFrame, source: Source, schemas: Schemas | None) -> DataFram
         )
     fields = columns_of(source.reader)
     result = T.StructType([T.StructField("row", fields), T.StructField("why", T.StringType())])
-    decode = arrow_udf(decoder(source.reader, schemas), result)
+    udf: Any = arrow_udf  # its types know no structs
+    decode = udf(decoder(source.reader, schemas), result)
     raw = F.col("__hf_value")
     rows = rows.withColumn(_FOUND, decode(F.when(~_is_unknown(raw), raw)))
     found = F.col(_FOUND)

@@ -40,6 +40,9 @@ class Schemas(Protocol):
     def url(self) -> str:
         """Where they are, for messages."""
 
+    def __hash__(self) -> int:
+        """What was read by them is remembered."""
+
 
 @dataclass(frozen=True)
 class RegistrySchemas:

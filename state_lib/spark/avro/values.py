@@ -71,9 +71,10 @@ def _resolved(data: Any, writer: Mapping[str, Any], reader: Any) -> Any:
     raise SchemaResolutionError(f"{dict(writer)} is not {reader}")
 
 
-LOGICAL_READERS.update(
-    {f"{kind}-{_OURS}{name}": _resolved for name, kinds in _KINDS.items() for kind in kinds}
-)
+_readers: dict[str, Any] = {
+    f"{kind}-{_OURS}{name}": _resolved for name, kinds in _KINDS.items() for kind in kinds
+}
+LOGICAL_READERS.update(_readers)
 
 
 def filled(schema: Any) -> Any:

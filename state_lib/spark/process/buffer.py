@@ -6,6 +6,7 @@ set aside first, then what earlier keys left, then what was fetched ahead, then 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
@@ -18,8 +19,10 @@ from state_lib.stores.pages import PAGE_ROWS, Page
 Entry = tuple[bytes, bytes]
 _FIRST_ROWS = 64
 """Of the first page of a range: most are short. Each page after it may be four times as long."""
-_MOST_FETCHED = 1_000_000
-"""Of entries that were read one by one and are remembered."""
+_MOST_BYTES = 64 << 20
+"""Of entries that were read on demand and are remembered, about."""
+_OVERHEAD = 200
+"""Bytes of an entry that is remembered, beside its own."""
 
 
 class Stored(Protocol):
@@ -35,6 +38,15 @@ class Stored(Protocol):
         self, store: str, keys: pa.BinaryArray, values: pa.BinaryArray, timestamps: pa.Int64Array
     ) -> None:
         """Changes."""
+
+
+class OpenExchange(Stored, Protocol):
+    """The part of an exchange that a run needs."""
+
+    def output(
+        self, topic: str, keys: pa.BinaryArray, values: pa.BinaryArray, timestamps: pa.Int64Array
+    ) -> None:
+        """Records for an output topic."""
 
 
 class Missing:
@@ -56,7 +68,9 @@ class Buffer:
     def __init__(self, stored: Stored, stores: Iterable[str], plain: Collection[str] = ()) -> None:
         self._stored = stored
         names = list(stores)
-        self._fetched: dict[str, dict[bytes, bytes | None]] = {name: {} for name in names}
+        self._ahead: dict[str, dict[bytes, bytes | None]] = {name: {} for name in names}
+        self._read: dict[str, dict[bytes, bytes | None]] = {name: {} for name in names}
+        self._read_bytes = 0
         self._changed: dict[str, SortedDict[bytes, tuple[bytes | None, int]]] = {
             name: {} if name in plain else SortedDict() for name in names
         }
@@ -64,6 +78,8 @@ class Buffer:
         self._aside: dict[str, dict[bytes, bytes | None]] = {name: {} for name in names}
         self.broken: BaseException | None = None
         """Why a read has failed: a processor may have caught it, and went on without its state."""
+        self.waited_s = 0.0
+        """How long reads have taken."""
 
     # ------------------------------------------------------------------ one key
 
@@ -102,12 +118,13 @@ class Buffer:
         found = self.own(store, key)
         if not isinstance(found, Missing):
             return found
-        fetched = self._fetched[store]
-        if key not in fetched:
-            if len(fetched) >= _MOST_FETCHED:
-                fetched.clear()
-            self.fetch(store, [key])
-        return fetched[key]
+        ahead = self._ahead[store]
+        if key in ahead:
+            return ahead[key]
+        read = self._read[store]
+        if key not in read:
+            self.look(store, [key])
+        return read[key]
 
     def own(self, store: str, key: bytes) -> bytes | Missing | None:
         """What this batch made of an entry; `MISSING` if nothing."""
@@ -118,13 +135,20 @@ class Buffer:
         return MISSING if changed is None else changed[0]
 
     def fetch(self, store: str, keys: Iterable[bytes]) -> None:
-        """Read values ahead, those of all keys at once."""
-        fetched = self._fetched[store]
-        wanted = sorted({key for key in keys if key not in fetched})
-        if wanted:
-            with self._noting():
-                values = self._stored.get(store, pa.array(wanted, pa.binary())).to_pylist()
-            fetched.update(zip(wanted, values, strict=True))
+        """Read values ahead, those of all keys at once; they are there to the end of the batch."""
+        ahead = self._ahead[store]
+        ahead.update(self._values(store, {key for key in keys if key not in ahead}))
+
+    def look(self, store: str, keys: Iterable[bytes]) -> None:
+        """Read values that are wanted next, all at once; they are forgotten if it gets too much."""
+        ahead, read = self._ahead[store], self._read[store]
+        found = self._values(store, {key for key in keys if key not in ahead and key not in read})
+        if found and self._read_bytes > _MOST_BYTES:
+            for one in self._read.values():
+                one.clear()
+            self._read_bytes = 0
+        read.update(found)
+        self._read_bytes += sum(len(k) + len(v or b"") + _OVERHEAD for k, v in found.items())
 
     def entries(self, store: str, lower: bytes, upper: bytes | None) -> Iterator[Entry]:
         """Entries with ``lower <= key < upper`` as they are now, by key, a page at a time."""
@@ -165,8 +189,17 @@ class Buffer:
 
     # ------------------------------------------------------------------ inside
 
+    def _values(self, store: str, keys: Collection[bytes]) -> dict[bytes, bytes | None]:
+        if not keys:
+            return {}
+        wanted = sorted(keys)
+        with self._noting():
+            values = self._stored.get(store, pa.array(wanted, pa.binary())).to_pylist()
+        return dict(zip(wanted, values, strict=True))
+
     @contextmanager
     def _noting(self) -> Iterator[None]:
+        began = time.monotonic()
         try:
             yield
         except StopIteration as error:  # generators would make a RuntimeError of it
@@ -175,6 +208,8 @@ class Buffer:
         except BaseException as error:
             self.broken = error
             raise
+        finally:
+            self.waited_s += time.monotonic() - began
 
     def _own_within(
         self, store: str, lower: bytes, upper: bytes | None

@@ -53,14 +53,17 @@ def process_of(
         key_serde=serde,
         time_mode=time_mode,
         pandas=wanted.pandas,
-        on_error=_on_error(wanted.on_error, at),
+        on_error=known_on_error(wanted.on_error, at),
         event_time=wanted.event_time,
         grace_ms=wanted.grace_ms,
         explodes=explodes(stream._steps),  # noqa: SLF001 - ours
         initial="" if wanted.initial is None else schema_of_initial(wanted.initial, serde, at),
     )
     timers = StoreSpec(
-        processor.store(TIMERS), key_serde="bytes", value_serde="bytes", state=TIMERS
+        processor.store(TIMERS),
+        key_serde="bytes",
+        value_serde="bytes",
+        state=f"{TIMERS} by {serde}, {time_mode}",
     )
     return Process(
         source=stream._source,  # noqa: SLF001 - ours
@@ -94,7 +97,8 @@ def _modes(wanted: Wanted, at: str) -> TimeMode:
     )
 
 
-def _on_error(given: str, at: str) -> OnError:
+def known_on_error(given: str, at: str) -> OnError:
+    """What becomes of rows on which it raises. Raises ConfigurationError for another word."""
     for known in get_args(OnError):
         if given == known:
             chosen: OnError = known
@@ -120,6 +124,8 @@ def _check_results(results: StructType, event_time: str, at: str) -> None:
 def _store(processor: Processor, state: State, at: str) -> StoreSpec:
     schema = struct_of(state.schema)
     said = f"{state.kind} {schema.simpleString()}"
+    if state.kind != "value":
+        said += f" of {processor.key_serde}"
     try:
         if state.key_schema:
             keys = struct_of(state.key_schema)

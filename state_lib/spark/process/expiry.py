@@ -32,7 +32,7 @@ class Expiry:
         while some := list(islice(due, _STEP)):
             said = [(raw, *layout.split_expiring(raw)[1:]) for raw in some]
             for name, entries in self._states.items():
-                self._scene.buffer.fetch(entries.store, (e for _, s, e in said if s == name))
+                self._scene.buffer.look(entries.store, (e for _, s, e in said if s == name))
             for raw, state, entry in said:
                 if state in self._states and self._states[state].expired(entry):
                     self._states[state].delete(entry)

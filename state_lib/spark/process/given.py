@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,24 +15,26 @@ import pyarrow.compute as pc
 from pyspark.sql import Row
 
 from state_lib.processing import Processor
+from state_lib.spark.process.failures import described
 from state_lib.spark.process.schemas import struct_of
-
-_SAID = 500
-"""Characters of an exception in a dead letter."""
 
 
 @dataclass(frozen=True)
 class Group:
-    """Rows ``first`` to ``last`` are of one key. ``time_ms``: the greatest of theirs."""
+    """Rows ``first`` to ``last`` are of one key. ``time_ms``: the greatest of theirs.
+
+    ``start``: of their window (ms); 0 where there are none.
+    """
 
     key: bytes
     first: int
     last: int
     time_ms: int
+    start: int = 0
 
 
 class Given:
-    """Rows of one processor: by key, then time, topic, partition, offset, place in the record.
+    """Rows of one processor: by key, window, time, topic, partition, offset, place in the record.
 
     Args:
         table: entries of the task's batch, see `state_lib.spark.process.rows`.
@@ -54,6 +57,7 @@ class Given:
         rank[sorted(range(len(sources)), key=sources.__getitem__)] = np.arange(len(sources))
         order: dict[str, Any] = {
             "key": _flat(table.column("key")),
+            "start": _flat(table.column("start")),
             "ts": _flat(table.column("ts")),
             "src": pa.array(rank[src]),
             "offset": pc.struct_field(rows, "offset"),
@@ -64,8 +68,10 @@ class Given:
         by = pc.sort_indices(pa.table(order), sort_keys=ascending)
         self._rows = rows.take(by)
         self._keys: list[bytes] = order["key"].take(by).to_pylist()
+        self._starts: list[int] = order["start"].take(by).to_pylist()
         self._times: list[int] = order["ts"].take(by).to_pylist()
         self._src: list[int] = pa.array(src).take(by).to_pylist()
+        self._offsets = order["offset"].take(by)
         self._sources = sources
         self._names = struct_of(processor.rows).names
         self._pandas = processor.pandas
@@ -79,12 +85,17 @@ class Given:
         return self._keys
 
     def groups(self) -> Iterator[Group]:
-        """By key."""
-        keys, first = self._keys, 0
+        """By key, and by window where there are some."""
+        keys, starts, first = self._keys, self._starts, 0
         for at in range(1, len(keys) + 1):
-            if at == len(keys) or keys[at] != keys[first]:
-                yield Group(keys[first], first, at, self._times[at - 1])
+            if at == len(keys) or keys[at] != keys[first] or starts[at] != starts[first]:
+                yield Group(keys[first], first, at, self._times[at - 1], starts[first])
                 first = at
+
+    def each(self, group: Group) -> Iterator[tuple[Group, Any]]:
+        """Rows one by one, each as a group of its own."""
+        for at, row in zip(range(group.first, group.last), self.rows(group), strict=True):
+            yield Group(group.key, at, at + 1, self._times[at], group.start), row
 
     def rows(self, group: Group) -> Iterator[Any]:
         """As the processor takes them: `Row`s, or one DataFrame of pandas."""
@@ -92,6 +103,10 @@ class Given:
             return iter([_pandas(self._table.slice(group.first, group.last - group.first))])
         row = Row(*self._names)
         return map(row, *(column[group.first : group.last] for column in self._columns))
+
+    def place(self, group: Group) -> tuple[int, int]:
+        """Number of the source and offset of the record that its first row is from."""
+        return self._src[group.first], self._offsets[group.first].as_py()
 
     def letters(self, group: Group, reason: str, error: BaseException) -> list[bytes]:
         """Dead letters of a key's records, once for each."""
@@ -123,16 +138,17 @@ class InitialRows:
         self._table = pa.Table.from_arrays(rows.flatten(), names=names)
         self._pandas = processor.pandas
 
-    def __len__(self) -> int:
-        return len(self._keys)
+    def groups(self, after: bytes | None = None) -> Iterator[tuple[bytes, int, Iterator[Any]]]:
+        """Keys behind one, ascending, each with how many rows it has, and these.
 
-    def groups(self) -> Iterator[tuple[bytes, Iterator[Any]]]:
-        """Keys, ascending, each with its rows as ``handleInitialState`` takes them."""
-        keys, first = self._keys, 0
-        for at in range(1, len(keys) + 1):
+        They are as ``handleInitialState`` takes them.
+        """
+        keys = self._keys
+        begin = first = 0 if after is None else bisect_right(keys, after)
+        for at in range(begin + 1, len(keys) + 1):
             if at == len(keys) or keys[at] != keys[first]:
-                part = self._table.slice(first, at - first)
-                yield keys[first], iter([_pandas(part)]) if self._pandas else _rows(part)
+                size, part = at - first, self._table.slice(first, at - first)
+                yield keys[first], size, iter([_pandas(part)]) if self._pandas else _rows(part)
                 first = at
 
 
@@ -149,12 +165,6 @@ def letter(
     raw = {"key": key, "value": value}
     encoded = {n: base64.b64encode(b).decode() for n, b in raw.items() if b is not None}
     return orjson.dumps(said | encoded)
-
-
-def described(error: BaseException) -> str:
-    """An exception in one line."""
-    said = " ".join(f"{type(error).__name__}: {error}".split())[:_SAID]
-    return said.encode(errors="replace").decode()  # a lone surrogate is no JSON
 
 
 def _flat(column: pa.ChunkedArray) -> Any:

@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 from state_lib.processing import Processor
 from state_lib.spark.process.codec import RowCodec
 from state_lib.spark.process.schemas import struct_of
-from state_lib.spark.process.states import Entries, List, Map, Scene, Value
+from state_lib.spark.process.states import Entries, List, Map, Misused, Scene, Value
 from state_lib.spark.process.timers import Timers
 
 T = TypeVar("T")
@@ -91,7 +91,7 @@ class Handle(StatefulProcessorHandle):
 
     def _key(self) -> bytes:
         if not self._timed:
-            raise RuntimeError(
+            raise Misused(
                 f"processor {self._name!r} has timeMode='None', and with it no timers: declare it "
                 "with 'EventTime' or 'ProcessingTime'"
             )
@@ -100,7 +100,7 @@ class Handle(StatefulProcessorHandle):
     def _state(self, name: str, kind: type[T]) -> T:
         found = self._states.get(name)
         if not isinstance(found, kind):
-            raise RuntimeError(  # noqa: TRY004 - the processor's, not the argument's
+            raise Misused(
                 f"init asks for a state {name!r} that it did not ask for when it was declared: the "
                 "states of a processor are always the same"
             )

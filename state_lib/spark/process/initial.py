@@ -1,7 +1,7 @@
 """The state that a processor begins with: a DataFrame by key, taken once by each task.
 
 It is committed before the task's first batch. Tasks that have it say so in their markers, so one
-that was interrupted goes on with the others.
+that was interrupted goes on with the others. So do tasks that began without: it is too late then.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ from pyspark.sql import Column, DataFrame, GroupedData, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from state_lib.errors import ConfigurationError, Unavailable
+from state_lib.marker import NO_INITIAL, Marker
 from state_lib.processing import Process
 from state_lib.spark.analysis import plain_column
-from state_lib.spark.entries import KEY_TYPES, key_bytes
+from state_lib.spark.keys import key_bytes
+from state_lib.spark.kinds import columns_of_key, key_serde_of, sql_of
 from state_lib.spark.partitioner import partition_for_key
 
 if TYPE_CHECKING:
@@ -25,11 +27,6 @@ if TYPE_CHECKING:
     from state_lib.spark.batches import Batches
 
 log = structlog.get_logger(__name__)
-_FITS = {
-    "utf8": {"string"},
-    "bytes": {"binary"},
-    "int64": {"tinyint", "smallint", "int", "bigint"},
-}
 
 
 def schema_of_initial(given: object, serde: KeySerde, at: str) -> str:
@@ -39,13 +36,18 @@ def schema_of_initial(given: object, serde: KeySerde, at: str) -> str:
             f"{at}: initialState is to be a DataFrame by key, df.groupBy('key'), not {given!r}"
         )
     try:
-        keys = given._df.select(_key(given).alias("key")).dtypes  # noqa: SLF001 - it has no other
-    except (AnalysisException, IndexError) as error:
+        key = given._df.select(_key(given, serde).alias("key")).schema.fields[0]  # noqa: SLF001 - it has no other
+        fits = key_serde_of(key.dataType) == serde
+    except IndexError as error:
+        raise ConfigurationError(f"{at}: initialState is grouped by {error}") from error
+    except AnalysisException as error:
         raise ConfigurationError(f"{at}: initialState is grouped by no column") from error
-    if keys[0][1] not in _FITS[serde]:
+    except TypeError:
+        fits = False
+    if not fits:
         raise ConfigurationError(
-            f"{at}: initialState is grouped by {keys[0][1]}, the stream by {KEY_TYPES[serde]}: "
-            "cast one of them"
+            f"{at}: initialState is grouped by {key.dataType.simpleString()}, the stream by "
+            f"{sql_of(serde)}: cast one of them"
         )
     schema: Any = given._df.schema  # noqa: SLF001 - as above
     text: str = schema.json()
@@ -67,7 +69,7 @@ def initial_rows(
     here = DataFrame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(session, plan), spark)
     columns = [plain_column(name).alias(name) for name in here.columns]
     keyed = here.select(
-        key_bytes(serde, _key(grouped).cast(KEY_TYPES[serde])).alias("key"),
+        key_bytes(serde, _key(grouped, serde).cast(sql_of(serde))).alias("key"),
         F.struct(*columns).alias("row"),
     )
     task = partition_for_key(spark, F.col("key"), partitions).cast("int")
@@ -83,13 +85,12 @@ def take_initial_states(app: Declaration, batches: Batches, spark: SparkSession)
 
     Raises:
         Unavailable: such a task is away.
+        ConfigurationError: as `lacking`.
         ProcessorFailed: a processor raised on it.
     """
     for number, verb in enumerate(app.processes, len(app.aggregations)):
-        markers = enumerate(batches.standing.markers)
-        tasks = (
-            [] if verb.initial is None else [p for p, m in markers if verb.name not in m.initial]
-        )
+        given = verb.initial is not None
+        tasks = lacking(app.id, verb.name, batches.standing.markers, given=given)
         if away := sorted(set(tasks) & batches.standing.parked.keys()):
             raise Unavailable(
                 f"tasks {away} of {app.id!r} have not taken the initial state of {verb.name!r}, "
@@ -102,12 +103,55 @@ def take_initial_states(app: Declaration, batches: Batches, spark: SparkSession)
             batches.begin_with(rows, tasks, verb.name)
 
 
-def _key(grouped: Any) -> Column:
-    """The expression that it is grouped by. Raises IndexError if there is none."""
+def lacking(app: str, name: str, markers: Sequence[Marker], *, given: bool) -> list[int]:
+    """Tasks that are to take the initial state of a processor.
+
+    Args:
+        app: the application.
+        name: of the processor.
+        markers: of all tasks.
+        given: whether the job has an initial state for it.
+
+    Raises:
+        ConfigurationError: it has run without one: that would be poured over what it keeps. Or the
+            job has none any more, and only some tasks have taken it.
+    """
+    rows = [m.initial.get(name) for m in markers]
+    without = [p for p, n in enumerate(rows) if n == NO_INITIAL]
+    missing = [p for p, n in enumerate(rows) if n is None]
+    if given and without:
+        raise ConfigurationError(
+            f"processor {name!r} of {app!r} is given an initial state, and tasks {without} have "
+            "run it already without: their keys have states by now, which it would be added to. "
+            "Leave initialState out, give the processor another name (it begins anew then), or "
+            f"begin all of it anew: 'holdfast app reset {app}'",
+            processor=name,
+            tasks=without,
+        )
+    begun = any(name in m.begun for m in markers)
+    if not given and missing and (begun or len(missing) + len(without) < len(rows)):
+        raise ConfigurationError(
+            f"tasks {missing} of {app!r} have not taken the initial state of processor {name!r}, "
+            "or not all of it, and others have: the driver ended in between. Start the job once "
+            "more with initialState; it may be left out as soon as batches are committed",
+            processor=name,
+            tasks=missing,
+        )
+    return missing if given else []
+
+
+def _key(grouped: Any, serde: KeySerde) -> Column:
+    """The expressions that it is grouped by as one key. Raises IndexError if there are others."""
     from pyspark.sql.classic.column import Column as ClassicColumn  # noqa: PLC0415
 
     keys = grouped._jgd.groupingExprs()  # noqa: SLF001 - as above
-    if keys.size() != 1:
-        raise IndexError(f"{keys.size()} keys")
+    names = [name for name, _ in columns_of_key(serde)]
+    if keys.size() != max(1, len(names)):
+        count = f"{keys.size()} columns" if keys.size() else "no column"
+        raise IndexError(f"{count}, the stream by {max(1, len(names))}")
     jvm: Any = grouped.session._jvm  # noqa: SLF001 - as above
-    return ClassicColumn(jvm.org.apache.spark.sql.classic.ExpressionUtils.column(keys.apply(0)))
+    column = jvm.org.apache.spark.sql.classic.ExpressionUtils.column
+    columns = [ClassicColumn(column(keys.apply(number))) for number in range(keys.size())]
+    if not names:
+        return columns[0]
+    return F.struct(*(one.alias(name) for one, name in zip(columns, names, strict=True)))

@@ -6,7 +6,10 @@ apart of which one begins with another. (docs/adr/0024)
 
 from __future__ import annotations
 
+import operator
 import struct
+from contextlib import suppress
+from typing import SupportsIndex
 
 from state_lib.stores.values import after_prefix
 
@@ -73,15 +76,18 @@ def unpack_ends(raw: bytes | None) -> tuple[int, int]:
 # ---------------------------------------------------------------------- times
 
 
-def ordered(time_ms: int) -> bytes:
+def ordered(time_ms: SupportsIndex) -> bytes:
     """Eight bytes that sort as the times do, also before 1970.
 
     Raises:
-        ValueError: it has no 64 bits.
+        ValueError: it has no 64 bits, or is no whole number; NumPy's are.
     """
-    if type(time_ms) is not int or not MIN_MS <= time_ms <= MAX_MS:
+    whole = None
+    with suppress(TypeError):
+        whole = None if isinstance(time_ms, bool) else operator.index(time_ms)
+    if whole is None or not MIN_MS <= whole <= MAX_MS:
         raise ValueError(f"a time is a whole number of ms of 64 bits, not {time_ms!r}")
-    return _NUMBER.pack(time_ms - MIN_MS)
+    return _NUMBER.pack(whole - MIN_MS)
 
 
 def time_of(raw: bytes) -> int:
@@ -90,7 +96,7 @@ def time_of(raw: bytes) -> int:
     return int(number) + MIN_MS
 
 
-def timer(expiry_ms: int, key: bytes) -> bytes:
+def timer(expiry_ms: SupportsIndex, key: bytes) -> bytes:
     """A timer: they sort by expiry, then key."""
     return BY_TIME + ordered(expiry_ms) + key
 
@@ -100,7 +106,7 @@ def split_timer(raw: bytes) -> tuple[int, bytes]:
     return time_of(raw[1 : 1 + _LONG]), raw[1 + _LONG :]
 
 
-def timer_of(key: bytes, expiry_ms: int) -> bytes:
+def timer_of(key: bytes, expiry_ms: SupportsIndex) -> bytes:
     """The same timer among those of its key."""
     return BY_KEY + prefixed(key) + ordered(expiry_ms)
 

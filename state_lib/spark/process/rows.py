@@ -17,7 +17,9 @@ from pyspark.sql import types as T  # noqa: N812
 
 from state_lib.processing import Process
 from state_lib.spark.analysis import plain_column
-from state_lib.spark.entries import KEY_TYPES, Wanted, key_bytes, tried
+from state_lib.spark.entries import first_said, tried_key, window_of
+from state_lib.spark.functions.evaluated import is_givable
+from state_lib.spark.keys import key_bytes
 from state_lib.spark.process.schemas import struct_of
 from state_lib.spark.rows import POSITION
 
@@ -25,28 +27,39 @@ from state_lib.spark.rows import POSITION
 def judge(rows: DataFrame, index: int, verb: Process) -> DataFrame:
     """Add the key of each row, and why it is not used; columns as `state_lib.spark.entries.judge`.
 
-    A row is late by event time if its time and the grace are before the clock.
+    A row is late by event time if its time and the grace are before the clock; where there are
+    windows, as those of `agg`.
     """
     own = f"{index}"
     usable = F.col("__hf_bad").isNull() & ~F.col("__hf_skip")
-    kind = KEY_TYPES[verb.processor.key_serde]
-    rows, key, why = tried(
-        rows, f"__hf_key{own}", usable, Wanted(verb.key, kind, f"{verb.name}.key")
-    )
-    late: Column = F.lit(False)  # noqa: FBT003
+    rows, key, why, said = tried_key(rows, index, verb.key, verb.processor.key_serde, verb.name)
+    start, late = window_of(verb.stores[0], usable)
     if verb.processor.time_mode == "eventtime":
         grace = F.lit(verb.processor.grace_ms)
         late = F.coalesce(F.col("__hf_ts") + grace < F.col("__hf_clock"), late)
-    rows = rows.withColumns({f"__hf_why{own}": why, f"__hf_key{own}": key})
+    others = _ungivable(verb, usable & key.isNotNull())
+    verdict = {f"__hf_why{own}": F.coalesce(why, *others), f"__hf_said{own}": first_said([said])}
+    rows = rows.withColumns({**verdict, f"__hf_key{own}": key})
     key, why = F.col(f"__hf_key{own}"), F.col(f"__hf_why{own}")
     return rows.withColumns(
         {
-            f"__hf_start{own}": F.lit(0).cast("bigint"),
+            f"__hf_start{own}": start,
             f"__hf_late{own}": late,
             f"__hf_key{own}": F.when(why.isNull(), key_bytes(verb.processor.key_serde, key)),
             f"__hf_size{own}": F.lit(None).cast("bigint"),
         }
     )
+
+
+def _ungivable(verb: Process, usable: Column) -> list[Column]:
+    """Why a row is not used of which Python cannot be given a column."""
+    found = []
+    for field in struct_of(verb.processor.rows).fields:
+        fine = is_givable(plain_column(field.name), field.dataType)
+        if fine is not None:
+            name = f"not-python:{verb.name}.{field.name}"
+            found.append(F.when(usable & ~F.coalesce(fine, F.lit(True)), name))  # noqa: FBT003
+    return found
 
 
 def taken(processes: Sequence[Process], first: int, index: int) -> list[Column]:

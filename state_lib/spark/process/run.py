@@ -3,40 +3,33 @@
 from __future__ import annotations
 
 import pickle
-import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.streaming import StatefulProcessor
 from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, TimerValues
 
-from state_lib.errors import ProcessorFailed
+from state_lib.errors import ProcessorFailed, ProcessorUnready
 from state_lib.processing import TIMERS, Processor
 from state_lib.serdes import serde_from
 from state_lib.spark.plan import BatchPlan, ExchangePlan
 from state_lib.spark.process import layout
-from state_lib.spark.process.buffer import Buffer, Stored
+from state_lib.spark.process.buffer import Buffer, OpenExchange
 from state_lib.spark.process.expiry import Expiry
+from state_lib.spark.process.failures import TooLarge, failed, last_words, reason_of
+from state_lib.spark.process.folding import folded
 from state_lib.spark.process.given import Given, Group, InitialRows, letter
 from state_lib.spark.process.handle import Handle
+from state_lib.spark.process.pace import Pace
 from state_lib.spark.process.results import Results
-from state_lib.spark.process.states import Scene
+from state_lib.spark.process.states import Misused, Scene
 from state_lib.spark.process.timers import Timers
 from state_lib.spark.sizes import UNBOUNDED
 
-_LINES = 6
-"""Of a traceback in an error."""
-
-
-class OpenExchange(Stored, Protocol):
-    """The part of an exchange that a run needs."""
-
-    def output(
-        self, topic: str, keys: pa.BinaryArray, values: pa.BinaryArray, timestamps: pa.Int64Array
-    ) -> None:
-        """Records for an output topic."""
+MOST_KEYS = 100_000
+"""Whose initial state is taken with one commit; that of others with the next."""
 
 
 @dataclass
@@ -46,17 +39,36 @@ class Told:
     Attributes:
         letters: dead letters.
         due: when the next timer is due (ms), by time mode.
+        overdue: whether there were more due timers than one commit runs.
     """
 
     letters: list[bytes] = field(default_factory=list)
     due: dict[str, int] = field(default_factory=dict)
+    overdue: bool = False
 
 
-class _TooLarge(Exception):
-    """An entry or an output that its topic does not take."""
+@dataclass
+class Begun:
+    """What a part of an initial state was.
+
+    Attributes:
+        rows: that it had.
+        due: as of `Told`.
+        to: its last key; None: there are no others behind it.
+    """
+
+    rows: int = 0
+    due: dict[str, int] = field(default_factory=dict)
+    to: bytes | None = None
 
 
-def run_all(plan: ExchangePlan, task: int, exchange: OpenExchange, table: pa.Table | None) -> Told:
+def run_all(
+    plan: ExchangePlan,
+    task: int,
+    exchange: OpenExchange,
+    table: pa.Table | None,
+    pace: Pace | None = None,
+) -> Told:
     """Run every processor, each made anew; puts and outputs are handed to the exchange.
 
     Args:
@@ -64,18 +76,24 @@ def run_all(plan: ExchangePlan, task: int, exchange: OpenExchange, table: pa.Tab
         task: the partition.
         exchange: open; nothing of it is committed here.
         table: entries of the task's batch.
+        pace: of the exchange; its own, if none is given.
 
     Raises:
         ProcessorFailed: one raised, and is to stop the stream.
+        ProcessorUnready: one could not be made or closed, or takes too long.
     """
-    told = Told()
+    told, pace = Told(), pace or Pace(task, plan.timeout_s)
     for number, processor in enumerate(plan.processors, len(plan.kept)):
         given = None
         if table is not None and number in table.column("kind").unique().to_pylist():
             given = Given(table, number, processor, plan.batch.sources())
-        run = _Run(processor, plan.batch, task, exchange)
+        if processor.fold is not None:
+            told.letters += folded(processor, plan.batch, exchange, given, pace)
+            continue
+        run = _Run(processor, plan.batch, task, exchange, pace)
         run.all(given)
         told.letters += run.letters
+        told.overdue = told.overdue or run.overdue
         if run.due is not None:
             mode = processor.time_mode
             told.due[mode] = min(run.due, told.due.get(mode, run.due))
@@ -83,61 +101,74 @@ def run_all(plan: ExchangePlan, task: int, exchange: OpenExchange, table: pa.Tab
 
 
 def run_initial(
-    plan: ExchangePlan, task: int, exchange: OpenExchange, table: pa.Table | None
-) -> tuple[int, dict[str, int]]:
-    """Let one processor take its initial state; returns how many rows, and when timers are due.
+    plan: ExchangePlan,
+    task: int,
+    exchange: OpenExchange,
+    table: pa.Table | None,
+    after: bytes | None,
+    pace: Pace,
+) -> Begun:
+    """Let one processor take a part of its initial state, of keys behind one.
 
     Raises:
         ProcessorFailed: it raised: nothing was begun.
+        ProcessorUnready: as of `run_all`.
     """
     (processor,) = (p for p in plan.processors if p.name == plan.initial)
     given = None if table is None else InitialRows(table, processor)
-    run = _Run(processor, plan.batch, task, exchange)
-    run.begin(given)
-    due: dict[str, int] = {} if run.due is None else {processor.time_mode: run.due}
-    return 0 if given is None else len(given), due
+    run = _Run(processor, plan.batch, task, exchange, pace)
+    begun = run.begin(given, after)
+    begun.due = {} if run.due is None else {processor.time_mode: run.due}
+    return begun
 
 
 class _Run:
     """One processor, task and batch."""
 
     def __init__(
-        self, processor: Processor, batch: BatchPlan, task: int, exchange: OpenExchange
+        self,
+        processor: Processor,
+        batch: BatchPlan,
+        task: int,
+        exchange: OpenExchange,
+        pace: Pace,
     ) -> None:
-        self._processor, self._exchange, self._task = processor, exchange, task
+        self._processor, self._exchange, self._task, self._pace = processor, exchange, task, pace
         self._limit = batch.limits.get(processor.name, UNBOUNDED)
         names = [processor.store(name) for name in (TIMERS, *(s.name for s in processor.states))]
         plain = {processor.store(s.name) for s in processor.states if s.kind == "value"}
-        self._buffer = Buffer(exchange, names, plain)
+        self._buffer, now = Buffer(exchange, names, plain), batch.processing_time
         self._timers = Timers(self._buffer, names[0])
-        self._scene = Scene(self._buffer, names[0], batch.now)
+        self._scene = Scene(self._buffer, names[0], now)
         self._handle = Handle(processor, self._scene, self._timers)
         self._results = Results(processor)
         self._serde = serde_from(processor.key_serde)
         self._behind_ms = processor.grace_ms if processor.time_mode == "eventtime" else 0
         watermark = batch.clock - self._behind_ms
-        self._time = watermark if processor.time_mode == "eventtime" else batch.now
+        self._time = watermark if processor.time_mode == "eventtime" else now
         timed = processor.time_mode != "none"
-        self._values = TimerValues(batch.now, max(watermark, 0)) if timed else TimerValues()
+        self._values = TimerValues(now, max(watermark, 0)) if timed else TimerValues()
         self._records: list[tuple[bytes, bytes, int]] = []
         self.letters: list[bytes] = []
         self.due: int | None = None
+        self.overdue = False
 
-    def begin(self, given: InitialRows | None) -> None:
-        """Take the initial state; no row, no timer."""
-        user = self._made()
-        for key, rows in () if given is None else given.groups():
-            self._scene.key = key
+    def begin(self, given: InitialRows | None, after: bytes | None) -> Begun:
+        """Take a part of the initial state; no row, no timer."""
+        user, begun = self._made(), Begun()
+        at: bytes | None = None
+        groups = () if given is None else given.groups(after)
+        for number, (key, size, rows) in enumerate(groups):
+            if number == MOST_KEYS:
+                begun.to = at
+                break
+            self._scene.key = at = key
+            begun.rows += size
             for row in rows:
-                self._certainly(
-                    "handleInitialState",
-                    user.handleInitialState,
-                    self._shown(key),
-                    row,
-                    self._values,
-                )
+                self._initially(user, key, row)
             self._buffer.keep(0)
         self._ended(user)
+        return begun
 
     def all(self, given: Given | None) -> None:
         """Rows, timers, what has expired; then hand over what changed."""
@@ -149,17 +180,18 @@ class _Run:
         if self._processor.time_mode != "none":
             for expiry_ms, key in self._timers.due(self._time, self._fetch):
                 self._on_timer(user, expiry_ms, key)
+            self.overdue = self._timers.is_cut
         self._ended(user)
 
     def _made(self) -> StatefulProcessor:
-        user: StatefulProcessor = self._certainly("made anew", pickle.loads, self._processor.code)
-        self._certainly("init", user.init, self._handle)
+        user: StatefulProcessor = self._surely("made anew", pickle.loads, self._processor.code)
+        self._surely("init", user.init, self._handle)
         return user
 
     def _ended(self, user: StatefulProcessor) -> None:
         """Close it, remove what has expired, hand over what changed, look what is due next."""
         self._scene.key = None
-        self._certainly("close", user.close)
+        self._surely("close", user.close)
         ends = [] if (least := self._timers.least()) is None else [least + self._behind_ms]
         if any(s.ttl_ms is not None for s in self._processor.states):
             expiry = Expiry(self._scene, self._handle.entries)
@@ -178,7 +210,7 @@ class _Run:
         error = self._handled(group.key, group.time_ms, handle)
         if error is not None:
             self._stop_on(error, group.key, "handleInputRows")
-            self.letters += given.letters(group, self._reason(error, "raised"), error)
+            self.letters += given.letters(group, reason_of(self._processor, error), error)
 
     def _on_timer(self, user: StatefulProcessor, expiry_ms: int, key: bytes) -> None:
         def handle() -> Any:
@@ -190,7 +222,7 @@ class _Run:
         if error is not None:
             self._stop_on(error, key, "handleExpiredTimer")
             place = {"topic": self._scene.timers, "partition": self._task, "offset": -1}
-            reason = self._reason(error, "raised-timer")
+            reason = reason_of(self._processor, error, "raised-timer")
             self.letters.append(letter(place, reason, error, expiry_ms, key, None))
         self._timers.delete(key, expiry_ms)  # consumed, whatever came of it
         self._buffer.keep(expiry_ms)
@@ -199,8 +231,11 @@ class _Run:
         """Let a handler run to its end; what it did is kept, or nothing of it."""
         self._scene.key = key
         try:
-            made = self._results.records(handle(), time_ms)
+            with self._pace.at_work(self._processor.name, self._buffer):
+                made = self._results.records(handle(), time_ms)
             self._check_sizes(key, made)
+        except ProcessorUnready:
+            raise
         except Exception as error:  # noqa: BLE001 - whatever a user's code raises
             self._check_reads()
             self._buffer.drop()
@@ -219,11 +254,7 @@ class _Run:
         outputs = max((len(key) + len(value) for value, _ in made), default=0)
         size = max(outputs if self._processor.outputs else 0, self._buffer.largest)
         if size > self._limit:
-            raise _TooLarge(f"a record of {size} bytes, and its topic takes {self._limit}")
-
-    def _reason(self, error: Exception, otherwise: str) -> str:
-        word = "too-large" if isinstance(error, _TooLarge) else otherwise
-        return f"{word}:{self._processor.name}"
+            raise TooLarge(size, self._limit)
 
     # ------------------------------------------------------------------ failures
 
@@ -231,31 +262,41 @@ class _Run:
         if self._processor.on_error == "stop":
             raise self._failed(error, method, key) from error
 
-    def _certainly(self, method: str, call: Callable[..., Any], *of: Any) -> Any:
-        """What belongs to no key: no row could be told from the others."""
+    def _initially(self, user: StatefulProcessor, key: bytes, row: Any) -> None:
         try:
-            return call(*of)
+            with self._pace.at_work(self._processor.name, self._buffer):
+                user.handleInitialState(self._shown(key), row, self._values)
+        except ProcessorUnready:
+            raise
         except Exception as error:
             self._check_reads()
+            raise self._failed(error, "handleInitialState", None) from error
+
+    def _surely(self, method: str, call: Callable[..., Any], *of: Any) -> Any:
+        """What belongs to no key, and may open connections: another try may help."""
+        try:
+            return call(*of)
+        except Misused as error:
             raise self._failed(error, method, None) from error
+        except Exception as error:
+            self._check_reads()
+            raise ProcessorUnready(
+                f"processor {self._processor.name!r} raised in {method} on task {self._task}, "
+                f"which has committed nothing of the batch. It is tried again. {last_words(error)}",
+                processor=self._processor.name,
+                task=self._task,
+            ) from error
 
     def _failed(self, error: Exception, method: str, key: bytes | None) -> ProcessorFailed:
-        at = "" if key is None else f" on key {self._shown(key)[0]!r}"
-        lines = traceback.format_exception(error)
-        last = "".join(lines).strip().splitlines()[-_LINES:]
-        return ProcessorFailed(
-            f"processor {self._processor.name!r} raised in {method}{at}, and nothing of the batch "
-            "is committed. Mend it and start again, or declare it with onError='dead-letter'. It "
-            "said:\n" + "\n".join(last),
-            processor=self._processor.name,
-            method=method,
-            key=None if key is None else key.hex(),
-        )
+        shown = () if key is None else self._shown(key)
+        return failed(self._processor, self._task, error, method, key, shown)
 
     # ------------------------------------------------------------------ inside
 
-    def _shown(self, key: bytes) -> tuple[Any]:
-        return (self._serde.deserialize(key),)
+    def _shown(self, key: bytes) -> tuple[Any, ...]:
+        """A key as processors have it: its columns."""
+        value = self._serde.deserialize(key)
+        return tuple(value.values()) if isinstance(value, dict) else (value,)
 
     def _fetch(self, keys: Sequence[bytes]) -> None:
         """Read ahead the values of keys, and the ends of their lists."""

@@ -20,6 +20,10 @@ from state_lib.spark.process.schemas import struct_of
 Row = tuple[Any, ...]
 
 
+class Misused(RuntimeError):
+    """A processor asks for what it can never be given."""
+
+
 @dataclass
 class Scene:
     """What all states of a processor share.
@@ -37,9 +41,9 @@ class Scene:
     key: bytes | None = None
 
     def of(self, state: str) -> bytes:
-        """The key in hand. Raises RuntimeError where there is none, as in ``init``."""
+        """The key in hand. Raises Misused where there is none, as in ``init``."""
         if self.key is None:
-            raise RuntimeError(f"state {state!r} belongs to a key, and there is none here")
+            raise Misused(f"state {state!r} belongs to a key, and there is none here")
         return self.key
 
 
@@ -62,14 +66,16 @@ class Entries:
         raw = self.scene.buffer.get(self.store, entry)
         return None if raw is None or self._is_over(raw) else self._codec.unpack(raw)
 
-    def put(self, entry: bytes, row: Row) -> None:
-        """Set a row; its time begins anew."""
-        expires = None
-        if self._ttl_ms is not None:
-            expires = self.scene.now_ms + self._ttl_ms
+    def packed(self, row: Row) -> bytes:
+        """A row as `put` takes it; its time begins anew. Raises TypeError if it is none."""
+        return self._codec.pack(row, self._expires)
+
+    def put(self, entry: bytes, packed: bytes) -> None:
+        """Set a row."""
+        if (expires := self._expires) is not None:
             told = layout.expiring(expires, self.name, entry)
             self.scene.buffer.put(self.scene.timers, told, layout.PRESENT)
-        self.scene.buffer.put(self.store, entry, self._codec.pack(row, expires))
+        self.scene.buffer.put(self.store, entry, packed)
 
     def delete(self, entry: bytes) -> None:
         """Remove a row. What says when it expires stays, and finds nothing then."""
@@ -89,6 +95,11 @@ class Entries:
         """Whether there is one that has expired."""
         raw = self.scene.buffer.get(self.store, entry)
         return raw is not None and self._is_over(raw)
+
+    @property
+    def _expires(self) -> int | None:
+        """When a row expires that is set now (ms)."""
+        return None if self._ttl_ms is None else self.scene.now_ms + self._ttl_ms
 
     def _is_over(self, raw: bytes) -> bool:
         if self._ttl_ms is None:
@@ -117,7 +128,7 @@ class Value(ValueState):
 
     def update(self, newValue: Row) -> None:
         """Set it."""
-        self._entries.put(self._key, newValue)
+        self._entries.put(self._key, self._entries.packed(newValue))
 
     def clear(self) -> None:
         """Remove it."""
@@ -146,21 +157,18 @@ class List(ListState):
         return (row for _, row in self._entries.within(layout.prefixed(self._key)))
 
     def put(self, newState: list[Row]) -> None:
-        """Set all of it."""
+        """Set all of it, or none: a row that is none of the schema's changes nothing."""
+        packed = [self._entries.packed(row) for row in newState]
         self.clear()
-        self.appendList(newState)
+        self._append(packed)
 
     def appendValue(self, newState: Row) -> None:
         """Add an element."""
         self.appendList([newState])
 
     def appendList(self, newState: list[Row]) -> None:
-        """Add elements."""
-        first, following = self._ends()
-        for row in newState:
-            self._entries.put(layout.element(self._key, following), row)
-            following += 1
-        self._set_ends(first, following)
+        """Add elements, all or none."""
+        self._append([self._entries.packed(row) for row in newState])
 
     def clear(self) -> None:
         """Remove all elements."""
@@ -168,6 +176,13 @@ class List(ListState):
         for number in range(first, following):
             self._entries.delete(layout.element(self._key, number))
         self._set_ends(0, 0)
+
+    def _append(self, packed: list[bytes]) -> None:
+        first, following = self._ends()
+        for raw in packed:
+            self._entries.put(layout.element(self._key, following), raw)
+            following += 1
+        self._set_ends(first, following)
 
     def _ends(self) -> tuple[int, int]:
         scene, at = self._entries.scene, layout.ends_key(self._entries.name, self._key)
@@ -203,7 +218,7 @@ class Map(MapState):
 
     def updateValue(self, key: Row, value: Row) -> None:
         """Set the value of a key; nothing is read."""
-        self._entries.put(self._entry(key), value)
+        self._entries.put(self._entry(key), self._entries.packed(value))
 
     def iterator(self) -> Iterator[tuple[Row, Row]]:
         """Keys and values as they are now, a page at a time."""

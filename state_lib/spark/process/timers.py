@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import heapq
+import itertools
 from collections.abc import Callable, Iterator, Sequence
+from typing import SupportsIndex
 
 from state_lib.spark.process import layout
 from state_lib.spark.process.buffer import Buffer, Missing
 
+MOST = 100_000
+"""Run with one commit; the others with the next: the same ones whenever it is repeated."""
 _LOWER, _UPPER = layout.within(layout.BY_TIME)
 
 
@@ -30,15 +34,17 @@ class Timers:
         self._stored: Iterator[bytes] = iter(())
         self._head: bytes | None = None
         """The first of the store's that is not gone through."""
+        self.is_cut = False
+        """Whether `due` has left some that are due, for there were more than `MOST`."""
 
-    def register(self, key: bytes, expiry_ms: int) -> None:
+    def register(self, key: bytes, expiry_ms: SupportsIndex) -> None:
         """Add a timer; nothing if it is there. Raises ValueError for a time without 64 bits."""
         made = layout.timer(expiry_ms, key)
         self._buffer.put(self._store, made, layout.PRESENT)
         self._new.append(made)
         self._buffer.put(self._store, layout.timer_of(key, expiry_ms), layout.PRESENT)
 
-    def delete(self, key: bytes, expiry_ms: int) -> None:
+    def delete(self, key: bytes, expiry_ms: SupportsIndex) -> None:
         """Remove a timer; nothing if it is not there."""
         self._buffer.put(self._store, layout.timer(expiry_ms, key), None)
         self._buffer.put(self._store, layout.timer_of(key, expiry_ms), None)
@@ -54,8 +60,8 @@ class Timers:
     ) -> Iterator[tuple[int, bytes]]:
         """Timers up to a time, by expiry and key; what changed is kept between two of them.
 
-        One that is registered meanwhile runs if it comes later in that order: nothing runs for
-        ever. `least` says what is left.
+        At most `MOST`. One that is registered meanwhile runs if it comes later in that order:
+        nothing runs for ever. `least` says what is left.
 
         Args:
             until_ms: the time.
@@ -65,7 +71,13 @@ class Timers:
         self._heap = list(self._buffer.changes(self._store, _LOWER, _UPPER))  # sorted: a heap
         self._stored = self._one_by_one(last, ahead)
         self._head = next(self._stored, None)
-        while (raw := self._next()) is not None and raw[:9] <= last:
+        for number in itertools.count():
+            raw = self._next()
+            if raw is None or raw[:9] > last:
+                return
+            if number == MOST:
+                self.is_cut = True
+                return
             self._at = self._taken(raw)
             self._new.clear()
             yield layout.split_timer(raw)

@@ -16,7 +16,8 @@ decimal    utf8                         text
 others     utf8, JSON                   array or object
 ========== ============================ =====================================
 
-Times without a zone are UTC; timestamps come back with it.
+Times without a zone are UTC; timestamps come back with it. Fractions that are not finite are kept,
+also within arrays, maps and structs; in outputs they are null.
 """
 
 from __future__ import annotations
@@ -93,6 +94,61 @@ def from_field(type_: T.DataType) -> Convert | None:
     return lambda text: back(orjson.loads(text))
 
 
+def checked(type_: T.DataType) -> Convert:
+    """Makes of a value what Spark takes for one of the type; raises TypeError as `to_field`."""
+    for kind, check in _CHECKS.items():
+        if isinstance(type_, kind):
+            return check
+    if isinstance(type_, T.DecimalType):
+        text = _decimal(type_.precision, type_.scale)
+        return lambda value: Decimal(text(value))
+    if isinstance(type_, T.MapType):
+        key, item = checked(type_.keyType), _or_null(checked(type_.valueType))
+        return lambda value: {key(k): item(v) for k, v in _instance(Mapping, value).items()}
+    if (made := _structured(type_, checked)) is not None:
+        return made
+    if _is_simple(type_):
+        return _simple(type_)
+    raise TypeError(f"values of type {type_.simpleString()} cannot be checked: cast them")
+
+
+def in_utc(type_: T.DataType) -> Convert | None:
+    """Makes of times in this machine's zone, as PySpark gives them, those in UTC; None: no time."""
+    if isinstance(type_, T.TimestampType):
+        return lambda value: value.astimezone(dt.UTC).replace(tzinfo=None)
+    if isinstance(type_, T.ArrayType) and (inner := in_utc(type_.elementType)) is not None:
+        each = _or_null(inner)
+        return lambda values: [each(v) for v in values]
+    if isinstance(type_, T.MapType):
+        key, item = in_utc(type_.keyType), in_utc(type_.valueType)
+        if key is None and item is None:
+            return None
+        to_key, to_item = key or _same, _or_null(item or _same)
+        return lambda value: {to_key(k): to_item(v) for k, v in value.items()}
+    if isinstance(type_, T.StructType):
+        row, fields = T.Row(*type_.names), [in_utc(f.dataType) for f in type_.fields]
+        if any(fields):
+            made = [_or_null(f or _same) for f in fields]
+            return lambda value: row(*(f(v) for f, v in zip(made, value, strict=True)))
+    return None
+
+
+def from_arrow(type_: T.DataType) -> Convert | None:
+    """Makes of what Arrow gives what `from_field` gives, `Row`s and dicts; None: it is the same."""
+    if isinstance(type_, T.StructType):
+        row, names = T.Row(*type_.names), type_.names
+        fields = [_or_null(from_arrow(f.dataType) or _same) for f in type_.fields]
+        return lambda value: row(*(f(value[n]) for n, f in zip(names, fields, strict=True)))
+    if isinstance(type_, T.MapType):
+        key = from_arrow(type_.keyType) or _same
+        item = _or_null(from_arrow(type_.valueType) or _same)
+        return lambda pairs: {key(k): item(v) for k, v in pairs}
+    if isinstance(type_, T.ArrayType) and (inner := from_arrow(type_.elementType)) is not None:
+        each = _or_null(inner)
+        return lambda values: [each(v) for v in values]
+    return None
+
+
 # ---------------------------------------------------------------------- values within JSON
 
 
@@ -107,6 +163,8 @@ def shown(type_: T.DataType) -> Convert:
     if isinstance(type_, T.MapType):
         item = _or_null(shown(type_.valueType))
         return lambda value: {str(k): item(v) for k, v in _instance(Mapping, value).items()}
+    if isinstance(type_, T.DoubleType | T.FloatType):
+        return _simple(type_)
     return _structured(type_, shown) or _to_plain(type_)
 
 
@@ -123,7 +181,9 @@ def _to_plain(type_: T.DataType) -> Convert:
     if (made := _structured(type_, _to_plain)) is not None:
         return made
     if _is_simple(type_):
-        return _simple(type_)
+        simple = _simple(type_)
+        is_fraction = isinstance(type_, T.DoubleType | T.FloatType)
+        return (lambda value: _spelled(simple(value))) if is_fraction else simple
     raise TypeError(f"values of type {type_.simpleString()} cannot be kept: cast them")
 
 
@@ -151,7 +211,7 @@ def _structured(type_: T.DataType, inner: Callable[[T.DataType], Convert]) -> Co
     if isinstance(type_, T.StructType):
         names = [f.name for f in type_.fields]
         fields = [_or_null(inner(f.dataType)) for f in type_.fields]
-        if inner is shown:
+        if inner in (shown, checked):
             return lambda value: {
                 n: f(v) for n, f, v in zip(names, fields, fields_of(value, names), strict=True)
             }
@@ -223,6 +283,11 @@ def _fraction(value: Any) -> float:
     return float(value)
 
 
+def _spelled(value: float) -> float | str:
+    """JSON has no word for what is no number, or infinite; `float` reads these."""
+    return value if math.isfinite(value) else str(value)
+
+
 def _decimal(precision: int, scale: int) -> Convert:
     most = Decimal(10) ** (precision - scale)
 
@@ -264,6 +329,19 @@ def _date(value: Any) -> dt.date:
     return date
 
 
+def _text(value: Any) -> str:
+    text: str = _instance(str, value)
+    text.encode()  # a lone surrogate is none of UTF-8
+    return text
+
+
+def _naive(value: Any) -> dt.datetime:
+    time: dt.datetime = _instance(dt.datetime, value)
+    if time.tzinfo is not None:
+        raise TypeError(f"{value!r} has a zone, and is to have none")
+    return time
+
+
 def _list(value: Any) -> Any:
     return value.tolist() if hasattr(value, "tolist") else _instance((list, tuple), value)
 
@@ -281,6 +359,10 @@ def _instance(kind: Any, value: Any) -> Any:
     return value
 
 
+def _same(value: Any) -> Any:
+    return value
+
+
 def _or_null(convert: Convert) -> Convert:
     return lambda value: None if value is None else convert(value)
 
@@ -292,3 +374,12 @@ def is_missing(value: Any) -> bool:
     if isinstance(value, float):
         return math.isnan(value)
     return type(value).__name__ in ("NaTType", "NAType")
+
+
+_CHECKS: dict[type[T.DataType], Convert] = {
+    T.BinaryType: _bytes,
+    T.TimestampType: _zoned,
+    T.TimestampNTZType: _naive,
+    T.DateType: _date,
+    **dict.fromkeys(_TEXTS, _text),
+}

@@ -12,6 +12,7 @@ from pyspark.sql.types import DataType, StructField, StructType, TimestampType
 from state_lib.errors import HoldfastError, NotFound, SerdeError
 from state_lib.keys import split_window_keys
 from state_lib.serdes import serde_from
+from state_lib.serdes.arrays import shaped
 from state_lib.serdes.columns import Ints
 from state_lib.spark.source.metadata import METADATA, Repeated
 from state_lib.specs import StoreSpec
@@ -106,7 +107,7 @@ class Table:
             arrays = [
                 beside.rows(count)
                 if place.part == BESIDE
-                else _column(parts[place.part], place).slice(start, count).cast(field.type)
+                else shaped(_column(parts[place.part], place).slice(start, count), field.type)
                 for place, field in zip(self._places.values(), self._arrow, strict=True)
             ]
             yield pa.record_batch(arrays, schema=self._arrow)
@@ -156,7 +157,7 @@ def _chosen(
 
 
 def _spark(kind: pa.DataType) -> DataType:
-    return from_arrow_type(kind, prefer_timestamp_ntz=False)
+    return from_arrow_type(kind, prefer_timestamp_ntz=True)
 
 
 def _column(array: Any, place: Place) -> Any:

@@ -26,6 +26,7 @@ from state_lib.checks.condition import CONDITIONS, Condition
 from state_lib.checks.conditions import cannot_look
 from state_lib.config import Settings
 from state_lib.kafka import Kafka
+from state_lib.stack.ports import free_port
 from tests.dags.conftest import Connect
 from tests.support import airflow_home
 from tests.support.apps import KV, app_of
@@ -311,15 +312,29 @@ def test_that_nobody_can_look_is_an_incident_of_its_own(worker: Worker) -> None:
     assert worker.told() == ["alarm a", "alarm host-down", "recovery host-down"]
 
 
+def nobody() -> dict[str, str]:
+    """Settings by which the only host is down, whatever other tests run."""
+    return {"HOLDFAST_HOSTS": f"host-1=127.0.0.1:{free_port()}/{free_port()}"}
+
+
 def test_a_watch_ends_when_its_day_is_over(worker: Worker) -> None:
     worker.begins()
     assert worker.trigger.until is not None
     assert worker.trigger.until > time.time()
-    worker.trigger.until = 0.0
+    worker.trigger.until, worker.trigger.known = 0.0, ["host-1"]
+    worker.trigger.env = nobody()
     event = asyncio.run(asyncio.wait_for(first(worker.trigger), 60 * SLOWNESS))
     assert (event["conditions"], event["over"]) == ([], [])
     assert event["kept"] == {"ends": pytest.approx(time.time(), abs=60 * SLOWNESS), "failures": 0}
     worker.ends([], [])  # and does not defer
+
+
+def test_what_began_to_hold_before_its_end_is_told(worker: Worker) -> None:
+    """Not for long enough at the first look; but by one that came late it would not be told."""
+    worker.begins()
+    worker.trigger.until, worker.trigger.env = 0.0, nobody()
+    event = asyncio.run(asyncio.wait_for(first(worker.trigger), 60 * SLOWNESS))
+    assert [c["subject"] for c in event["conditions"]] == ["host-1"]
 
 
 def test_a_later_try_ends_with_its_run(worker: Worker) -> None:

@@ -58,6 +58,18 @@ def test_query_prints_json_lines(shell: CliRunner) -> None:
     assert orjson.loads(negative.stdout) == {"key": -3, "value": "NaN"}
 
 
+def test_a_key_of_several_columns_is_an_object(shell: CliRunner) -> None:
+    key = '{"origin": "JFK", "day": "2013-01-31"}'
+    done = shell.invoke(command, ["query", APP, "routes", key, "--json"])
+    (line,) = done.stdout.splitlines()
+    assert orjson.loads(line)["key"] == orjson.loads(key)
+    of_a_day = ["query", APP, "routes", "--prefix", '{"day": "2013-01-31"}']
+    lines = shell.invoke(command, [*of_a_day, "--json"]).stdout.splitlines()
+    assert [orjson.loads(one)["key"]["origin"] for one in lines] == ["JFK", "LGA", "ZZZZ"]
+    table = shell.invoke(command, of_a_day).stdout
+    assert all(word in table for word in ("origin", "day", "least", "1.50", "ZZZZ"))
+
+
 @pytest.mark.parametrize("name", ["query", "stores"])
 def test_help_has_examples(name: str) -> None:
     done = CliRunner().invoke(command, [name, "--help"])
@@ -80,6 +92,8 @@ def test_stores_prints_both_tables_or_json(shell: CliRunner) -> None:
         (["hours", "nosuch"], "nothing for key 'nosuch'"),
         (["nosuch"], "no store 'nosuch'"),
         (["numbers", "seven"], "decimal integer"),
+        (["routes", "JFK"], '{"origin": utf8, "day": date}'),
+        (["routes", "--prefix", '{"origin": "JFK"}'], "the first of ['day', 'origin']"),
         (["words", "a", "--prefix", "a"], "not both"),
         (["hours", "--from", "soon"], "not a time"),
     ],

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -10,8 +12,10 @@ from state_lib.client.query import QueryClient
 from state_lib.host.http import reads as page_reads
 from tests.support.queried import (
     APP,
+    DAYS,
     NOON,
     PARTITIONS,
+    ROUTES,
     WORDS,
     Answer,
     Cluster,
@@ -48,6 +52,27 @@ def test_numbers_and_bytes_as_keys(client: QueryClient, cluster: Cluster) -> Non
     assert (found["key"], found["value"]) == ("0106", "06")
     for path in ("numbers/keys/seven", "numbers/keys/9223372036854775808", "raw/keys/0g"):
         assert ask(cluster.hosts[0].http_url, f"/v1/apps/{APP}/stores/{path}", 400)
+
+
+def test_keys_of_several_columns(client: QueryClient, cluster: Cluster) -> None:
+    shown = [{**route, "day": str(route["day"])} for route in ROUTES]
+    for key, seen in zip(ROUTES, shown, strict=True):
+        found = client.get(APP, "routes", key)
+        assert found is not None
+        assert found["key"] == seen
+        assert found["value"] == {"least": "1.50", "stops": ["LAX", None]}
+        path = f"/v1/apps/{APP}/stores/routes/keys/{quote(json.dumps(seen), safe='')}"
+        assert ask(cluster.url_of("routes", key), path)["key"] == seen
+    assert [row["key"] for row in client.range(APP, "routes")] == shown
+    assert [row["key"] for row in client.range(APP, "routes", ROUTES[1], ROUTES[4])] == shown[1:5]
+    of_a_day = client.range(APP, "routes", prefix={"day": DAYS[1]})
+    assert [row["key"] for row in of_a_day] == shown[3:]
+    assert [r["key"] for r in client.range(APP, "routes", prefix=ROUTES[0])] == shown[:1]
+    assert client.get(APP, "routes", {"origin": "EWR", "day": DAYS[0]}) is None
+    for wrong in ("JFK", '["JFK"]', '{"origin":"JFK"}', '{"origin":"JFK","day":"today"}'):
+        at = f"/v1/apps/{APP}/stores/routes/keys/{quote(wrong, safe='')}"
+        assert ask(cluster.hosts[0].http_url, at, 400)
+    ask(cluster.hosts[0].http_url, f"/v1/apps/{APP}/stores/routes/range", 400, prefix="JFK")
 
 
 def test_unknown_key_is_404_with_its_position(client: QueryClient, cluster: Cluster) -> None:

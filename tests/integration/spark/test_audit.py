@@ -14,7 +14,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs import flights_audit, flights_load, word_count_load
-from jobs.flights import app
 from state_lib.audit import AuditReport, audit
 from state_lib.changelog.admin import ensure_topics
 from state_lib.changelog.progress import ProgressLog
@@ -143,6 +142,8 @@ def flown(settings: Settings) -> Iterator[Settings]:
     host.start()
     sizes = {"first_offsets_per_trigger": 300, "max_bytes_per_trigger": MOST_BYTES}
     sizes["batch_target_s"] = 300
+    from jobs.flights import app  # noqa: PLC0415 - it opens Spark
+
     driver = Driver(app, settings.model_copy(update=sizes))
     thread = threading.Thread(target=driver.run, daemon=True)
     thread.start()
@@ -160,6 +161,7 @@ def flown(settings: Settings) -> Iterator[Settings]:
     finally:
         driver.stop()
         thread.join(60)
+        app._opened.stop()
         host.stop()
 
 

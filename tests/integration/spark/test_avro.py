@@ -22,7 +22,7 @@ from state_lib.spark.carried import arrived
 from state_lib.spark.frames import Combiner
 from state_lib.spark.plan import DEAD, BatchPlan
 from tests.support.registry import StandIn, framed, record
-from tests.support.rows import NOW, source
+from tests.support.rows import NOW, Row, source
 from tests.support.small_http import serving
 
 HOUR = 3_600_000
@@ -142,7 +142,7 @@ class World:
         self.combiner = Combiner(spark, app.aggregations, 2, (), schemas)
 
     def combined(self, *values: bytes, unknown: tuple[int, ...] = ()) -> list[Any]:
-        rows = [(b"k", value, 0, offset, 5) for offset, value in enumerate(values)]
+        rows: list[Row] = [(b"k", value, 0, offset, 5) for offset, value in enumerate(values)]
         plan = BatchPlan(1, 1, {}, {"t": {"0": 99, "1": 0}}, -1, NOW, HOUR, {}, unknown=unknown)
         frame: DataFrame = self.combiner.combine(source(self.spark, rows), plan)
         try:

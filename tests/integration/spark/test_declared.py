@@ -66,19 +66,23 @@ def test_an_expression_that_reads_more_than_its_row_is_refused(
 @pytest.mark.parametrize(
     ("declare", "instead"),
     [
-        (lambda rows: rows.groupBy("k", "x"), r"concat_ws"),
-        (lambda rows: rows.groupBy(F.struct("k")), r"cast\('string'\)"),
+        (lambda rows: rows.groupBy(), "name one"),
+        (lambda rows: rows.groupBy("k", F.upper("k")), r"upper\(k\) has no name.*alias\('name'\)"),
+        (lambda rows: rows.groupBy("k", F.struct("x")), r"cannot be kept \(struct<x:bigint>\)"),
+        (lambda rows: rows.groupBy("k", F.col("x").alias("K")), r"called \['K', 'k'\]: rename"),
         (lambda rows: rows.groupBy("cast(x AS DOUBLE)"), r"cast\('string'\)"),
-        (lambda rows: rows.groupBy("k").agg("s", a=agg.last(F.struct("k"))), "to_json"),
-        (lambda rows: rows.groupBy("k").agg("s", a=agg.sum("cast(x AS DECIMAL)")), "double"),
-        (lambda rows: rows.groupBy("k").agg("s", a=agg.max("k")), "number"),
+        (lambda rows: rows.groupBy("cast(x AS DECIMAL(19))"), r"cast\('string'\)"),
+        (lambda rows: rows.groupBy(F.array("k")), r"cannot be kept \(array<string>\)"),
+        (lambda rows: rows.groupBy("k").agg("s", a=agg.last("INTERVAL 1 DAY")), "to_json"),
+        (lambda rows: rows.groupBy("k").agg("s", a=agg.sum("cast(x AS DECIMAL(29))")), "28 digits"),
+        (lambda rows: rows.groupBy("k").agg("s", a=agg.sum("k")), "double"),
+        (lambda rows: rows.groupBy("k").agg("s", a=agg.max(F.array("k"))), "of one value"),
+        (lambda rows: rows.groupBy("k").agg("s", a=agg.min("struct(x / 2)")), "no fractions"),
+        (lambda rows: rows.groupBy("k", "x").agg("s", k=agg.count()), r"has \['k'\]"),
         (lambda rows: rows.groupBy("k").agg("s", a=agg.count_if("k")), "no condition"),
         (lambda rows: rows.groupBy("k").agg("s", a=F.sum("x")), r"agg\.sum"),
-        (lambda rows: rows.groupBy("k").reduce(max), r"state_lib\.agg"),
-        (lambda rows: rows.groupBy("k").aggregate(int, max), r"state_lib\.agg"),
         (lambda rows: rows.groupBy("k").count(Materialized("s", retention="1 day")), "windowedBy"),
         (lambda rows: rows.withColumn("y", "x"), r"F\.col"),
-        (lambda rows: rows.withColumn("y", F.udf(len)("k")), "built-in"),
         (lambda rows: rows.select(F.posexplode(F.split("k", ""))), "explode"),
         (lambda rows: rows.select(F.explode(F.create_map("k", "x"))), "map_entries"),
         (lambda rows: rows.select("k", F.col("x").alias("K")), "rename"),
@@ -133,6 +137,53 @@ def test_types_and_the_keys_name_are_sparks(spark: SparkSession) -> None:
     assert [v.key_serde for v in (one, two, three)] == ["utf8", "int64", "bytes"]
     assert [v.key_name for v in (one, two, three, four)] == ["K", "i", "key", "key"]
     assert (one.store.backend, three.store.retention_ms) == ("memory", 400 * 86_400_000)
+
+
+KEYS = {
+    "string": "utf8", "binary": "bytes", "tinyint": "int64", "bigint": "int64", "boolean": "bool",
+    "date": "date", "timestamp": "timestamp", "timestamp_ntz": "timestamp_ntz",
+    "decimal(18,2)": "decimal(18,2)",
+}  # fmt: skip
+
+
+def test_keys_of_several_columns_have_their_types_and_names(spark: SparkSession) -> None:
+    app = Application("app", spark)
+    rows = app.stream("t", ", ".join(f"c{i} {sql}" for i, sql in enumerate(KEYS)))
+    names = [f"c{i}" for i in range(len(KEYS))]
+    rows.groupBy(*names).count("all")
+    rows.groupBy(F.struct(*names)).count("together")
+    rows.groupBy(F.struct("c0", F.col("c1").alias("d")).alias("pair")).count("pairs")
+    rows.groupBy(["c0", F.upper("c0").alias("up")]).count("made")
+    for name in names:
+        rows.groupBy(name).count(name)
+    whole, together, pairs, made, *single = (verb.kept for verb in app.aggregations)
+    described = {"struct": [[n, kind] for n, kind in zip(names, KEYS.values(), strict=True)]}
+    assert whole.key_serde == together.key_serde == whole.store.key_serde == described
+    assert pairs.key_serde == {"struct": [["c0", "utf8"], ["d", "bytes"]]}
+    assert (whole.key_names, together.key_names) == (names, names)
+    assert (pairs.key_names, made.key_names) == (["pair"], ["c0", "up"])
+    assert [one.key_serde for one in single] == [*KEYS.values()]
+
+
+def test_types_of_values_are_derived_whatever_they_are_made_of(spark: SparkSession) -> None:
+    app = Application("app", spark)
+    ddl = "k STRING, a ARRAY<INT>, m MAP<STRING, STRUCT<d: DATE, `a b`: FLOAT>>, p DECIMAL(5, 2)"
+    rows = app.stream("t", f"{ddl}, t TIMESTAMP, b BINARY")
+    rows.groupBy("k").agg(
+        "s", a=agg.last("a"), m=agg.last("m"), p=agg.max("p"), t=agg.min("t"), b=agg.min("b"),
+        both=agg.last(F.struct("k", F.col("p").alias("price"))), some=agg.count("m"),
+        total=agg.sum("p"), newest=agg.max(F.struct("t", "k")),
+    )  # fmt: skip
+    (kept,) = (verb.kept for verb in app.aggregations)
+    types = {name: field.type for name, field in kept.fields.items()}
+    assert types == {
+        "a": {"array": "int64"},
+        "m": {"map": ["utf8", {"struct": [["d", "date"], ["a b", "float64"]]}]},
+        "p": "decimal(5,2)", "t": "timestamp", "b": "bytes", "some": "int64",
+        "both": {"struct": [["k", "utf8"], ["price", "decimal(5,2)"]]},
+        "total": "decimal(38,2)", "newest": {"struct": [["t", "timestamp"], ["k", "utf8"]]},
+    }  # fmt: skip
+    prepared(spark, app, plan_of(app))
 
 
 def test_lambdas_whose_texts_are_the_same_are_told_apart(spark: SparkSession) -> None:

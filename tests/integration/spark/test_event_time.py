@@ -41,7 +41,8 @@ def test_windows_and_lateness_go_by_the_column(spark: SparkSession) -> None:
             beats.pipeInput(at(time), key="a", timestamp=WALL - time)  # of the record: any other
         kept = driver.getWindowStore("hourly")
         assert {start: v["n"] for start, v in kept.fetch("a").items()} == {T0: 2, T0 + HOUR: 1}
-        assert sorted(r.timestamp for r in out.readRecordsToList()) == [T0 + 2, T0 + HOUR]
+        stamps: list[Any] = [r.timestamp for r in out.readRecordsToList()]
+        assert sorted(stamps) == [T0 + 2, T0 + HOUR]
         driver.advanceStreamTime()
         assert driver.streamTime == T0 + HOUR
         beats.pipeInput(at(T0 + 5), timestamp=WALL)

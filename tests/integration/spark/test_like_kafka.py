@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 from confluent_kafka.admin import NewTopic
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 
 from state_lib import Application, Materialized, TimeWindows, TopologyTestDriver, agg
 from state_lib.changelog.reader import read
@@ -25,6 +26,7 @@ from tests.support.apps import App
 from tests.support.hosts import address, claim, publish, served
 
 PARTITIONS = 2
+STORES, OUTPUTS = ("hourly", "places", "pairs"), ("hours", "at", "pairs")
 HOUR = 3_600_000
 T0 = 1_700_000_000_000 // HOUR * HOUR
 Told = dict[str, Any]
@@ -38,6 +40,14 @@ def pipeline(app: Application, source: str) -> None:
     places = Materialized("places", backend="memory")
     table = rows.groupBy("at").agg(places, n=agg.count(), last=agg.last("at"))
     table.toStream().to(f"{source}-at")
+    pairs = rows.groupBy("k", "at", F.to_date("timestamp").alias("day")).agg(
+        "pairs",
+        last=agg.last(F.struct("x", F.array("k", "at").alias("both"))),
+        by=agg.last(F.create_map("at", "timestamp")),
+        most=agg.max(F.struct(F.col("x").cast("decimal(10, 2)").alias("x"), "timestamp")),
+        total=agg.sum(F.col("x").cast("decimal(10, 2)")),
+    )
+    pairs.toStream().to(f"{source}-pairs")
 
 
 def record(i: int) -> tuple[bytes | None, bytes, int, int]:
@@ -74,10 +84,10 @@ def in_memory(spark: SparkSession, name: str, source: str) -> Told:
             begin = end
         driver.advanceStreamTime()
         tasks = driver._current()
-        topics = [f"{source}-hours", f"{source}-at", dead_letters_topic(name)]
+        topics = [*(f"{source}-{out}" for out in OUTPUTS), dead_letters_topic(name)]
         return {
             **of_markers([task.marker for task in tasks]),
-            "stores": [dict(task.scan(s)[1]) for task in tasks for s in ("hourly", "places")],
+            "stores": [dict(task.scan(s)[1]) for task in tasks for s in STORES],
             "outputs": [
                 [written(m, topic) for some in tasks.log.read(topic, p, 0, 1 << 62) for m in some]
                 for topic in topics
@@ -124,9 +134,9 @@ def over_kafka(spark: SparkSession, kafka: Kafka, name: str, source: str, root: 
                 begin = end
             assert batches.tick()
             tasks = [host.task(name, p) for p in range(PARTITIONS)]
-            stores = [dict(task.scan(s)[1]) for task in tasks for s in ("hourly", "places")]
+            stores = [dict(task.scan(s)[1]) for task in tasks for s in STORES]
             seen = of_markers([task.marker for task in tasks])
-    topics = [f"{source}-hours", f"{source}-at", dead_letters_topic(name)]
+    topics = [*(f"{source}-{out}" for out in OUTPUTS), dead_letters_topic(name)]
     end_of = ends(kafka.admin(), [(t, p) for t in topics for p in range(PARTITIONS)])
     return {
         **seen,
@@ -146,8 +156,8 @@ def test_the_same_records_give_the_same(
     expected = over_kafka(spark, kafka, name, source, tmp_path)
     found = in_memory(spark, name, source)
     dropped = {reason for one in expected["dropped"] for reason in one}
-    assert dropped == {"late:hourly", "null-key:hourly", "undecodable"}
-    assert any(expected["stores"][::2])
-    assert any(expected["stores"][1::2])
+    assert dropped == {"late:hourly", "null-key:hourly", "undecodable", "null-key:pairs.k"}
+    for number in range(len(STORES)):
+        assert any(expected["stores"][number :: len(STORES)])
     for what, wanted in expected.items():
         assert found[what] == wanted, what

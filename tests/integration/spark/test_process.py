@@ -494,6 +494,24 @@ def test_it_begins_with_what_it_is_given(spark: SparkSession) -> None:
         driver.assertSurvivesRepeats()
 
 
+def test_it_begins_at_the_time_of_the_wall(spark: SparkSession) -> None:
+    """What it begins with lives as long as what comes later."""
+
+    class Timed(Opening):
+        def handleInitialState(self, key: Any, initialState: Any, timerValues: Any) -> None:
+            assert timerValues.getCurrentProcessingTimeInMs() == T0
+            self.n.update((initialState.balance,))
+            del key
+
+    balances = spark.createDataFrame([("a", 10)], "who STRING, balance INT")
+    processor = Timed({"n": value("n BIGINT", ttl=60_000)}, add)
+    build = doing(processor, "ProcessingTime", initialState=balances.groupBy("who"))
+    with TopologyTestDriver(build, spark, now=T0) as driver:
+        driver.createInputTopic("lines").pipeInput("a,5")
+        assert driver.getKeyValueStore("p-n").all() == {"a": {"n": 15}}
+        driver.assertSurvivesRepeats()
+
+
 def test_what_it_begins_with_has_the_key_of_the_stream(spark: SparkSession) -> None:
     app = Application("app", spark)
     numbers = spark.createDataFrame([(1, 2)], "who INT, balance INT")
@@ -583,6 +601,26 @@ def test_states_that_changed_are_refused(spark: SparkSession) -> None:
     assert "value struct<n:timestamp>" in found
 
 
+def test_timers_and_lists_of_other_keys_or_times_are_refused(spark: SparkSession) -> None:
+    """Old ones would be read as keys of the new type, or run all at once."""
+
+    def topology(key: str, mode: str, asked: Any) -> Any:
+        app = Application("app", spark)
+        rows = app.stream("lines", "k STRING, n BIGINT").groupBy(key)
+        rows.transformWithState(Doing(asked, None), OUT, "Append", mode, name="p")
+        return app.topology
+
+    of_text = topology("k", "EventTime", {})
+    assert contradictions(of_text, topology("k", "EventTime", {})) == []
+    (found,) = contradictions(of_text, topology("n", "EventTime", {}))
+    assert "timers by int64, eventtime" in found
+    (found,) = contradictions(of_text, topology("k", "ProcessingTime", {}))
+    assert "timers by utf8, processingtime" in found
+    for asked in ({"l": listed("n BIGINT")}, {"m": mapped("k STRING", "n BIGINT")}):
+        of_both = contradictions(topology("k", "None", asked), topology("n", "None", asked))
+        assert len(of_both) == 2, of_both
+
+
 def test_other_code_is_told_from_the_same(spark: SparkSession) -> None:
     def fingerprint(processor: Any) -> str:
         app = Application("app", spark)
@@ -594,6 +632,21 @@ def test_other_code_is_told_from_the_same(spark: SparkSession) -> None:
     assert fingerprint(Doing({}, lambda *_: iter([]))) != one
     assert fingerprint(Doing({"n": value("n BIGINT")}, lambda *_: iter(()))) != one
     assert fingerprint(Silence()) != one
+
+
+def test_where_rows_go_is_told_from_what_a_processor_does(spark: SparkSession) -> None:
+    def routing(processor: Any, column: str = "k") -> str:
+        app = Application("app", spark)
+        rows = app.stream("lines", "k STRING, l STRING").groupBy(column)
+        rows.transformWithState(processor, OUT, "Append", "None", name="p").to("out")
+        return app.routing
+
+    one = routing(Doing({}, lambda *_: iter(())))
+    assert routing(Doing({}, lambda *_: iter([]))) == one
+    assert routing(Doing({}, lambda *_: iter(())), "l") != one
+    app = Application("app", spark)
+    app.stream("lines", "k STRING").groupBy("k").count("counts")
+    assert not app.routing, "its fingerprint says it all"
 
 
 def test_the_topology_says_what_it_keeps(

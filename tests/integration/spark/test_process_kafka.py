@@ -16,10 +16,13 @@ from pyspark.sql import SparkSession
 
 from state_lib import Application, TopologyTestDriver
 from state_lib.changelog.progress import ProgressLog
+from state_lib.changelog.topics import progress_topic
 from state_lib.config import Settings
+from state_lib.errors import Realign
 from state_lib.host.tasks import TaskManager
 from state_lib.kafka import Kafka, describe, ends
 from state_lib.marker import nested
+from state_lib.spark import batches as of_batches
 from state_lib.spark.align import align
 from state_lib.spark.batches import Batches
 from state_lib.spark.frames import Combiner
@@ -30,6 +33,7 @@ from tests.support import processors
 from tests.support.apps import App
 from tests.support.fold import committed
 from tests.support.hosts import address, claim, publish, served
+from tests.support.lost import made_again
 from tests.support.processors import BEAT, HOUR, Silence
 
 PARTITIONS = 2
@@ -213,6 +217,67 @@ def test_a_tick_that_one_task_took_is_repeated_for_the_other_before_rows(
             one.batches = other
             one.stream([("d0", T0 + 3 * HOUR, 0)])
             assert one.told()["outputs"] == found["outputs"], "no timer runs twice"
+
+
+def test_a_leap_of_the_wall_clock_stays_for_processing_time_alone(
+    spark: SparkSession,
+    kafka: Kafka,
+    name: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Rows of the future are judged by the clock of the wall, which is right again."""
+    with world(spark, kafka, name, tmp_path) as one:
+        with monkeypatch.context() as leaping:
+            leaping.setattr(of_batches, "now_ms", lambda: 2_200_000_000_000)
+            one.stream(BEATS[:2])
+        one.stream(BEATS[2:4])
+        leapt, after = ProgressLog(kafka, name).read()[-2:]
+        assert leapt.now == leapt.batch_time == after.batch_time == 2_200_000_000_000
+        assert after.now < leapt.now
+        assert {m.batch_time_ms for m in one.batches.standing.markers} == {leapt.now}
+
+
+def test_ticks_run_and_are_heard_in_a_progress_topic_that_was_made_anew(
+    spark: SparkSession, kafka: Kafka, name: str, tmp_path: Path
+) -> None:
+    """Markers know offsets of the old one, that are far beyond those of the new one."""
+    with world(spark, kafka, name, tmp_path) as one:
+        for _ in range(20):
+            one.batches._progress.append({"kind": "what came before"})
+        one.stream(BEATS + LAST)
+        assert one.batches.standing.recorded > 20
+        made_again(one.app, progress_topic(name))
+        with closing(one.driver(publish(one.app))) as other:
+            records = ProgressLog(kafka, name).read
+            assert align(other, one.read, records, lambda: False)
+            assert other.tick()
+            assert not other.tick(), "nothing is due"
+            found = one.told()
+            assert found["clock"] == [T0 + 3 * HOUR] * PARTITIONS
+            devices = {orjson.loads(v)["device"] for some in found["outputs"] for _, v, _ in some}
+            assert devices == {f"d{i}" for i in range(5)}
+
+
+def test_a_progress_topic_that_has_lost_its_end_is_noticed(
+    spark: SparkSession, kafka: Kafka, name: str, tmp_path: Path
+) -> None:
+    """By the driver whose records lie before what tasks have taken, and by the next one."""
+    with world(spark, kafka, name, tmp_path) as one:
+        one.stream(BEATS + LAST)
+        for batches in (one.batches, one.driver(publish(one.app))):
+            standing = batches.standing
+            beyond = [replace(m, recorded=m.recorded + 10_000) for m in standing.markers]
+            standing.markers[:] = beyond
+            if batches is one.batches:
+                with pytest.raises(Realign, match="has lost its end"):
+                    batches.tick()
+                continue
+            with closing(batches):
+                assert align(batches, one.read, ProgressLog(kafka, name).read, lambda: False)
+                assert standing.recorded < 10_000
+                assert batches.tick()
+                assert one.told()["clock"] == [T0 + 3 * HOUR] * PARTITIONS
 
 
 def test_each_task_takes_its_initial_state_once(

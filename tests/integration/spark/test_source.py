@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import os
 import subprocess
@@ -10,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -42,6 +44,15 @@ from tests.support.waiting import SLOWNESS, until
 PARTITIONS, TOKEN = 2, "only-for-tests"
 DELAYS = Struct(_at="int64", n="int64", name="utf8")
 PAIR = Struct(a="int64", b="utf8")
+ROUTE = Struct(origin="utf8", day="date")
+HELD = Struct(
+    least="decimal(5,2)",
+    at="timestamp",
+    local="timestamp_ntz",
+    tags={"array": "utf8"},
+    by={"map": ["utf8", "int64"]},
+    last={"struct": [["dest", "utf8"], ["ok", "bool"]]},
+)
 STORES = (
     StoreSpec("plain"),
     StoreSpec("counts", kind="timestamped-key-value", key_serde="utf8", value_serde="int64"),
@@ -55,6 +66,7 @@ STORES = (
     ),
     StoreSpec("small", backend="memory", key_serde="int64", value_serde="json"),
     StoreSpec("pairs", key_serde=PAIR.describe(), value_serde="float64"),
+    StoreSpec("routes", key_serde=ROUTE.describe(), value_serde=HELD.describe()),
 )
 WINDOWED = {"hours"}
 
@@ -185,6 +197,37 @@ def test_stores_of_every_kind(world: World) -> None:
     assert rows(world.read("pairs"), "a", "b", "value") == [(1, "x", 1.5)]
     empty = world.read("plain", key="ff")
     assert (empty.count(), empty.columns) == (0, ["key", "value", "_metadata"])
+
+
+def test_types_are_those_that_spark_derived(world: World) -> None:
+    day, noon = dt.date(2013, 1, 31), dt.datetime(2013, 1, 31, 12)  # noqa: DTZ001 - one has none
+    key = ROUTE.serialize({"origin": "JFK", "day": day})
+    value = {
+        "least": Decimal("1.50"), "at": noon.replace(tzinfo=dt.UTC), "local": noon,
+        "tags": ["a", None], "by": [("x", 1)], "last": {"dest": "LAX", "ok": None},
+    }  # fmt: skip
+    nothing: dict[str, Any] = dict.fromkeys(value)
+    other = ROUTE.serialize({"origin": "LGA", "day": day})
+    world.put("routes", {key: HELD.serialize(value), other: HELD.serialize(nothing)})
+    read = world.read("routes", key='{"origin": "JFK", "day": "2013-01-31"}')
+    types = dict(read.drop("_metadata").dtypes)
+    assert types == {
+        "origin": "string", "day": "date", "least": "decimal(5,2)", "at": "timestamp",
+        "local": "timestamp_ntz", "tags": "array<string>", "by": "map<string,bigint>",
+        "last": "struct<dest:string,ok:boolean>",
+    }  # fmt: skip
+    columns = [
+        *("origin", "day", "least", "unix_micros(at)", "local", "tags", "by", "last.dest"),
+        "last.ok",
+    ]
+    micros = 1_359_633_600_000_000
+    (found,) = read.selectExpr(*columns).collect()
+    assert tuple(found) == (
+        "JFK", day, Decimal("1.50"), micros, noon, ["a", None], {"x": 1}, "LAX", None,
+    )  # fmt: skip
+    keys = json.dumps([{"origin": o, "day": "2013-01-31"} for o in ("JFK", "LGA", "EWR")])
+    both = rows(world.read("routes", keys=keys), "origin", "least", "by IS NULL")
+    assert both == [("JFK", Decimal("1.50"), False), ("LGA", None, True)]
 
 
 def test_metadata_says_where_each_task_stood(world: World) -> None:

@@ -29,6 +29,7 @@ TRAIN = (
 
 @pytest.mark.full
 def test_it_holds_what_a_driver_loads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = psutil.Process().children(recursive=True)
     monkeypatch.setattr("sys.prefix", str(tmp_path))
     class_archive.folder().mkdir(parents=True)
     made = class_archive.folder() / "made.jsa"
@@ -40,7 +41,8 @@ def test_it_holds_what_a_driver_loads(tmp_path: Path, monkeypatch: pytest.Monkey
     spark = jars.fetch("spark", directory=settings.jars_dir)
     path = class_archive.keep(made, java.java_home(), spark)
     assert class_archive.find(java.java_home(), spark) == path
-    assert not [p for p in psutil.Process().children(recursive=True) if p.is_running()]
+    left = set(psutil.Process().children(recursive=True)) - set(before)
+    assert not [p for p in left if p.is_running()]
 
 
 def test_a_second_one_leaves_the_first_alone(

@@ -28,6 +28,15 @@ def test_it_begins_when_it_has_held_for_long_enough() -> None:
     assert fed(Holding(0), "a", at=5) == (["a"], [])
 
 
+def test_who_stops_looking_before_that_has_not_decided() -> None:
+    holding = Holding(10, known=["b"], calm_s=5)
+    seen = []
+    for at, hosts in enumerate((["b"], ["a", "b"], ["b"], [])):
+        fed(holding, *hosts, at=at)
+        seen.append(holding.undecided)
+    assert seen == [False, True, False, True], "known; a is new; it was nothing; b may be over"
+
+
 def test_one_missed_answer_is_no_alarm_also_if_others_miss_the_next() -> None:
     holding = Holding(10)
     assert fed(holding, "a", at=0) == ([], [])

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import json
 import math
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -19,6 +22,7 @@ from state_lib.host.json_forms import (
     value_json,
 )
 from state_lib.keys import window_key
+from state_lib.serdes import serde_from
 from state_lib.specs import StoreSpec
 from state_lib.stores.memory.engine import MemoryEngine
 from state_lib.stores.segments import segment_family
@@ -31,6 +35,17 @@ KEYS: dict[str, tuple[Any, st.SearchStrategy[Any]]] = {
     "int64": ("int64", st.integers(-(2**63), 2**63 - 1)),
     "float64": ("float64", st.floats(allow_nan=False)),
     "bytes": ("bytes", st.binary()),
+    "bool": ("bool", st.booleans()),
+    "date": ("date", st.dates()),
+    "timestamp": ("timestamp", st.datetimes(timezones=st.just(dt.UTC))),
+    "timestamp_ntz": ("timestamp_ntz", st.datetimes()),
+    "decimal": ("decimal(5,2)", st.decimals(-999, 999, places=2)),
+    "columns": (
+        {"struct": [["route", "utf8"], ["day", "date"], ["price", "decimal(5,2)"]]},
+        st.fixed_dictionaries(
+            {"route": st.text(), "day": st.dates(), "price": st.just(Decimal("1.50"))}
+        ),
+    ),
     "json": ("json", st.dictionaries(st.text(), st.integers(0, 9) | st.none())),
     "struct": (
         STRUCT,
@@ -65,6 +80,11 @@ def test_keys_survive_urls_and_json(kind: str, data: st.DataObject) -> None:
         ("json", "{"),
         (STRUCT, "nonsense"),
         (STRUCT, '{"raw": "zz"}'),
+        (STRUCT, "[1]"),
+        ("date", "2013-13-01"),
+        ("timestamp", "noon"),
+        ("decimal(5,2)", "1,5"),
+        ("bool", "yes"),
     ],
 )
 def test_what_is_no_key(serde: Any, text: str) -> None:
@@ -86,9 +106,26 @@ def test_values() -> None:
 def test_prefixes() -> None:
     assert prefix_bytes("utf8", "ü") == b"\xc3\xbc"
     assert prefix_bytes("bytes", "00ff") == b"\0\xff"
-    for serde in ("int64", "json", STRUCT):
+    for serde in ("int64", "json", "date"):
         with pytest.raises(InvalidRequest, match="no prefixes"):
             prefix_bytes(serde, "1")
+
+
+def test_prefixes_of_several_columns() -> None:
+    serde = {"struct": [["origin", "utf8"], ["dest", "utf8"], ["day", "date"]]}
+    route = {"day": "2013-01-31", "origin": "JFK", "dest": "LAX"}
+    key = serde_from(serde).serialize(parse_key(serde, json.dumps(route)))
+    for first in ({}, {"day": "2013-01-31"}, {"day": "2013-01-31", "origin": "JFK"}, route):
+        assert key.startswith(prefix_bytes(serde, json.dumps(first)))
+    part = {"day": dt.date(2013, 1, 31)}
+    assert parse_key(serde, key_text(serde, part)) == part, "a client's prefix, in its URL"
+    for wrong, said in (
+        ({"origin": "JFK"}, r"the first of \['day', 'origin', 'dest'\]"),
+        ({"day": None}, "'day' is not date"),
+        ([], "is not a key"),
+    ):
+        with pytest.raises(InvalidRequest, match=said):
+            prefix_bytes(serde, json.dumps(wrong))
 
 
 SPEC = StoreSpec("w", "window", window_size_ms=10, retention_ms=10**15)

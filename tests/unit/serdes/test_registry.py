@@ -9,7 +9,11 @@ from state_lib import serdes
 from state_lib.errors import ConfigurationError
 from state_lib.serdes import Bytes, Float64, Int64, Json, Struct, Utf8, serde_from
 
-ALL = [Bytes(), Utf8(), Int64(), Float64(), Json(), Struct(self="int64", name="utf8")]
+NESTED = {"array": {"map": ["utf8", {"struct": [["a", "decimal(5,2)"]]}]}}
+ALL = [
+    *(Bytes(), Utf8(), Int64(), Float64(), Json(), Struct(self="int64", name="utf8")),
+    *(Struct(nested=NESTED), serde_from("date"), serde_from("decimal(10,2)")),
+]
 
 
 @pytest.mark.parametrize("serde", ALL, ids=str)

@@ -12,6 +12,7 @@ from state_lib.changelog.progress import Recorded
 from state_lib.kafka import Partition
 from state_lib.marker import nested
 from state_lib.spark.align import repeat
+from state_lib.spark.runs import Step
 
 P, NEW = ("t", 0), ("t", 1)
 
@@ -30,10 +31,11 @@ def test_a_partition_that_the_batch_did_not_know_is_not_read_by_its_clock(
     """It was added while the task was behind: a later batch has its rows."""
     done: list[Any] = []
     batches: Any = SimpleNamespace(align=lambda *args: done.append(args))
-    recorded = Recorded(1, 3, {P: 0}, {P: 10}, 0, 0)
+    step = Step.of(Recorded(1, 3, {P: 0}, {P: 10}, 0, 0), at, target)
 
     def read(*bounds: str) -> Any:
         return tuple(map(orjson.loads, bounds))
 
-    assert repeat(batches, read, recorded, at, target, [1]) == to
-    assert done == [((nested(at), nested(to)), recorded, at, to, [1])]
+    assert repeat(batches, read, [step], [1], 1) == to
+    assert done == [((nested(at), nested(to)), [step], [1])]
+    assert (step.at, step.to) == (at, to)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Any
 
 import pytest
@@ -86,6 +87,13 @@ def test_keys_are_written_as_in_queries() -> None:
     assert asked("json", keys='[{"b": 1, "a": 2}]') == (b'{"a":2,"b":1}',)
     assert asked(PAIR.describe(), keys='[{"a": 1, "b": "ff"}]') == (
         PAIR.serialize({"a": 1, "b": b"\xff"}),
+    )
+    assert asked("date", key="1970-01-02") == (b"\x80\0\0\1",)
+    route = Struct(origin="utf8", day="date")
+    key = route.serialize({"origin": "JFK", "day": date(1970, 1, 2)})
+    shown = '{"origin": "JFK", "day": "1970-01-02"}'
+    assert (
+        asked(route.describe(), key=shown) == asked(route.describe(), keys=f"[{shown}]") == (key,)
     )
     assert asked("utf8", keys="[]") == ()
 

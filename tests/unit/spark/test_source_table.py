@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -125,6 +126,11 @@ def test_a_window_store_as_rows() -> None:
         ("int64", (5).to_bytes(8, "big"), 5),
         ("float64", b"\x3f\xf8" + bytes(6), 1.5),
         ("json", b'{"a":[1]}', '{"a":[1]}'),
+        ("date", b"\x80\0\0\1", date(1970, 1, 2)),
+        ("timestamp", b"\x80" + bytes(6) + b"\1", EPOCH + timedelta(microseconds=1)),
+        ("timestamp_ntz", b"\x80" + bytes(7), EPOCH.replace(tzinfo=None)),
+        ("decimal(5,2)", b"\x80" + bytes(14) + b"\5", Decimal("0.05")),
+        ("bool", b"\1", True),
     ],
 )
 def test_scalars(serde: str, raw: bytes, value: Any) -> None:

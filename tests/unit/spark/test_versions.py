@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from state_lib.changelog.progress import Recorded
 from state_lib.errors import CodeChanged, ConfigurationError
-from state_lib.spark.versions import Behind, Chain, behind, check_code
+from state_lib.marker import Marker
+from state_lib.spark.versions import Behind, Chain, behind, check_code, cut_off
 
 P, Q = ("t", 0), ("t", 1)
 
@@ -33,6 +37,34 @@ def test_other_code_is_refused_by_name(accepted: str) -> None:
     for said in ("batch 7 of epoch 3", "theirs", "ours", "[1, 2]", "HOLDFAST_ACCEPT_NEW_CODE="):
         assert said in refused.value.message
     assert isinstance(refused.value, ConfigurationError), "no restart can help"
+
+
+def test_what_a_processor_does_may_change_within_a_batch() -> None:
+    """It raised on one task: the other has done the batch, and rows stay where they were."""
+    theirs = replace(recorded("theirs"), routing="same")
+    check_code("app", theirs, "ours", "", [1], "same")
+    for routing in ("another", ""):
+        with pytest.raises(CodeChanged):
+            check_code("app", theirs, "ours", "", [1], routing)
+    with pytest.raises(CodeChanged):
+        check_code("app", recorded("theirs"), "ours", "", [1], "same")
+
+
+def test_a_tick_may_be_finished_by_any_code() -> None:
+    """No row of it could go to another task."""
+    check_code("app", replace(recorded("theirs"), tick=True), "ours", "", [1])
+
+
+def test_ticks_that_a_task_missed_are_to_be_on_record() -> None:
+    def at(noted: int, log: str = "log", **published: Any) -> Marker:
+        return Marker(recorded=noted, recorded_in=log, published=published)
+
+    assert cut_off([at(7), at(7)], "log", 90) == [], "they slept, and missed nothing"
+    assert cut_off([at(7), at(9)], "log", 8) == [], "all that it missed is there"
+    assert cut_off([at(7), at(9)], "log", 9) == [0]
+    assert cut_off([at(7, recorded=30, recorded_in="log")] * 2, "log", 20) == [0, 1]
+    assert cut_off([at(7, recorded=30, recorded_in="old")] * 2, "log", 20) == []
+    assert cut_off([at(7, "old"), at(9)], "log", 20) == [], "of an older topic nothing is known"
 
 
 def test_who_is_behind_and_which_batch_they_have_next() -> None:

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from state_lib.marker import CommitHeader
+from state_lib.spark.process import buffer as of_buffer
 from state_lib.spark.process.buffer import Buffer
 from state_lib.spark.process.timers import Timers
 from state_lib.specs import StoreSpec, Topology
@@ -116,11 +117,29 @@ def test_pages_of_what_is_stored_meet_changes(task: Task) -> None:
     assert task.entries("s") == many
 
 
+def test_what_is_remembered_has_a_bound_and_what_was_fetched_ahead_stays(
+    task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(of_buffer, "_MOST_BYTES", 1000)
+    with task.buffer() as buffer:
+        for number in range(20):
+            buffer.put("s", b"%02d" % number, b"x" * 100)
+        buffer.keep(1)
+    with task.buffer() as buffer:
+        buffer.fetch("s", [b"%02d" % number for number in range(10)])
+        for number in (*range(20), *range(20)):
+            assert buffer.get("s", b"%02d" % number) == b"x" * 100
+            assert buffer.get("s", b"none") is None
+        assert len(buffer._ahead["s"]) == 10
+        held = sum(len(v or b"") for v in buffer._read["s"].values())
+        assert held <= 1000
+
+
 def test_a_read_that_fails_is_remembered(task: Task) -> None:
     with task.buffer() as buffer:
         with pytest.raises(Exception, match="nobody"):
             list(buffer._stored.page("nobody", b"", None, 1).entries)
-        buffer._fetched["nobody"] = {}
+        buffer._ahead["nobody"], buffer._read["nobody"] = {}, {}
         buffer._changed["nobody"] = buffer._changed["s"].copy()
         buffer._aside["nobody"] = {}
         with pytest.raises(Exception, match="nobody") as raised:

@@ -55,6 +55,27 @@ def test_what_is_kept_comes_back(type_: T.DataType, value: Any, back: Any) -> No
         assert serde_from(one.serde).serialize(serde_from(one.serde).deserialize(raw)) == raw
 
 
+@pytest.mark.parametrize("type_", [T.DoubleType(), T.FloatType()])
+def test_fractions_that_are_not_finite_are_kept_wherever_they_stand(type_: T.DataType) -> None:
+    infinite = float("inf")
+    pair = T.StructType([T.StructField("x", type_)])
+    holders: list[tuple[T.DataType, object]] = [
+        (T.ArrayType(type_), [infinite, -infinite, 0.5, None]),
+        (T.MapType(type_, type_), {infinite: -infinite}),
+        (pair, Row(x=infinite)),
+    ]
+    for within, value in holders:
+        one = codec(within)
+        assert one.unpack(one.pack((value,))) == (value,)
+    for holder, wrap in ((type_, lambda x: x), (T.ArrayType(type_), lambda x: [x])):
+        one = codec(holder)
+        (back,) = one.unpack(one.pack((wrap(float("nan")),)))
+        assert repr(back) == repr(wrap(float("nan")))
+    one = codec(T.MapType(type_, T.LongType()))
+    (back,) = one.unpack(one.pack(({float("nan"): 1},)))
+    assert [*map(repr, back)] == ["nan"]
+
+
 @pytest.mark.parametrize(
     ("type_", "value"),
     [
@@ -108,6 +129,7 @@ def test_when_it_expires_is_kept_beside_it(at: int) -> None:
         (T.BinaryType(), b"\x00", "AA=="),
         (T.MapType(T.LongType(), INNER), {1: (2, None)}, {"1": {"x": 2, "d": None}}),
         (T.ArrayType(T.DateType()), [dt.date(2013, 7, 1), None], ["2013-07-01", None]),
+        (T.ArrayType(T.DoubleType()), [float("nan"), float("inf"), 0.5], [None, None, 0.5]),
     ],
 )
 def test_outputs_are_json(type_: T.DataType, value: Any, json: Any) -> None:

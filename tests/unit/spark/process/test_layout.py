@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -55,7 +56,15 @@ def test_a_list_that_is_not_there_has_no_elements() -> None:
     assert layout.unpack_ends(None) == (0, 0)
 
 
-@pytest.mark.parametrize("seen", [2**63, -(2**63) - 1, 1.5, None, True])
+def test_a_time_may_be_numpys() -> None:
+    """As pandas gives it: ``frame["at"].max() + HOUR``."""
+    assert layout.timer(np.int64(5), b"a") == layout.timer(5, b"a")
+    assert layout.timer_of(b"a", np.int32(-5)) == layout.timer_of(b"a", -5)
+
+
+@pytest.mark.parametrize(
+    "seen", [2**63, -(2**63) - 1, 1.5, None, True, np.float64(1), np.True_, "1"]
+)
 def test_a_time_has_64_bits(seen: object) -> None:
     with pytest.raises(ValueError, match="64 bits"):
         layout.ordered(seen)  # type: ignore[arg-type]

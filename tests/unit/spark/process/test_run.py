@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,27 +13,32 @@ import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
 from pyspark.sql import Row
-from pyspark.sql.types import LongType, StringType, StructField, StructType
+from pyspark.sql.types import LongType, StructField, StructType
 
-from state_lib.errors import ProcessorFailed
-from state_lib.marker import CommitHeader
+from state_lib.errors import (
+    ConfigurationError,
+    ProcessorFailed,
+    ProcessorUnready,
+    Unavailable,
+)
+from state_lib.marker import NO_INITIAL, CommitHeader
 from state_lib.processing import Processor, State
 from state_lib.spark.exchange import exchange as exchanged
-from state_lib.spark.plan import SEEN, BatchPlan, ExchangePlan
+from state_lib.spark.plan import BatchPlan, ExchangePlan
+from state_lib.spark.process import run, timers
 from state_lib.spark.process.codec import RowCodec
 from state_lib.spark.process.given import Given
+from state_lib.spark.process.pace import Pace
 from state_lib.spark.process.results import Results
 from state_lib.spark.process.run import Told, run_all
 from state_lib.specs import OutputSpec, StoreSpec, Topology
 from state_lib.testing.tasks import EPOCH, Tasks
-from tests.support.processors import Doing
+from tests.support.entries import ROWS, SOURCES, entries
+from tests.support.processors import Counting, Doing
 
-ROWS = StructType([StructField("k", StringType()), StructField("x", LongType())])
 LONG = StructType([StructField("x", LongType())])
 STATE = State("n", "value", LONG.json())
-SOURCES: dict[str, dict[str, int]] = {"b": {"0": 9}, "a": {"0": 9, "1": 9}}
 SOURCES_ORDER = BatchPlan(0, 0, {}, SOURCES, 0, 0, 0, {}).sources()
-Entry = tuple[str, int, int, int, int]
 
 
 def total(self: Any, key: Any, rows: Any, times: Any) -> Any:
@@ -61,46 +67,26 @@ def processor(**more: Any) -> Processor:
     return replace(made, **more)
 
 
-def entries(*rows: Entry, explodes: int = 0) -> pa.Table:
-    """Entries of verb 0: key, x, time, number of the source partition, offset."""
-    fields = [("offset", pa.int64())]
-    fields += [(f"p{at}", pa.int32()) for at in range(explodes)]
-    row = pa.struct([("k", pa.string()), ("x", pa.int64())])
-    kind = pa.struct([*fields, ("row", row), ("key", pa.binary()), ("value", pa.binary())])
-    structs: list[Any] = [
-        {
-            "offset": offset,
-            **{f"p{at}": number for at in range(explodes)},
-            "row": {"k": key, "x": x},
-            "key": None,
-            "value": f"{key}{x}".encode(),
-        }
-        for number, (key, x, _, _, offset) in enumerate(rows)
-    ]
-    return pa.table(
-        {
-            "kind": pa.array([0] * len(rows) + [SEEN], pa.int32()),
-            "key": pa.array([*(r[0].encode() for r in rows), None], pa.binary()),
-            "src": pa.array([*(r[3] for r in rows), 0], pa.int32()),
-            "ts": pa.array([*(r[2] for r in rows), 0], pa.int64()),
-            "r0": pa.array([*structs, None], kind),
-        }
-    )
-
-
 class World:
     def __init__(self, folder: Path) -> None:
         stores = (StoreSpec("p-timers"), StoreSpec("p-n", key_serde="utf8"))
         self.tasks = Tasks(Topology("app", 1, stores, (OutputSpec("out", "p-n"),)), folder)
-        self.n = 0
+        self.n, self.outputs_seen = 0, 0
+
+    def tick(self, clock: int) -> tuple[list[tuple[str, int]], dict[str, int], bool]:
+        """Run timers; what they said, what is due next, and whether more were due."""
+        told = self.run(None, clock)
+        new = self.outputs()[self.outputs_seen :]
+        self.outputs_seen += len(new)
+        return [(k, x) for _, k, x, _ in new], told.due, told.overdue
 
     def run(self, table: pa.Table | None, clock: int, **more: Any) -> Told:
         self.n += 1
-        limits = {"p": more.pop("limit", 1000)}
+        limits, pace = {"p": more.pop("limit", 1000)}, more.pop("pace", None)
         batch = BatchPlan(EPOCH, self.n, {}, SOURCES, clock, 5, 0, {}, limits=limits)
         plan = ExchangePlan("app", 1, (), batch, (), None, 5.0, processors=(processor(**more),))
         with self.tasks.exchange("app", 0, EPOCH, self.n) as exchange:
-            told = run_all(plan, 0, exchange, table)
+            told = run_all(plan, 0, exchange, table, pace)
             exchange.commit(CommitHeader(EPOCH, self.n, {}, {}, clock, due=told.due))
         return told
 
@@ -152,6 +138,35 @@ def test_a_key_that_fails_leaves_nothing_but_letters(world: World) -> None:
     assert world.state() == {b"b": 9}
 
 
+def test_timers_beyond_what_one_commit_runs_come_with_the_next(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timers, "MOST", 2)
+    rows = [(key, x, 7, 0, x) for key, x in (("a", 4), ("b", 5), ("c", 6), ("d", 20), ("e", 5))]
+    told = world.run(entries(*rows), 3)
+    assert (told.due, told.overdue) == ({"eventtime": 4}, False)
+    world.outputs_seen = len(world.outputs())
+    assert world.tick(9) == ([("a", -4), ("b", -5)], {"eventtime": 5}, True)
+    assert world.tick(9) == ([("e", -5), ("c", -6)], {"eventtime": 20}, False)
+    assert world.tick(9) == ([], {"eventtime": 20}, False)
+
+
+def test_an_exception_that_cannot_be_told_is_told_by_its_name(world: World) -> None:
+    def raises(*_: Any) -> Any:
+        class UntoldError(Exception):
+            def __str__(self) -> str:
+                raise AttributeError("it was never set")
+
+        raise UntoldError
+
+    asked = {"n": lambda handle, name: handle.getValueState(name, "x BIGINT")}
+    code = cloudpickle.dumps(Doing(asked, raises))
+    (letter,) = map(orjson.loads, world.run(entries(("a", 1, 7, 0, 0)), 3, code=code).letters)
+    assert letter["exception"] == "UntoldError"
+    with pytest.raises(ProcessorFailed, match="UntoldError"):
+        world.run(entries(("a", 1, 7, 0, 0)), 3, code=code, on_error="stop")
+
+
 def test_a_timer_that_fails_is_gone(world: World) -> None:
     world.run(entries(("a", 13, 7, 0, 0)), 3)
     told = world.run(None, 20)
@@ -169,6 +184,62 @@ def test_what_its_topic_does_not_take_is_a_letter(world: World) -> None:
     assert world.state() == {}
 
 
+def asking(how: Any) -> bytes:
+    """A processor that does this in ``init``, as executors get it."""
+    return bytes(cloudpickle.dumps(Doing({"n": how}, total)))
+
+
+def test_what_fails_in_init_is_tried_again(world: World) -> None:
+    """It is where connections are opened. What it asks for beside what is known stays wrong."""
+
+    def away(*_: Any) -> Any:
+        raise ConnectionRefusedError("the service is away")
+
+    with pytest.raises(ProcessorUnready, match="raised in init on task 0") as failed:
+        world.run(None, 3, code=asking(away))
+    assert not isinstance(failed.value, ConfigurationError), "the driver begins anew"
+    assert "the service is away" in failed.value.message
+    for wrong in (
+        lambda handle, _: handle.getValueState("other", "x BIGINT"),
+        lambda handle, name: handle.getValueState(name, "x BIGINT").get(),
+    ):
+        with pytest.raises(ProcessorFailed, match="raised in init"):
+            world.run(None, 3, code=asking(wrong))
+
+
+def test_a_processor_that_is_slow_is_named(world: World) -> None:
+    """Else its exchange ends by its time, as if the host were away."""
+    with pytest.raises(ProcessorUnready, match="'p' takes too long on task 0: 1 calls"):
+        world.run(entries(("a", 1, 7, 0, 0)), 3, pace=Pace(0, 0.0))
+    assert world.state() == {}
+
+
+def test_while_a_processor_works_nobody_waits_for_the_host(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit, failed = world.tasks.commit, list[int]()
+
+    def aborts_once(partition: int, exchange: Any, header: CommitHeader) -> Any:
+        if not failed:
+            failed.append(header.n)
+            raise Unavailable("the transaction was aborted")
+        return commit(partition, exchange, header)
+
+    def slow(*_: Any) -> Any:
+        time.sleep(1.0)
+        return iter(())
+
+    monkeypatch.setattr(world.tasks, "commit", aborts_once)
+    table = entries(("a", 1, 7, 0, 0))
+    table = table.append_column("n", pa.array([1] * len(table), pa.int64()))
+    asked = {"n": lambda handle, name: handle.getValueState(name, "x BIGINT")}
+    made = processor(code=cloudpickle.dumps(Doing(asked, slow)))
+    batch = BatchPlan(EPOCH, 1, {}, SOURCES, 3, 5, 0, {}, recorded=7)
+    plan = ExchangePlan("app", 1, (), batch, (), None, 60.0, patience_s=0.5, processors=(made,))
+    marker = exchanged(plan, 0, table, world.tasks)
+    assert (marker.n, failed) == (1, [1])
+
+
 def test_the_grace_puts_timers_off(world: World) -> None:
     assert world.run(entries(("a", 4, 7, 0, 0)), 5, grace_ms=3).due == {"eventtime": 7}
     assert world.run(None, 7, grace_ms=3).due == {}
@@ -184,6 +255,52 @@ def test_a_tick_is_taken_once_whatever_its_number(world: World) -> None:
         return marker.n, marker.recorded
 
     assert [taken(1, 7), taken(2, 7), taken(2, 8)] == [(1, 7), (1, 7), (2, 8)]
+    plan = replace(plan, batch=replace(batch, recorded_in="made anew"))
+    batch = plan.batch
+    assert taken(3, 0) == (3, 0), "of another progress topic"
+    assert world.tasks[0].marker.initial == {"p": NO_INITIAL}, "it has begun without"
+
+
+def test_a_large_initial_state_is_taken_in_parts(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "MOST_KEYS", 2)
+    asked = {"n": lambda handle, name: handle.getValueState(name, "x BIGINT")}
+    code = cloudpickle.dumps(Counting(asked, total))
+    names = ["e", "a", "b", "a", "d", "c"]
+    table = pa.table(
+        {
+            "kind": pa.array([0] * len(names), pa.int32()),
+            "key": pa.array([n.encode() for n in names], pa.binary()),
+            "row": pa.array(
+                [{"k": n, "x": 1} for n in names],
+                pa.struct([("k", pa.string()), ("x", pa.int64())]),
+            ),
+        }
+    )
+    made, commit = processor(code=code, initial=ROWS.json()), world.tasks.commit
+
+    def begin(n: int) -> Any:
+        batch = BatchPlan(EPOCH, n, {}, {}, 3, 5, 0, {})
+        plan = ExchangePlan("app", 1, (), batch, (), None, 5.0, processors=(made,), initial="p")
+        return exchanged(plan, 0, table, world.tasks)
+
+    def killed(partition: int, exchange: Any, header: CommitHeader) -> Any:
+        if header.n == 2:
+            raise KeyboardInterrupt
+        return commit(partition, exchange, header)
+
+    with monkeypatch.context() as killing:
+        killing.setattr(world.tasks, "commit", killed)
+        with pytest.raises(KeyboardInterrupt):
+            begin(1)
+    half = world.tasks[0].marker
+    assert (half.n, half.begun) == (1, {"p": {"key": b"b".hex(), "rows": 3}})
+    assert (half.initial, world.state()) == ({}, {b"a": 2, b"b": 1})
+    after = begin(5)
+    assert (after.n, after.initial, after.begun) == (6, {"p": 6}, {})
+    assert world.state() == {b"a": 2, b"b": 1, b"c": 1, b"d": 1, b"e": 1}
+    assert begin(6) == after, "a copy of Spark's task"
 
 
 def test_rows_come_in_order() -> None:

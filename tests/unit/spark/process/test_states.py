@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +125,33 @@ def test_all_of_it_goes(tasks: Tasks) -> None:
         buffer.keep(0)
         assert (by.exists(), past.exists()) == (False, False)
         assert next(past.get(), None) is None
+
+
+def test_a_row_that_is_none_of_the_schemas_changes_nothing(tasks: Tasks) -> None:
+    """Also where the processor goes on: what a list holds and where it ends are one."""
+    wrong: list[Any] = [(1,), ("two",)]
+    with states(tasks) as (by, past, _, buffer):
+        past.put([(8,), (9,)])
+        for change in (past.put, past.appendList):
+            with pytest.raises(TypeError):
+                change(wrong)
+            assert [*past.get()] == [(8,), (9,)]
+        with pytest.raises(TypeError):
+            by.updateValue((7,), ("two",))
+        assert by.getValue((7,)) == (7,)
+        buffer.keep(0)
+        past.clear()
+        assert (past.exists(), [*past.get()]) == (False, [])
+
+
+def test_a_time_to_live_is_set_with_a_row_alone(tasks: Tasks) -> None:
+    with states(tasks) as (_, __, ___, buffer):
+        scene = Scene(buffer, "p-timers", 0, b"a")
+        entries = Entries(scene, PROCESSOR, replace(STATES[0], ttl_ms=5))
+        with pytest.raises(TypeError):
+            Map(entries, RowCodec(LONG)).updateValue((7,), ("two",))
+        told = layout.within(layout.EXPIRIES)
+        assert [*buffer.entries("p-timers", *told)] == []
 
 
 def test_outside_of_a_handler_there_is_no_key(tasks: Tasks) -> None:

@@ -1,0 +1,1 @@
+"""Python functions within expressions, evaluated before them: docs/adr/0022."""

@@ -1,0 +1,92 @@
+"""A user's function as executors call it: it never raises, so that one row fails and no batch."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pyspark.sql import types as T  # noqa: N812
+
+from state_lib.spark.process.failures import described
+from state_lib.spark.process.values import checked, in_utc
+
+FINE, VALUE, ERROR = "fine", "value", "error"
+"""Fields of what it gives: whether it came to an end, its value, else what it raised."""
+Result = tuple[bool, Any, str | None]
+
+
+def result_type(value: T.DataType) -> T.StructType:
+    """What Spark is told that it gives. All of it may be null: else a null would fail a batch."""
+    fields = ((FINE, T.BooleanType()), (VALUE, value), (ERROR, T.StringType()))
+    whole: Any = T.StructType([T.StructField(name, kind) for name, kind in fields])
+    nullable: T.StructType = whole._as_nullable()  # noqa: SLF001 - Spark has no other
+    return nullable
+
+
+class Caught:
+    """Calls a function where a row is to be used.
+
+    It is made anew in each worker, of the bytes that Spark itself would send.
+
+    Args:
+        command: the function and its type, pickled by PySpark.
+        takes: types of the arguments.
+        keywords: of each argument the name by which it is given; empty where it has none.
+        gives: the type of the result.
+        at: how errors call the step.
+    """
+
+    def __init__(
+        self,
+        command: bytes,
+        takes: Sequence[T.DataType],
+        keywords: Sequence[str],
+        gives: T.DataType,
+        at: str,
+    ) -> None:
+        self._command, self._at = command, at
+        self._takes, self._keywords, self._gives = tuple(takes), tuple(keywords), gives
+        self._call: Callable[..., Any] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_call": None}
+
+    def __call__(self, usable: bool, *given: Any) -> Result:  # noqa: FBT001 - Spark gives it so
+        """The function's answer for one row; nothing of a row that is not ``usable``.
+
+        Raises:
+            RuntimeError: the function cannot be made here: that is no row's fault.
+        """
+        if not usable:
+            return False, None, None
+        call = self._call = self._call or self._made()
+        try:
+            return True, call(*given), None
+        except Exception as error:  # noqa: BLE001 - whatever a user's code raises
+            return False, None, described(error)
+
+    def _made(self) -> Callable[..., Any]:
+        try:
+            function, _ = pickle.loads(self._command)  # noqa: S301 - the job's own
+        except Exception as error:
+            raise RuntimeError(
+                f"{self._at}: its function cannot be made in this worker: {described(error)}. Is "
+                "what it imports installed there?"
+            ) from error
+        converts = [in_utc(kind) for kind in self._takes]
+        check, keywords = checked(self._gives), self._keywords
+        places = sum(not name for name in keywords)
+        as_they_are = not any(converts) and places == len(keywords)
+
+        def call(*given: Any) -> Any:
+            if not as_they_are:
+                given = tuple(
+                    v if c is None or v is None else c(v)
+                    for c, v in zip(converts, given, strict=True)
+                )
+            named = dict(zip(keywords[places:], given[places:], strict=True))
+            value = function(*given[:places], **named)
+            return None if value is None else check(value)
+
+        return call

@@ -1,0 +1,65 @@
+"""A key as the bytes that its serde writes, made in Spark: they decide where a row belongs.
+
+A key of several columns is a packed struct without nulls (`state_lib.serdes.layout`).
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812
+
+from state_lib.serdes.kinds import Kind, digits_of
+from state_lib.spark.kinds import columns_of_key
+
+_LONG, _LENGTH, _DAYS = 16, 8, 8
+"""Digits of a number of 64 bits, of a length, of a date."""
+_VARIABLE = ("utf8", "bytes")
+
+
+def key_bytes(serde: Kind, key: Column) -> Column:
+    """A key of its serde's type as the serde writes it; null if a part of it is null."""
+    if not isinstance(serde, dict):
+        if serde in _VARIABLE:
+            return key.cast("binary")
+        return F.unhex(_fixed(serde, key))
+    columns = columns_of_key(serde)
+    parts = [F.lit("00" * ((len(columns) + 7) // 8))]
+    parts += [_fixed(of, key.getField(n)) for n, of in columns if of not in _VARIABLE]
+    for name, of in columns:
+        if of in _VARIABLE:
+            value = key.getField(name)
+            length = F.hex(F.octet_length(value).cast("bigint"))
+            parts += [F.lpad(length, _LENGTH, "0"), F.hex(value)]
+    return F.unhex(F.concat(*parts))
+
+
+def without_a_column(serde: Kind, key: Column, store: str) -> Column | None:
+    """Why a key of several columns cannot be used: which of them is null, the first one."""
+    reasons = [
+        F.when(key.isNotNull() & key.getField(name).isNull(), f"null-key:{store}.{name}")
+        for name, _ in columns_of_key(serde)
+    ]
+    return F.coalesce(*reasons) if reasons else None
+
+
+def _fixed(kind: Kind, value: Column) -> Column:
+    """Digits, as many for each value."""
+    match kind:
+        case "int64":
+            return _digits(value, _LONG)
+        case "bool":
+            return F.when(value, "01").when(~value, "00")
+        case "date":
+            return _digits(F.unix_date(value).cast("bigint") + F.lit(1 << 31), _DAYS)
+        case "timestamp" | "timestamp_ntz":
+            micros = F.unix_micros(value.cast("timestamp"))
+            return _digits(micros.bitwiseXOR(F.lit(-(1 << 63))), _LONG)
+    if digits_of(kind) is None:
+        raise ValueError(f"{kind!r} is no kind of a key")
+    whole = F.replace(value.cast("string"), F.lit(".")).cast("bigint")
+    sign = F.when(whole < 0, "7" + "f" * (_LONG - 1)).when(whole >= 0, "8" + "0" * (_LONG - 1))
+    return F.concat(sign, _digits(whole, _LONG))
+
+
+def _digits(number: Column, count: int) -> Column:
+    return F.lpad(F.hex(number), count, "0")

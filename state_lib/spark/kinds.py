@@ -1,0 +1,124 @@
+"""Spark's types as kinds of fields, and kinds as Spark's types: derived, never repeated."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql.types import ArrayType, DataType, DecimalType, MapType, StructType
+
+from state_lib.declaration import Field
+from state_lib.serdes.kinds import MOST_DIGITS, Kind, digits_of
+from state_lib.spark.analysis import quoted
+from state_lib.spark.decimals import MOST_SUMMED
+
+MOST_KEY_DIGITS = 18
+"""Of a decimal in a key: Spark writes its digits as one number of 64 bits."""
+_FLAT: dict[str, Kind] = {
+    "string": "utf8",
+    "binary": "bytes",
+    **dict.fromkeys(("tinyint", "smallint", "int", "bigint"), "int64"),
+    **dict.fromkeys(("float", "double"), "float64"),
+    "boolean": "bool",
+    "date": "date",
+    "timestamp": "timestamp",
+    "timestamp_ntz": "timestamp_ntz",
+}
+_SQL = {
+    "utf8": "string",
+    "bytes": "binary",
+    "int64": "bigint",
+    "int32": "int",
+    "float64": "double",
+    "bool": "boolean",
+}
+
+
+def kind_of(type_: DataType) -> Kind:
+    """What a value of a type is kept as: whole numbers as int64, fractions as float64.
+
+    Raises:
+        TypeError: it cannot be kept; says which part of it.
+    """
+    flat = _FLAT.get(type_.simpleString())
+    if flat is not None:
+        return flat
+    match type_:
+        case DecimalType():
+            return f"decimal({type_.precision},{type_.scale})"
+        case StructType() if type_.fields:
+            return {"struct": [[f.name, kind_of(f.dataType)] for f in type_.fields]}
+        case ArrayType():
+            return {"array": kind_of(type_.elementType)}
+        case MapType():
+            key = kind_of(type_.keyType)
+            if isinstance(key, dict):
+                raise TypeError(f"a map by {type_.keyType.simpleString()}")
+            return {"map": [key, kind_of(type_.valueType)]}
+    raise TypeError(type_.simpleString())
+
+
+def key_serde_of(type_: DataType) -> Kind:
+    """What a key of a type is kept as; of a struct, a column for each of its fields.
+
+    Raises:
+        TypeError: it cannot be a key; says which part of it.
+    """
+    if isinstance(type_, StructType):
+        columns = [[f.name, _column_of(f.dataType)] for f in type_.fields]
+        if not columns:
+            raise TypeError("a struct of nothing")
+        return {"struct": columns}
+    return _column_of(type_)
+
+
+def _column_of(type_: DataType) -> Kind:
+    kind = kind_of(type_)
+    digits = digits_of(kind)
+    if isinstance(kind, dict) or kind == "float64" or (digits and digits[0] > MOST_KEY_DIGITS):
+        raise TypeError(type_.simpleString())
+    return kind
+
+
+def sum_of(kind: Kind) -> Kind | None:
+    """What the sum of such values is kept as; None if it is none."""
+    digits = digits_of(kind)
+    if digits is not None and digits[0] <= MOST_SUMMED:
+        return f"decimal({MOST_DIGITS},{digits[1]})"
+    return kind if kind in ("int64", "float64") else None
+
+
+def sorts(kind: Kind, *, within: bool = False) -> bool:
+    """Whether the least and the greatest of such values can be kept.
+
+    Within a struct fractions cannot: of -0.0 and 0.0, which are equal, one would be kept by chance.
+    """
+    if isinstance(kind, dict):
+        return "struct" in kind and all(sorts(of, within=True) for _, of in kind["struct"])
+    return not within or kind != "float64"
+
+
+def taken_as(field: Field) -> Kind:
+    """What a field takes of a row: sums have room for more digits than what is summed."""
+    digits = digits_of(field.type) if field.op == "sum" else None
+    return field.type if digits is None else f"decimal({MOST_SUMMED},{digits[1]})"
+
+
+def sql_of(kind: Kind) -> str:
+    """The type that Spark is to make of a value, as DDL."""
+    match kind:
+        case str():
+            return _SQL.get(kind, kind)
+        case {"struct": pairs}:
+            fields = (f"{quoted(name)}:{sql_of(of)}" for name, of in pairs)
+            return f"struct<{','.join(fields)}>"
+        case {"array": of}:
+            return f"array<{sql_of(of)}>"
+        case {"map": [key, of]}:
+            return f"map<{sql_of(key)},{sql_of(of)}>"
+    raise TypeError(f"no kind: {kind!r}")
+
+
+def columns_of_key(serde: Kind) -> list[tuple[str, Kind]]:
+    """The columns of a key of several; of another none."""
+    pairs: list[Any] = serde["struct"] if isinstance(serde, dict) else []
+    return [(name, kind) for name, kind in pairs]

@@ -1,0 +1,203 @@
+"""Rows folded by functions over a task in this process, on entries as Spark would bring them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pytest
+from pyspark import cloudpickle
+from pyspark.sql import Row
+from pyspark.sql.types import (
+    ArrayType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from state_lib.errors import ProcessorFailed
+from state_lib.keys import window_key
+from state_lib.marker import CommitHeader
+from state_lib.processing import Fold, Processor, State
+from state_lib.spark.plan import BatchPlan, ExchangePlan
+from state_lib.spark.process.codec import RowCodec
+from state_lib.spark.process.folding import Folded
+from state_lib.spark.process.run import run_all
+from state_lib.spark.process.values import from_arrow
+from state_lib.specs import OutputSpec, StoreSpec, Topology
+from state_lib.stores.values import split_timestamp
+from state_lib.testing.tasks import EPOCH, Tasks
+from tests.support.entries import ROWS, SOURCES, entries
+
+TOTAL = StructType([StructField("n", LongType()), StructField("words", ArrayType(StringType()))])
+KEYED = StoreSpec("s", "timestamped-key-value", key_serde="utf8")
+HOURLY = replace(KEYED, kind="window", window_size_ms=10, retention_ms=1000)
+
+
+def larger(old: Any, new: Any) -> Any:
+    if new.x < 0:
+        raise ValueError("below zero")
+    if new.x == 0:
+        return None
+    if new.x == 99:
+        return {"k": old.k, "x": "text"}
+    return new if new.x > old.x else old
+
+
+def reducing(function: Callable[..., Any] = larger, **more: Any) -> Processor:
+    code = cloudpickle.dumps((None, function))
+    states = (State("value", "value", ROWS.json()),)
+    fold = Fold(KEYED, "")
+    made = Processor("s", code, states, ROWS.json(), ROWS.json(), "utf8", "none", fold=fold)
+    return replace(made, outputs=("out",), **more)
+
+
+class World:
+    def __init__(self, folder: Path, store: StoreSpec) -> None:
+        self.tasks = Tasks(Topology("app", 1, (store,), (OutputSpec("out", "s"),)), folder)
+        self.n = 0
+
+    def run(self, verb: Processor, table: pa.Table | None, limit: int = 1000) -> list[Any]:
+        self.n += 1
+        batch = BatchPlan(EPOCH, self.n, {}, SOURCES, 3, 5, 0, {}, limits={"s": limit})
+        plan = ExchangePlan("app", 1, (), batch, (), None, 5.0, processors=(verb,))
+        with self.tasks.exchange("app", 0, EPOCH, self.n) as exchange:
+            told = run_all(plan, 0, exchange, table)
+            assert told.due == {}
+            exchange.commit(CommitHeader(EPOCH, self.n, {}, {}, 3, due=told.due))
+        return [orjson.loads(letter) for letter in told.letters]
+
+    def kept(self, schema: StructType = ROWS) -> dict[bytes, Any]:
+        codec, found = RowCodec(schema), {}
+        for key, stored in self.tasks[0].scan("s")[1]:
+            value, time = split_timestamp(stored)
+            found[key] = (*codec.unpack(value), time)
+        return found
+
+    def outputs(self) -> list[tuple[Any, Any, int]]:
+        found = [m for some in self.tasks.log.read("out", 0, 0, 1 << 62) for m in some]
+        return [(m.key(), orjson.loads(m.value() or b"null"), m.timestamp()[1]) for m in found]
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    made = World(tmp_path, KEYED)
+    yield made
+    made.tasks.close()
+
+
+def test_the_first_row_is_kept_and_others_are_joined(world: World) -> None:
+    world.run(reducing(), entries(("a", 5, 7, 0, 0), ("b", 1, 9, 0, 1), ("a", 3, 9, 0, 2)))
+    assert world.kept() == {b"a": ("a", 5, 9), b"b": ("b", 1, 9)}
+    world.run(reducing(), entries(("a", 8, 2, 0, 3)))
+    assert world.kept() == {b"a": ("a", 8, 9), b"b": ("b", 1, 9)}
+    assert world.outputs() == [
+        (b"a", {"k": "a", "x": 5}, 9),
+        (b"b", {"k": "b", "x": 1}, 9),
+        (b"a", {"k": "a", "x": 8}, 9),
+    ]
+    assert world.run(reducing(), None) == []
+
+
+def test_a_row_on_which_it_raises_is_a_letter_and_the_others_count(world: World) -> None:
+    rows = [("a", 5, 1, 0, 0), ("a", -1, 2, 0, 1), ("a", 99, 3, 0, 2), ("a", 7, 4, 0, 3)]
+    letters = world.run(reducing(), entries(*rows))
+    assert world.kept() == {b"a": ("a", 7, 4)}
+    assert [(one["offset"], one["reason"]) for one in letters] == [(1, "raised:s"), (2, "raised:s")]
+    assert letters[0]["exception"] == "ValueError: below zero"
+    assert "no whole" in letters[1]["exception"] or "text" in letters[1]["exception"]
+    with pytest.raises(ProcessorFailed, match="store 's' raised in its function on key 'a'"):
+        world.run(reducing(on_error="stop"), entries(*rows))
+    assert world.kept() == {b"a": ("a", 7, 4)}
+
+
+def test_a_record_is_one_letter_for_a_key(world: World) -> None:
+    rows = [("a", 5, 1, 0, 0), ("a", -1, 2, 0, 1), ("a", -1, 2, 0, 1)]
+    letters = world.run(reducing(explodes=1), entries(*rows, explodes=1))
+    assert [one["offset"] for one in letters] == [1]
+
+
+def test_nothing_removes_the_key(world: World) -> None:
+    table = entries(("a", 5, 9, 0, 0), ("a", 0, 9, 0, 1))
+    world.run(reducing(), table)
+    assert world.kept() == {}
+    assert world.outputs() == [(b"a", None, 9)]
+    world.run(reducing(), entries(("a", 5, 1, 0, 2)))
+    assert world.kept() == {b"a": ("a", 5, 1)}, "it begins anew, with its own time"
+
+
+def test_what_it_did_to_a_value_in_place_is_nobodys(world: World) -> None:
+    def add(key: str, row: Any, old: Any) -> Any:
+        old.words.append(f"{key}{row.x}")
+        if row.x < 0:
+            raise ValueError("after it has appended")
+        return old.n + row.x, old.words
+
+    store = replace(KEYED, value_serde=RowCodec(TOTAL).serde)
+    code = cloudpickle.dumps((lambda: (0, []), add))
+    verb = replace(
+        reducing(), code=code, results=TOTAL.json(), fold=Fold(store, "key"), outputs=("out",)
+    )
+    letters = world.run(verb, entries(("a", 5, 1, 0, 0), ("a", -1, 2, 0, 1), ("a", 7, 4, 0, 3)))
+    assert [one["exception"] for one in letters] == ["ValueError: after it has appended"]
+    assert world.kept(TOTAL) == {b"a": (12, ["a5", "a7"], 4)}
+    assert world.outputs() == [(b"a", {"key": "a", "n": 12, "words": ["a5", "a7"]}, 4)]
+
+
+def test_a_window_is_a_key_of_its_own(tmp_path: Path) -> None:
+    world = World(tmp_path, HOURLY)
+    verb = reducing(fold=Fold(HOURLY, ""))
+    rows = [("a", 5, 7, 0, 0), ("a", 3, 12, 0, 1), ("a", 4, 19, 0, 2), ("aa", 1, 7, 0, 3)]
+    world.run(verb, entries(*rows, window_ms=10))
+    assert world.kept() == {
+        window_key(b"a", 0): ("a", 5, 7),
+        window_key(b"a", 10): ("a", 4, 19),
+        window_key(b"aa", 0): ("aa", 1, 7),
+    }
+    key, value, time = world.outputs()[1]
+    assert (key, time) == (window_key(b"a", 10)[:-4], 19)
+    assert value == {"window_start": 10, "window_end": 20, "k": "a", "x": 4}
+    world.tasks.close()
+
+
+def test_what_its_topic_does_not_take_is_a_letter(world: World) -> None:
+    def grow(_: str, row: Any, old: str) -> str:
+        return f"{old}{'x' * row.x}"
+
+    one = StructType([StructField("value", StringType())])
+    code = cloudpickle.dumps((str, grow))
+    verb = replace(reducing(), code=code, results=one.json(), fold=Fold(KEYED, "k", single=True))
+    rows = [("a", 5, 1, 0, 0), ("a", 300, 2, 0, 1), ("a", 2, 3, 0, 2)]
+    letters = world.run(verb, entries(*rows), limit=200)
+    assert [(one["offset"], one["reason"]) for one in letters] == [(1, "too-large:s")]
+    assert world.kept(one) == {b"a": ("x" * 7, 3)}
+    assert world.outputs() == [(b"a", {"k": "a", "value": "x" * 7}, 3)]
+
+
+def test_code_that_cannot_be_made_anew_stops(world: World) -> None:
+    with pytest.raises(ProcessorFailed, match="made anew"):
+        world.run(reducing(code=b"no pickle"), entries(("a", 5, 1, 0, 0)))
+
+
+def test_a_value_is_known_as_it_was_made() -> None:
+    inner = StructType([StructField("a", LongType())])
+    schema = StructType(
+        [StructField("s", inner), StructField("m", MapType(StringType(), ArrayType(inner)))]
+    )
+    folded = Folded(schema.json(), single=False)
+    made = Row(s=Row(a=1), m={"x": [Row(a=2), None]})
+    assert folded.unpack(folded.pack(made)) == made
+    assert folded.unpack(folded.pack(made)).m["x"][0].a == 2
+    given = {"s": {"a": 1}, "m": [("x", [{"a": 2}, None])]}
+    converts = [from_arrow(f.dataType) for f in schema.fields]
+    assert all(converts)
+    pairs = zip(converts, given.values(), strict=True)
+    values = [convert(one) for convert, one in pairs if convert]
+    assert Row(*schema.names)(*values) == made
+    assert from_arrow(ArrayType(LongType())) is None
