@@ -121,7 +121,9 @@ def made(
     declared = Application(name, spark, partitions=PARTITIONS)
     rows = declared.stream(source, json.dumps(FLIGHT), format="avro")
     rows.groupBy("origin").count("counts")
-    kafka.admin().create_topics([NewTopic(source, PARTITIONS, 1)])[source].result()
+    # event times are of 1970, and the broker deletes by them
+    topic = NewTopic(source, PARTITIONS, 1, config={"retention.ms": "-1"})
+    kafka.admin().create_topics([topic])[source].result()
     app, at = App(kafka, declared.topology, root), address()
     app.create()
     settings = Settings.load(
