@@ -19,6 +19,7 @@ from fastavro.read import SchemaResolutionError
 from pyspark.sql.pandas.types import to_arrow_type
 
 from state_lib.errors import HoldfastError, UnknownSchemas
+from state_lib.spark.avro.bounds import Bounds
 from state_lib.spark.avro.registry import Schemas
 from state_lib.spark.avro.schema import BROKEN, columns_of, normal
 from state_lib.spark.avro.values import Convert, converter, filled, ours
@@ -87,6 +88,8 @@ class Writer:
 
     def __init__(self, schema: Any, *, own: bool) -> None:
         self.schema, self.own = parse_schema(ours(schema)), own
+        bounds = Bounds(schema)
+        self.bounds = bounds if bounds.needed else None
 
 
 @lru_cache(_READERS)
@@ -183,6 +186,8 @@ def _read(raw: bytes, writer: Writer, reader: Reader) -> tuple[Row | None, str |
     file = BytesIO(raw)
     file.seek(HEADER)
     try:
+        if writer.bounds is not None:
+            writer.bounds.check(raw, HEADER)
         row = schemaless_reader(file, writer.schema, None if writer.own else reader.schema)
     except SchemaResolutionError:
         return None, WRONG_SCHEMA

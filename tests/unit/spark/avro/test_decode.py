@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
@@ -17,40 +15,15 @@ from hypothesis import strategies as st
 from state_lib.errors import UnknownSchemas
 from state_lib.spark.avro.decode import decoded, writer_of
 from state_lib.spark.avro.schema import pinned
+from tests.support.avro_schemas import Known, read
 from tests.support.registry import framed, record
 
-Found = list[tuple[Any, str | None]]
 MOMENT = dt.datetime(2024, 2, 29, 12, 30, 15, 123000, tzinfo=dt.UTC)
 MS = round(MOMENT.timestamp() * 1000)
 
 
-@dataclass(frozen=True)
-class Known:
-    """Schemas by id; equal to no other, so that nothing is remembered of another test."""
-
-    texts: Mapping[int, tuple[str, ...]]
-    url: str = "test:"
-    asked: list[int] = field(default_factory=list)
-
-    def of(self, number: int) -> tuple[str, ...] | None:
-        self.asked.append(number)
-        return self.texts.get(number)
-
-    def __hash__(self) -> int:
-        return id(self)
-
-    def __eq__(self, other: object) -> bool:
-        return self is other
-
-
 def long(logical: str) -> dict[str, str]:
     return {"type": "long", "logicalType": logical}
-
-
-def read(reader: Any, known: Known, *raw: bytes | None) -> Found:
-    text = pinned([json.dumps(reader)], "it")
-    (made,) = decoded(iter([pa.array(raw, pa.binary())]), text, known)
-    return [(one["row"], one["why"]) for one in made.to_pylist()]
 
 
 def through(writer: Any, reader: Any, value: Any) -> Any:
