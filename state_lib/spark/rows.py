@@ -22,7 +22,7 @@ from state_lib.spark.analysis import plain_column, quoted
 from state_lib.spark.attempts import attempt, value_of
 from state_lib.spark.functions.evaluated import errors_of, with_calls
 from state_lib.spark.plan import BatchPlan
-from state_lib.spark.run_rows import in_run
+from state_lib.spark.run_rows import in_run, listed
 from state_lib.spark.sources import schema_of
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def judged_by(batch: DataFrame, plan: BatchPlan, *, avro: bool = False) -> DataF
     limits, clocks = each(plan.now + plan.max_future_ms), each(plan.clock)
     if plan.run:
         limits, clocks = in_run(plan)
-    unknown = [F.lit([-1, *plan.unknown]).cast("array<bigint>")] if avro else []
+    unknown = [listed([-1, *plan.unknown])] if avro else []
     return batch.select(
         *("key", "value", "topic", "partition", "offset", "timestamp"),
         limits.alias("__hf_limits"),

@@ -38,16 +38,16 @@ def in_run(plan: BatchPlan) -> tuple[Column, Column]:
         for number in range(len(plan.run)):
             batches += [number] * (ends[number + 1][place] - ends[number][place])
     source, offset = _number(sources), F.col("offset")
-    here = (F.get(_listed(ends[0][s] for s in sources), source) <= offset) & (
-        offset < F.get(_listed(ends[-1][s] for s in sources), source)
+    here = (F.get(listed(ends[0][s] for s in sources), source) <= offset) & (
+        offset < F.get(listed(ends[-1][s] for s in sources), source)
     )
-    at = F.get(_listed(begins), source) + offset
-    batch = F.when(here & (F.spark_partition_id() >= 0), F.get(_listed(batches), at))
+    at = F.get(listed(begins), source) + offset
+    batch = F.when(here & (F.spark_partition_id() >= 0), F.get(listed(batches), at))
     row = (F.col("topic"), F.lit("/"), F.col("partition"), F.lit("@"), offset)
     none = F.raise_error(F.concat(F.lit(f"{_SAYS} "), *row)).cast("bigint")
 
     def each(values: Iterable[int]) -> Column:
-        value = F.coalesce(F.get(_listed(values), batch), none)
+        value = F.coalesce(F.get(listed(values), batch), none)
         return F.array_repeat(value, len(sources)).cast("array<bigint>")
 
     return each(p.now + p.max_future_ms for p in plan.run), each(p.clock for p in plan.run)
@@ -87,6 +87,6 @@ def _number(sources: list[tuple[str, int]]) -> Column:
     return number
 
 
-def _listed(values: Iterable[int]) -> Column:
+def listed(values: Iterable[int]) -> Column:
     """Numbers as one constant. As text, for a list is a call to the JVM for each element."""
     return F.split(F.lit(",".join(map(str, values))), ",").cast("array<bigint>")

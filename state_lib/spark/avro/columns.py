@@ -54,7 +54,7 @@ def parsed(rows: DataFrame, source: Source, schemas: Schemas | None) -> DataFram
     fields = columns_of(source.reader)
     result = T.StructType([T.StructField("row", fields), T.StructField("why", T.StringType())])
     udf: Any = arrow_udf  # its types know no structs
-    decode = udf(decoder(source.reader, schemas), result)
+    decode = udf(decoder(source.topic, source.reader, schemas), result)
     raw = F.col("__hf_value")
     rows = rows.withColumn(_FOUND, decode(F.when(~_is_unknown(raw), raw)))
     found = F.col(_FOUND)

@@ -7,7 +7,7 @@ its id. Those that were read are kept, for as long as the process lives, up to a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from io import BytesIO
 from typing import Any
@@ -18,7 +18,7 @@ from fastavro import parse_schema, schemaless_reader
 from fastavro.read import SchemaResolutionError
 from pyspark.sql.pandas.types import to_arrow_type
 
-from state_lib.errors import HoldfastError, UnknownSchemas
+from state_lib.errors import ConfigurationError, HoldfastError, UnknownSchemas
 from state_lib.spark.avro.bounds import Bounds
 from state_lib.spark.avro.registry import Schemas
 from state_lib.spark.avro.schema import BROKEN, columns_of, normal
@@ -27,7 +27,11 @@ from state_lib.spark.carried import Carried
 
 MAGIC, HEADER = 0, 5
 UNDECODABLE, WRONG_SCHEMA = "undecodable", "wrong-schema"
-_WRITERS, _READERS, _SHOWN = 1000, 64, 10
+MOST_UNKNOWN = 1000
+"""Ids that nobody knows, in one batch: with more of them it is not a registry that lacks some."""
+_WRITERS, _READERS, _SHOWN = 5000, 64, 10
+_TOGETHER = 4096
+"""Records that are Python's objects at once: a batch of Arrow's has up to 200,000."""
 Row = dict[str, Any]
 
 
@@ -40,6 +44,7 @@ class Reader:
 
     def __init__(self, text: str) -> None:
         self.text = text
+        self.written = _bare([text])
         self.schema = filled(parse_schema(orjson.loads(text)))
         self._convert: Convert | None = converter(orjson.loads(text))
         self._type: pa.DataType = to_arrow_type(columns_of(text), timezone="UTC")
@@ -86,10 +91,17 @@ That memory was short is none of them: it is not the record's.
 class Writer:
     """A schema that records were written by; ``own``: it is the reader's very own."""
 
-    def __init__(self, schema: Any, *, own: bool) -> None:
-        self.schema, self.own = parse_schema(ours(schema)), own
+    def __init__(self, texts: Sequence[str], reader: Reader) -> None:
+        text = _bare(texts)
+        schema = orjson.loads(text)
+        self.schema, self.own = parse_schema(ours(schema)), text == reader.written
         bounds = Bounds(schema)
         self.bounds = bounds if bounds.needed else None
+
+
+def _bare(texts: Sequence[str]) -> str:
+    """A schema as far as it says what bytes are."""
+    return orjson.dumps(normal(texts, written=True), option=orjson.OPT_SORT_KEYS).decode()
 
 
 @lru_cache(_READERS)
@@ -112,14 +124,14 @@ def writer_of(schemas: Schemas, number: int, reader: str) -> Writer | None:
     if not texts:
         return None
     try:
-        schema = normal(texts)
-        own = orjson.dumps(schema, option=orjson.OPT_SORT_KEYS).decode() == reader
-        return Writer(schema, own=own)
+        return Writer(texts, reader_of(reader))
     except BROKEN:
         return None
 
 
-def decoder(reader: str, schemas: Schemas) -> Callable[[Iterator[pa.Array]], Iterator[pa.Array]]:
+def decoder(
+    topic: str, reader: str, schemas: Schemas
+) -> Callable[[Iterator[pa.Array]], Iterator[pa.Array]]:
     """For ``arrow_udf``: values of a topic → ``struct<row, why>``.
 
     ``why``: null, ``undecodable`` or ``wrong-schema``. Both are null of a null.
@@ -127,38 +139,56 @@ def decoder(reader: str, schemas: Schemas) -> Callable[[Iterator[pa.Array]], Ite
 
     def decode(values: Iterator[pa.Array]) -> Iterator[pa.Array]:
         try:
-            yield from decoded(values, reader, schemas)
+            yield from decoded(values, reader, schemas, topic)
         except HoldfastError as error:
             raise Carried(error) from error
 
     return decode
 
 
-def decoded(values: Iterator[pa.Array], reader: str, schemas: Schemas) -> Iterator[pa.Array]:
-    """See `decoder`.
+def decoded(
+    values: Iterator[pa.Array], reader: str, schemas: Schemas, topic: str = ""
+) -> Iterator[pa.Array]:
+    """See `decoder`; arrays come out in other sizes than they went in.
 
     Raises:
         UnknownSchemas: names all ids in it that the registry does not know, at the end: the job
             fails, and nothing of it counts.
+        ConfigurationError: there are more of them than any registry lacks.
         RegistryAway, RegistryRefused: as `Schemas.of`.
     """
     known, unknown = reader_of(reader), set[int]()
     for some in values:
-        rows: list[Row | None] = []
-        whys: list[str | None] = []
-        for raw in some.to_pylist():
-            row, why = _decoded(raw, known, schemas, unknown)
-            rows.append(row)
-            whys.append(why)
-        yield known.array(rows, whys)
+        for begin in range(0, max(len(some), 1), _TOGETHER):
+            rows: list[Row | None] = []
+            whys: list[str | None] = []
+            for raw in some.slice(begin, _TOGETHER).to_pylist():
+                row, why = _decoded(raw, known, schemas, unknown)
+                rows.append(row)
+                whys.append(why)
+            if len(unknown) > MOST_UNKNOWN:
+                raise too_many([topic], schemas.url)
+            yield known.array(rows, whys)
     if unknown:
         ids = sorted(unknown)
         raise UnknownSchemas(
             f"the Schema Registry at {schemas.url} does not know the schemas {ids[:_SHOWN]}"
-            f"{'…' if len(ids) > _SHOWN else ''}, by which records were written",
+            f"{'…' if len(ids) > _SHOWN else ''}, by which records of topic {topic!r} were written",
             url=schemas.url,
             ids=ids,
         )
+
+
+def too_many(topics: Sequence[str], url: str) -> ConfigurationError:
+    """What is said where records name more unknown ids than a registry lacks."""
+    return ConfigurationError(
+        f"records of {', '.join(topics)} name more than {MOST_UNKNOWN} schemas, in one batch, that "
+        f"the Schema Registry at {url} does not know. Either it is not the registry of their "
+        "producers (see schema_registry_url), or they are not in Avro: read the topic as "
+        "format='raw'. Nothing of the batch was committed",
+        topics=list(topics),
+        url=url,
+    )
 
 
 def _decoded(

@@ -14,6 +14,7 @@ from fastavro.schema import SchemaParseException, UnknownType
 from pyspark.sql import types as T  # noqa: N812
 
 from state_lib.errors import ConfigurationError
+from state_lib.spark.avro.plain import PRIMITIVES, plain
 
 BROKEN = (
     SchemaParseException, UnknownType, ValueError, KeyError, TypeError, AttributeError,
@@ -22,7 +23,6 @@ BROKEN = (
 """What is raised of a text that is no Avro schema."""
 MILLIS, MICROS = "timestamp-millis", "timestamp-micros"
 LOCAL_MILLIS, LOCAL_MICROS = f"local-{MILLIS}", f"local-{MICROS}"
-_PRIMITIVES = {"null", "boolean", "int", "long", "float", "double", "bytes", "string"}
 _TYPES: dict[str, T.DataType] = {
     "boolean": T.BooleanType(),
     "int": T.IntegerType(),
@@ -49,18 +49,20 @@ _MOST_DIGITS = 38
 _DOCUMENTATION = ("doc", "__fastavro_parsed", "__named_schemas")
 
 
-def normal(texts: Sequence[str]) -> Any:
+def normal(texts: Sequence[str], *, written: bool = False) -> Any:
     """One schema as plain data: names in full, what it refers to within it, no documentation.
 
     Args:
         texts: JSON of the schema, last; before it what it refers to, in an order in which each
             needs but those before it.
+        written: whether records were written by it; see `plain`.
 
     Raises:
         One of `BROKEN`: it is no Avro schema.
     """
     named: dict[str, Any] = {}
-    parsed = [parse_schema(orjson.loads(text), named) for text in texts][-1]
+    given = [plain(orjson.loads(text), written=written) for text in texts]
+    parsed = [parse_schema(one, named) for one in given][-1]
     return _within(parsed, named, set())
 
 
@@ -170,7 +172,7 @@ class _Columns:
 def _within(schema: Any, named: Mapping[str, Any], known: set[str]) -> Any:
     """A parsed schema; a type that is not written out yet is, where its name is met first."""
     if isinstance(schema, str):
-        if schema in _PRIMITIVES or schema in known:
+        if schema in PRIMITIVES or schema in known:
             return schema
         return _within(named[schema], named, known)
     if isinstance(schema, list):

@@ -24,7 +24,10 @@ from state_lib.spark.avro.schema import (
 
 Convert = Callable[[Any], Any]
 _OURS = "holdfast-"
-_PER_S = {MILLIS: 1000, MICROS: 1_000_000, LOCAL_MILLIS: 1000, LOCAL_MICROS: 1_000_000}
+_PER_S = {
+    MILLIS: 1000, MICROS: 1_000_000, "timestamp-nanos": 1_000_000_000,
+    LOCAL_MILLIS: 1000, LOCAL_MICROS: 1_000_000, "local-timestamp-nanos": 1_000_000_000,
+}  # fmt: skip
 _KINDS = {
     "date": ("int",),
     "decimal": ("bytes", "fixed"),
@@ -40,8 +43,7 @@ def ours(schema: Any) -> Any:
     if not isinstance(schema, Mapping):
         return schema
     made = {key: value for key, value in schema.items() if key != "logicalType"}
-    logical = str(schema.get("logicalType"))
-    if schema["type"] in _KINDS.get(logical, ()):
+    if logical := _logical(schema):
         made["logicalType"] = f"{_OURS}{logical}"
     if "fields" in schema:
         made["fields"] = [{**f, "type": ours(f["type"])} for f in schema["fields"]]
@@ -51,16 +53,23 @@ def ours(schema: Any) -> Any:
     return made
 
 
+def _logical(schema: Any) -> str:
+    """A schema's logical type, if it is one of ours and fits: others are as none."""
+    if not isinstance(schema, Mapping):
+        return ""
+    logical = str(schema.get("logicalType"))
+    return logical if schema["type"] in _KINDS.get(logical, ()) else ""
+
+
 def _resolved(data: Any, writer: Mapping[str, Any], reader: Any) -> Any:
     """A value of the writer's logical type in the unit of the reader's.
 
     Raises:
         SchemaResolutionError: the reader's is another type.
     """
-    here = writer["logicalType"].removeprefix(_OURS)
-    wanted = reader.get("logicalType") if isinstance(reader, Mapping) else None
-    if wanted is None:
-        return data
+    here, wanted = writer["logicalType"].removeprefix(_OURS), _logical(reader)
+    if not wanted:
+        return _promoted(data, reader)
     if here == wanted == "decimal":
         if writer.get("scale", 0) == reader.get("scale", 0):
             return data
@@ -69,6 +78,16 @@ def _resolved(data: Any, writer: Mapping[str, Any], reader: Any) -> Any:
     elif here in _PER_S and wanted in _PER_S and ("local" in here) == ("local" in wanted):
         return data * _PER_S[wanted] // _PER_S[here]
     raise SchemaResolutionError(f"{dict(writer)} is not {reader}")
+
+
+def _promoted(data: Any, reader: Any) -> Any:
+    """As fastavro promotes what has no logical type."""
+    match reader["type"] if isinstance(reader, Mapping) else reader:
+        case "float" | "double":
+            return float(data)
+        case "string":
+            return data.decode()
+    return data
 
 
 _readers: dict[str, Any] = {
@@ -113,6 +132,8 @@ def _default(value: Any, given: Any, names: Names) -> Any:  # noqa: PLR0911 - on
     match kind:
         case "bytes" | "fixed" if isinstance(value, str):
             return value.encode("latin-1")
+        case "float" | "double":
+            return float(value)  # "NaN" and "Infinity" are text
         case "array":
             return [_default(one, schema["items"], names) for one in value]
         case "map":

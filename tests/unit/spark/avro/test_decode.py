@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state_lib.errors import UnknownSchemas
+from state_lib.errors import ConfigurationError, UnknownSchemas
 from state_lib.spark.avro.decode import decoded, writer_of
 from state_lib.spark.avro.schema import pinned
 from tests.support.avro_schemas import Known, read
@@ -123,6 +123,14 @@ def test_schemas_are_resolved_as_avro_has_it() -> None:
         (long("timestamp-micros"), long("timestamp-millis"), MOMENT, MOMENT),
         (long("timestamp-millis"), "long", MOMENT, MS),
         ("long", long("timestamp-millis"), MS, MOMENT),
+        (long("timestamp-nanos"), long("timestamp-micros"), MS * 10**6 + 999, MOMENT),
+        (long("timestamp-nanos"), long("timestamp-millis"), MS * 10**6 + 999, MOMENT),
+        (long("timestamp-micros"), long("timestamp-nanos"), MOMENT, MS * 10**6),
+        (long("timestamp-nanos"), "long", MS * 10**6 + 999, MS * 10**6 + 999),
+        (long("timestamp-millis"), long("of-my-own"), MOMENT, MS),
+        (long("timestamp-micros"), "double", 2**60 + 1, float(2**60)),
+        ({"type": "int", "logicalType": "date"}, "float", 5, 5.0),
+        ({"type": "int", "logicalType": "date"}, long("of-my-own"), 5, 5),
         (["null", long("timestamp-millis")], long("timestamp-micros"), MOMENT, MOMENT),
         (long("timestamp-millis"), ["null", long("timestamp-micros")], MOMENT, MOMENT),
     ],
@@ -200,6 +208,52 @@ def test_numbers_that_no_column_holds_are_undecodable() -> None:
     assert read(moments, known, framed(2, wide, {"a": 2**62})) == [(None, "undecodable")]
 
 
+def decimal(kind: str, precision: Any, **more: Any) -> dict[str, Any]:
+    return {"type": kind, "logicalType": "decimal", "precision": precision, **more}
+
+
+FIXED = {"type": "fixed", "name": "F", "size": 2}
+ENUM = {"type": "enum", "name": "E", "symbols": ["X"]}
+
+
+@pytest.mark.parametrize(
+    ("written", "reader", "value"),
+    [
+        (("int", "0"), "int", 5),
+        (({"type": "double"}, 0), "double", 5.0),
+        (({"type": "double", "connect.type": "float"}, "x"), "double", 5.0),
+        (ENUM | {"default": "Y"}, ENUM, "X"),
+        (FIXED | decimal("fixed", 30), FIXED, b"ab"),
+        (decimal("bytes", "2"), "bytes", b"ab"),
+        (decimal("bytes", 2, scale=9), "bytes", b"ab"),
+        (decimal("string", 2), "string", "x"),
+    ],
+)
+def test_what_does_not_matter_to_reading_is_no_reason(
+    written: Any, reader: Any, value: Any
+) -> None:
+    """Registries of before took wrong defaults; a logical type that is none is to be ignored."""
+    known, right = Known({7: (json.dumps(record("R", a=written)),)}), record("R", a=reader)
+    assert read(right, known, framed(7, right, {"a": value})) == [({"a": value}, None)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "default", "column"),
+    [
+        ("double", "Infinity", float("inf")),
+        ("float", "-Infinity", float("-inf")),
+        ({"type": "double"}, 0, 0.0),
+        ({"type": "double", "connect.type": "float64"}, "Infinity", float("inf")),
+        (["double", "null"], "Infinity", float("inf")),
+    ],
+)
+def test_defaults_of_a_reader_that_are_no_number_in_json(
+    kind: Any, default: Any, column: float
+) -> None:
+    new = record("R", b="int", a=(kind, default))
+    assert through(record("R", b="int"), new, {"b": 1}) == {"a": column, "b": 1}
+
+
 def test_ids_that_nobody_knows_are_told_all_at_once_and_asked_once() -> None:
     schema = record("R", a="int")
     known = Known({1: (json.dumps(schema),)})
@@ -211,13 +265,31 @@ def test_ids_that_nobody_knows_are_told_all_at_once_and_asked_once() -> None:
     assert sorted(known.asked) == [1, 9, 2**32 - 1]
 
 
+def test_a_topic_whose_ids_are_random_is_not_asked_for_without_end() -> None:
+    schema, known = record("R", a="int"), Known({})
+    raw = [framed(n, schema, {"a": 1}) for n in range(20_000)]
+    text = pinned([json.dumps(schema)], "it")
+    with pytest.raises(ConfigurationError, match="records of flights name more than 1000") as many:
+        list(decoded(iter([pa.array(raw, pa.binary())]), text, known, "flights"))
+    assert not isinstance(many.value, UnknownSchemas), "it is not judged again"
+    assert len(known.asked) < 5000
+
+
+def test_large_batches_are_decoded_a_part_at_a_time() -> None:
+    schema = record("R", a="int")
+    known, raw = Known({7: (json.dumps(schema),)}), framed(7, schema, {"a": 1})
+    text = pinned([json.dumps(schema)], "it")
+    batches = [pa.array([raw] * 10_000, pa.binary()), pa.array([], pa.binary())]
+    assert [len(part) for part in decoded(iter(batches), text, known)] == [4096, 4096, 1808, 0]
+
+
 def test_schemas_are_asked_for_once() -> None:
     schema = record("R", a="int")
     known = Known({1: (json.dumps(schema),)})
     for _ in range(3):
         read(schema, known, framed(1, schema, {"a": 1}))
     assert known.asked == [1]
-    assert writer_of.cache_info().maxsize == 1000
+    assert writer_of.cache_info().maxsize == 5000
 
 
 @given(st.binary(max_size=40))
