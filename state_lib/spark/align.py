@@ -117,8 +117,13 @@ def align(
     return not stopped()
 
 
-def repeat(
-    batches: Batches, read: Read, steps: Sequence[Step], tasks: Sequence[int], left: int
+def repeat(  # noqa: PLR0913, PLR0917 - what is repeated for whom, and how long it is tried
+    batches: Batches,
+    read: Read,
+    steps: Sequence[Step],
+    tasks: Sequence[int],
+    left: int,
+    stopped: Callable[[], bool] = lambda: False,
 ) -> Positions:
     """Repeat a run, or one tick, for tasks that stand at its begin; returns where it leads them.
 
@@ -128,6 +133,7 @@ def repeat(
         steps: the run.
         tasks: that missed it.
         left: how many batches there are from its last one on: for who watches.
+        stopped: whether nobody who is away is to be waited for any more.
     """
     at, to = steps[0].at, steps[-1].to
     is_tick = steps[0].batch.tick
@@ -135,7 +141,7 @@ def repeat(
     said = {"tick": steps[0].batch.n} if is_tick else ahead
     log.info("aligning", tasks=list(tasks), rows=sum(to.values()) - sum(at.values()), **said)
     rows = None if is_tick else read(_offsets(at), _offsets(to))
-    batches.align(rows, steps, tasks)
+    batches.align(rows, steps, tasks, stopped)
     return to
 
 

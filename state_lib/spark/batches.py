@@ -17,14 +17,14 @@ from pyspark.sql import DataFrame
 from state_lib.changelog.progress import ProgressLog, Recorded
 from state_lib.config import Settings
 from state_lib.declaration import Declaration
-from state_lib.errors import Unavailable, UnknownSchemas
+from state_lib.errors import Unavailable
 from state_lib.failpoints import failpoint
 from state_lib.kafka import Kafka, ends
 from state_lib.marker import NO_CLOCK, Marker, flat, nested, now_ms
 from state_lib.spark.batch_size import records_within
 from state_lib.spark.carried import arrived
 from state_lib.spark.clock import next_clock
-from state_lib.spark.deciding import decide, schemas_gone
+from state_lib.spark.deciding import Deciding, needed
 from state_lib.spark.direct import Direct
 from state_lib.spark.exchange import RESULT_DDL, exchange_partition
 from state_lib.spark.frames import Combiner
@@ -62,10 +62,9 @@ class Batches:
         self.has_timers, self.depends_on_cut = app.has_timers, app.depends_on_cut
         """Whether ticks change more than the clock, so that each is for every task; and whether
         recorded batches are repeated one at a time."""
-        self._combiner = combiner
+        self._combiner, self._deciding = combiner, Deciding(app, combiner, settings)
         self._direct = Direct(app.id, settings.host_addresses, token)
-        self._admin = kafka.admin()
-        self._progress = ProgressLog(kafka, app.id)
+        self._admin, self._progress = kafka.admin(), ProgressLog(kafka, app.id)
         self._progress.connect()
         self._code, self._routing = app.fingerprint, app.routing
         self._limits = self._patiently(lambda: record_limits(self._admin, app))
@@ -99,7 +98,7 @@ class Batches:
         def run(plan: BatchPlan) -> None:
             self._run(lambda: self._combined(batch, plan), plan, stopped)
 
-        decide(plan, self.standing, put, run)
+        self._deciding.run(plan, self.standing, put, run, stopped)
         self.standing.positions = to
         self._commit_group(to)
         failpoint("driver.after_batch")
@@ -119,12 +118,16 @@ class Batches:
         if beyond and (away := self._without_rows(at, at, None, within, taken=begin, tasks=beyond)):
             raise next(iter(away.values()))
 
-    def align(self, batch: DataFrame | None, steps: Sequence[Step], tasks: Sequence[int]) -> None:
+    def align(
+        self,
+        batch: DataFrame | None,
+        steps: Sequence[Step],
+        tasks: Sequence[int],
+        stopped: Callable[[], bool] = lambda: False,
+    ) -> None:
         """Repeat a run of recorded batches for the tasks that missed it, in one commit of each.
 
-        A tick is alone and has no rows: ``batch`` is None.
-
-        Each judges its own rows by its clock and its now, numbers the sources as it did then, and
+        A tick is alone and has no rows: ``batch`` is None. Each judges its own rows by its clock and its now, numbers the sources as it did then, and
         is recorded again. One of this epoch keeps its own number, where these tasks can take it:
         commits of the others are numbered without a gap. Those that cannot be reached are parked.
         """
@@ -151,10 +154,8 @@ class Batches:
         self._progress.append(*(plan.record() for plan in plans))
         failpoint("driver.after_run_record")
         run = together(plans)
-        try:
-            self._run(lambda: self._combined(batch, run), run)
-        except UnknownSchemas as error:
-            raise schemas_gone(error, steps, tasks) from error
+        with needed(steps, tasks):
+            self._run(lambda: self._combined(batch, run), run, stopped)
 
     def most_records(self, at: Positions) -> int:
         """Of a run of batches that begins at some positions: as many as a stream begins with."""
@@ -326,8 +327,7 @@ class Batches:
         state of this processor, and no task may miss it.
 
         Raises:
-            Unavailable: no task could be reached, for as long as an exchange may take; or the
-                Schema Registry.
+            Unavailable: no task, or no Schema Registry, as long as an exchange may take.
             UnknownSchemas: before any task has seen it.
         """
         deadline = time.monotonic() + self._settings.exchange_timeout_s
@@ -362,9 +362,8 @@ class Batches:
             self._progress.append(said)
 
     def _combined(self, batch: DataFrame | None, plan: BatchPlan) -> DataFrame:
-        if batch is None:
-            return self._combiner.nothing(plan)
-        return self._combiner.combine(batch, plan)
+        made = self._combiner
+        return made.nothing(plan) if batch is None else made.combine(batch, plan)
 
     def _attempt(
         self, combined: DataFrame, plan: BatchPlan, initial: str
@@ -386,7 +385,7 @@ class Batches:
                 results = combined.mapInArrow(carry, RESULT_DDL).collect()
         except (PySparkException, Py4JJavaError) as error:
             if found := arrived(error) or unjudged(error, plan):
-                raise found from error
+                raise self._deciding.patient(found) from error
             raise
         return noted(results, plan, self.standing, self._app.partitions)
 

@@ -45,7 +45,7 @@ class Combiner:
         schemas: Schemas | None = None,
     ) -> None:
         self._spark, self._aggregations, self._partitions = spark, aggregations, partitions
-        self._processes, self._schemas = processes, schemas
+        self._processes, self.schemas = processes, schemas
         every: list[Aggregation | Process] = [*aggregations, *processes]
         self._avro = any(verb.source.format == "avro" for verb in every)
         self._templates: dict[object, Template] = {}
@@ -61,7 +61,7 @@ class Combiner:
         with active(self._spark):  # expressions that are text are parsed by its settings
             built = _combined(
                 self._spark, judged, self._aggregations, self._partitions, plan, self._processes,
-                self._schemas,
+                self.schemas,
             )  # fmt: skip
         if known is None:
             kept = list(self._templates.items())[1 - _KEPT :]

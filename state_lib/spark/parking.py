@@ -23,6 +23,7 @@ from state_lib.errors import (
     Realign,
     Superseded,
     Unavailable,
+    UnknownSchemas,
 )
 from state_lib.marker import Marker, flat, nested
 from state_lib.spark.align import Read, lost, repeat
@@ -37,6 +38,8 @@ _ALL = 2**63
 """Where the others stand, no tick is missed."""
 _LEAST = 2
 """Batches that are repeated between two of the stream: with one, no task would ever gain."""
+_PATIENCE_S = 5.0
+"""For brokers or a Schema Registry that are away: the others wait as well."""
 _FIRST_PAUSE_S, _MOST_PAUSE_S = 2.0, 60.0
 """After a repeat that was refused: the stream waited for it as long as a host may be away."""
 
@@ -182,11 +185,15 @@ class Parking:
 
     def _repeat(self, tasks: list[int], steps: list[Step], left: int) -> None:
         """Once; those that went away again, or refused, are to be claimed again after a pause."""
-        standing = self.batches.standing
+        standing, until = self.batches.standing, time.monotonic() + _PATIENCE_S
         self.batches.check_code(steps[0].batch, tasks)
+
+        def stopped() -> bool:
+            return self._stopped() or time.monotonic() > until
+
         try:
-            to = repeat(self.batches, self._read, steps, tasks, left)
-        except (Realign, Unavailable) as error:
+            to = repeat(self.batches, self._read, steps, tasks, left, stopped)
+        except (Realign, Unavailable, UnknownSchemas) as error:
             log.warning("parked tasks are not back yet", partitions=tasks, why=error.message)
             to = {}
         last = steps[-1].batch

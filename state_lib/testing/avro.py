@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from typing import Any
@@ -22,6 +23,10 @@ class LocalSchemas:
     def of(self, number: int) -> tuple[str, ...] | None:
         """As `state_lib.spark.avro.registry.Schemas`."""
         return (self.texts[number - 1],) if 0 < number <= len(self.texts) else None
+
+    def knows_any(self, topics: Sequence[str]) -> bool:  # noqa: ARG002 - as there
+        """As there."""
+        return bool(self.texts)
 
     def encoded(self, reader: str, value: Any, topic: str) -> bytes:
         """A value written by the very schema that its topic is read by.

@@ -58,6 +58,8 @@ class StandIn(Server):
             case "GET", ["schemas", "ids", number]:
                 found = self._schemas.get(int(number))
                 return (200, found) if found else (404, _error(40403, "Schema not found"))
+            case "GET", ["subjects"]:
+                return 200, list(self._subjects)
             case "GET", ["subjects", subject, "versions", version]:
                 return self._version(subject, version)
             case "POST", ["subjects", subject, "versions"]:

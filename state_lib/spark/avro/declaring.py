@@ -7,15 +7,16 @@ from pathlib import Path
 
 import structlog
 
-from state_lib.errors import ConfigurationError
-from state_lib.settings.registry import RegistrySettings
-from state_lib.spark.avro.registry import newest
+from state_lib.config import Settings
+from state_lib.errors import ConfigurationError, RegistryAway
+from state_lib.spark.avro.registry import newest, subject_of
 from state_lib.spark.avro.schema import pinned
+from state_lib.spark.patience import patiently
 
 log = structlog.get_logger(__name__)
 
 
-def reader_of(topic: str, given: object, settings: Callable[[], RegistrySettings]) -> str:
+def reader_of(topic: str, given: object, settings: Callable[[], Settings]) -> str:
     """A reader's schema in the form of a topology.
 
     Args:
@@ -25,7 +26,8 @@ def reader_of(topic: str, given: object, settings: Callable[[], RegistrySettings
 
     Raises:
         ConfigurationError: it is none, or Spark has no columns for it; the registry has none.
-        RegistryAway, RegistryRefused: it cannot be asked.
+        RegistryAway: it was away for as long as a batch would wait for it.
+        RegistryRefused: it cannot be asked.
     """
     if given is None:
         return _newest(topic, settings())
@@ -40,7 +42,7 @@ def reader_of(topic: str, given: object, settings: Callable[[], RegistrySettings
     )
 
 
-def _newest(topic: str, settings: RegistrySettings) -> str:
+def _newest(topic: str, settings: Settings) -> str:
     registry = settings.schema_registry()
     if registry is None:
         raise ConfigurationError(
@@ -48,8 +50,16 @@ def _newest(topic: str, settings: RegistrySettings) -> str:
             "[kafka], or give one: app.stream(..., schema=Path('file.avsc'))",
             topic=topic,
         )
-    subject = f"{topic}-value"
-    texts, version = newest(registry, subject)
+    subject, patience = subject_of(topic), settings.exchange_timeout_s
+
+    def ask() -> tuple[tuple[str, ...], int]:
+        try:
+            return newest(registry, subject)
+        except RegistryAway as error:
+            log.warning("the stream is declared once the registry answers", why=error.message)
+            raise
+
+    texts, version = patiently(ask, patience, lambda: False)
     log.info("read by the newest schema", topic=topic, subject=subject, version=version)
     return pinned(texts, f"topic {topic!r}: version {version} of {subject!r}")
 
