@@ -117,7 +117,7 @@ def align(
     return not stopped()
 
 
-def repeat(  # noqa: PLR0913, PLR0917 - what is repeated for whom, and how long it is tried
+def repeat(
     batches: Batches,
     read: Read,
     steps: Sequence[Step],

@@ -127,9 +127,10 @@ class Batches:
     ) -> None:
         """Repeat a run of recorded batches for the tasks that missed it, in one commit of each.
 
-        A tick is alone and has no rows: ``batch`` is None. Each judges its own rows by its clock and its now, numbers the sources as it did then, and
-        is recorded again. One of this epoch keeps its own number, where these tasks can take it:
-        commits of the others are numbered without a gap. Those that cannot be reached are parked.
+        A tick is alone and has no rows: ``batch`` is None. Each judges its own rows by its clock
+        and its now, numbers the sources as it did then, and is recorded again. One of this epoch
+        keeps its own number, where these tasks can take it: commits of the others are numbered
+        without a gap. Those that cannot be reached are parked.
         """
         last = max(self.standing.markers[task].n for task in tasks)
         plans: list[BatchPlan] = []

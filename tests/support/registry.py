@@ -21,15 +21,17 @@ from tests.support.small_http import Server
 class StandIn(Server):
     """``away``: it answers 503; ``login``: name and password that it wants.
 
-    ``asked`` counts what it was asked for.
+    ``instead``: what it answers whatever it is asked. ``asked`` counts what it was asked for.
     """
 
     def __init__(self, login: tuple[str, str] | None = None) -> None:
         super().__init__()
         self.away, self.asked = False, list[str]()
+        self.instead: tuple[int, Any] | None = None
         self._wanted = login and "Basic " + base64.b64encode(":".join(login).encode()).decode()
         self._schemas: dict[int, dict[str, Any]] = {}
         self._subjects: dict[str, list[int]] = {}
+        self._deleted: set[tuple[str, int]] = set()
 
     def register(self, subject: str, schema: Any, **more: Any) -> int:
         """A schema's id, as ``POST /subjects/<subject>/versions`` gives it."""
@@ -47,35 +49,43 @@ class StandIn(Server):
         """As after a hard deletion."""
         del self._schemas[number]
 
+    def delete(self, subject: str, version: int) -> None:
+        """Softly: its id is answered for, and its version if that is asked for."""
+        self._deleted.add((subject, version))
+
     def answer(self, method: str, path: str, body: bytes) -> tuple[int, Any]:
         parts = [unquote(part) for part in urlsplit(path).path.strip("/").split("/")]
         self.asked.append("/".join(parts))
-        if self.away:
-            return 503, {"error_code": 50301, "message": "it is away"}
+        if self.away or self.instead:
+            return self.instead or (503, {"error_code": 50301, "message": "it is away"})
         if self._wanted and self.authorization != self._wanted:
             return 401, {"error_code": 401, "message": "Unauthorized"}
         match method, parts:
             case "GET", ["schemas", "ids", number]:
                 found = self._schemas.get(int(number))
                 return (200, found) if found else (404, _error(40403, "Schema not found"))
-            case "GET", ["subjects"]:
-                return 200, list(self._subjects)
-            case "GET", ["subjects", subject, "versions", version]:
-                return self._version(subject, version)
+            case "GET", ["subjects", *of]:
+                deleted = "deleted=true" in path.lower()
+                return self._version(of[0], of[2], deleted) if of else (200, [*self._subjects])
             case "POST", ["subjects", subject, "versions"]:
                 said = json.loads(body)
                 return 200, {"id": self.register(subject, said.pop("schema"), **said)}
         return 404, b"no such page"
 
-    def _version(self, subject: str, version: str) -> tuple[int, Any]:
-        there = self._subjects.get(subject)
-        if there is None:
+    def _version(self, subject: str, version: str, deleted: bool) -> tuple[int, Any]:
+        there = [
+            (at, number)
+            for at, number in enumerate(self._subjects.get(subject, ()), 1)
+            if number in self._schemas and (deleted or (subject, at) not in self._deleted)
+        ]
+        if not there:
             return 404, _error(40401, f"Subject '{subject}' not found")
-        at = len(there) if version == "latest" else int(version)
-        if not 0 < at <= len(there):
-            return 404, _error(40402, "Version not found")
-        number = there[at - 1]
-        return 200, {"subject": subject, "version": at, "id": number, **self._schemas[number]}
+        wanted = there[-1][0] if version == "latest" else int(version)
+        for at, number in there:
+            if at == wanted:
+                own = {"subject": subject, "version": at, "id": number}
+                return 200, {**own, **self._schemas[number]}
+        return 404, _error(40402, "Version not found")
 
 
 def _error(code: int, message: str) -> dict[str, Any]:

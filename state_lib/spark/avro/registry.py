@@ -145,6 +145,8 @@ def _texts(client: SchemaRegistryClient, schema: Schema) -> tuple[str, ...]:
     def add(one: Schema) -> None:
         for reference in one.references or ():
             add(_referred(client, str(reference.subject), reference.version or "latest"))
+        if one.schema_str is None:
+            raise ValueError("there is no schema in its answer")
         found[str(one.schema_str)] = None
 
     if (schema.schema_type or "AVRO") != "AVRO":
