@@ -101,5 +101,5 @@ def test_schemas_that_a_registry_has_lost(tmp_path: Path) -> None:
         file.write_text(wrong)
         with pytest.raises(ConfigurationError, match="no JSON of schemas by id"):
             load(url=URL, fallback=str(file)).schema_registry()
-    with pytest.raises(ConfigurationError, match="FALLBACK=.*cannot be read"):
+    with pytest.raises(ConfigurationError, match=r"FALLBACK=.*cannot be read"):
         load(url=URL, fallback="nowhere").schema_registry()
