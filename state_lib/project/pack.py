@@ -86,13 +86,15 @@ def _closure(names: Iterable[str]) -> Iterator[Distribution]:
 
     Without extras, but for those that a name has in brackets.
     """
-    todo, seen = list(names), set[str]()
+    todo, seen = list(names), dict[str, set[str]]()
     while todo:
         name, _, extras = todo.pop().rstrip("]").partition("[")
         key = re.sub(r"[-_.]+", "-", name).lower()
-        if key in seen or key.startswith("pyspark"):
+        asked = {"", *filter(None, extras.split(","))} - seen.get(key, set())
+        if not asked or key.startswith("pyspark"):
             continue
-        seen.add(key)
+        is_new = key not in seen
+        seen.setdefault(key, set()).update(asked)
         try:
             one = distribution(key)
         except PackageNotFoundError as error:
@@ -100,9 +102,9 @@ def _closure(names: Iterable[str]) -> Iterator[Distribution]:
                 f"{key!r} is not installed in this environment: install it, or correct --with",
                 distribution=key,
             ) from error
-        yield one
+        if is_new:
+            yield one
         requirements = [Requirement(text) for text in one.requires or ()]
-        asked = ["", *filter(None, extras.split(","))]
         todo += [
             r.name
             for r in requirements

@@ -7,13 +7,15 @@ shuffle must fail the job: else some tasks would commit a batch of which rows ar
 from __future__ import annotations
 
 import re
+from json import JSONDecoder
 
 import orjson
 
 from state_lib.errors import HoldfastError, from_wire
 
 _MARK = "holdfast-error"
-_CARRIED = re.compile(rf"{_MARK} (\{{.*\}})")
+_DECODER = JSONDecoder()  # orjson takes no text after it
+_CARRIED = re.compile(rf"{_MARK} (?=\{{)")
 
 
 class Carried(Exception):
@@ -25,10 +27,10 @@ class Carried(Exception):
 
 def arrived(error: BaseException) -> HoldfastError | None:
     """The error that was `Carried`, if Spark's is about one."""
-    found = _CARRIED.search(str(error))
-    if found is None:
-        return None
-    try:
-        return from_wire(orjson.loads(found[1]))
-    except orjson.JSONDecodeError:
-        return None
+    text = str(error)
+    for found in _CARRIED.finditer(text):
+        try:
+            return from_wire(_DECODER.raw_decode(text, found.end())[0])
+        except ValueError:  # cut short: it may be there once more
+            continue
+    return None

@@ -61,6 +61,11 @@ def target() -> SparkTarget:
         kafka_sasl_mechanism="SCRAM-SHA-512",
         kafka_sasl_username="flights",
         kafka_sasl_password="hush",
+        schema_registry_url="https://registry:8081",
+        schema_registry_username="flights",
+        schema_registry_password="quiet",
+        schema_registry_ssl_ca="/etc/registry/ca.pem",
+        schema_registry_fallback="/etc/registry/lost.json",
     )
     return SparkTarget("cluster", "flights", settings, env={"HOLDFAST_TOKEN_FILE": "/run/token"})
 
@@ -78,7 +83,10 @@ def test_the_cluster_gets_settings_and_an_identity_but_no_token(tmp_path: Path) 
     assert env["HOLDFAST_TOKEN_FILE"] == target().env["HOLDFAST_TOKEN_FILE"]
     assert env["HOLDFAST_KAFKA_SASL_USERNAME"] == "flights"
     assert not {"HOLDFAST_TOKEN", "HOLDFAST_HOME", "HOLDFAST_DAGS_DIR"} & set(env)
-    assert "hush" not in "\n".join(given), "anybody may see a command line"
+    assert env["HOLDFAST_SCHEMA_REGISTRY_URL"] == "https://registry:8081"
+    assert "/etc/registry" not in "\n".join(given), "paths of this machine mean nothing there"
+    for secret in ("hush", "quiet"):
+        assert secret not in "\n".join(given), "anybody may see a command line"
     assert conf["spark.yarn.submit.waitAppCompletion"] == "false"
     assert "spark.driver.host" not in conf
     assert given[given.index("--deploy-mode") + 1] == "cluster"

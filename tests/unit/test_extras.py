@@ -97,8 +97,17 @@ def test_an_executor_needs_what_is_in_its_archive_and_spark() -> None:
         and not has & set(map(normal, distributions))
     }
     assert {"airflow", "fastapi", "typer"} <= away
-    done = without(away, ["state_lib.spark.exchange", "state_lib.spark.worker_daemon"])
+    theirs = ["exchange", "worker_daemon", "avro.decode", "avro.registry"]
+    done = without(away, [f"state_lib.spark.{one}" for one in theirs])
     assert done.returncode == 0, done.stderr[-3000:]
+
+
+def test_what_is_asked_for_besides_takes_no_extras_away() -> None:
+    """`holdfast pack --with confluent-kafka`: the registry's client needs httpx."""
+    whole = {normal(one.name) for one in _closure(ROOTS)}
+    found = [normal(one.name) for one in _closure((*ROOTS, "confluent-kafka"))]
+    assert sorted(found) == sorted(whole), "each once"
+    assert "authlib" in whole
 
 
 def test_the_extras_are_those_of_the_project() -> None:

@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 # Paths of this machine mean nothing in a container, and a secret does not belong on a command line:
 # give the paths of their files there (HOLDFAST_TOKEN_FILE) in the operator's ``env`` instead.
-ONLY_HERE = ("HOME", "JARS_DIR", "JOBS_DIR", "DAGS_DIR", "KAFKA_SSL_CA")
+ONLY_HERE = (
+    "HOME", "JARS_DIR", "JOBS_DIR", "DAGS_DIR", "KAFKA_SSL_CA",
+    "SCHEMA_REGISTRY_SSL_CA", "SCHEMA_REGISTRY_FALLBACK",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

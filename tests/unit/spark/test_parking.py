@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from state_lib.changelog.progress import Recorded
+from state_lib.errors import HoldfastError, RegistryAway, UnknownSchemas
 from state_lib.marker import Marker, nested
 from state_lib.spark.parking import Parking, _Returning
 from state_lib.spark.runs import Step
@@ -141,3 +142,23 @@ def test_who_did_not_take_a_tick_is_claimed_again_after_a_pause(recorded: int) -
     taken = recorded == tick.offset
     assert one._returning == ({4: _Returning(marker, here)} if taken else {})
     assert (4 in one._pauses) is not taken
+
+
+@pytest.mark.parametrize("why", [UnknownSchemas, RegistryAway])
+def test_who_lacks_a_schema_does_not_hold_up_the_others(why: type[HoldfastError]) -> None:
+    """Its rows were of one that the registry has lost, or it does not answer."""
+    here = {P: len(CHAIN)}
+    now = SimpleNamespace(positions=here, markers={4: Marker(positions=nested({P: 0}))})
+    one = made(now, lambda _: [])
+    patience = list[bool]()
+
+    def align(_rows: object, _steps: object, _tasks: object, stopped: Callable[[], bool]) -> None:
+        patience.append(stopped())
+        raise why("it is gone", url="u", ids=[7])
+
+    one.batches.align, one._read = align, lambda *_: None  # type: ignore[assignment, method-assign, return-value]
+    one._returning[4] = standing(0)
+    one._repeat([4], run(0, 1), 1)
+    assert patience == [False]
+    assert not one._returning
+    assert 4 in one._pauses
