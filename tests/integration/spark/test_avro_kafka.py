@@ -130,6 +130,7 @@ def made(
         bootstrap_servers=str(kafka.properties["bootstrap.servers"]),
         hosts=str(at),
         exchange_timeout_s=20,
+        schema_registry_wait_s=3,
     )
     nobody: Any = None
     with served(app, at) as host:
@@ -159,6 +160,39 @@ def test_ids_that_nobody_knows_are_recorded_with_the_batch(world: World, registr
     world.batches.stream(*world.produce(newer, NEWER, ["X"] * 4))
     assert world.counts() == expected(*ORIGINS, *["X"] * 4), "from now on it is known"
     assert world.dropped() == {"unknown-schema": 6}
+
+
+def test_a_schema_that_is_registered_late_costs_no_record(world: World, registry: StandIn) -> None:
+    """A replica of the registry may lag behind the one that the producer has asked."""
+    number = registry.register("flights-value", FLIGHT)
+    late = threading.Timer(2.0, registry.register, ("flights-value", NEWER))
+    late.start()
+    world.batches.stream(*world.produce(number + 1, NEWER, ORIGINS))
+    late.join()
+    assert world.counts() == expected(*ORIGINS)
+    assert world.dropped() == {}
+
+
+def test_a_batch_after_it_does_without_them_at_once(world: World, registry: StandIn) -> None:
+    registry.register("flights-value", FLIGHT)
+    world.batches.stream(*world.produce(9, NEWER, ["X"] * 6))
+    registry.asked.clear()
+    world.batches.stream(*world.produce(9, NEWER, ["X"] * 4))
+    assert registry.asked == ["schemas/ids/9"], "by the driver, and no executor"
+    assert world.dropped() == {"unknown-schema": 10}
+
+
+def test_a_login_that_is_refused_for_a_while_is_no_end(world: World, registry: StandIn) -> None:
+    """Once it was let in: what knows the passwords may be away."""
+    number = registry.register("flights-value", FLIGHT)
+    world.batches.stream(*world.produce(number, FLIGHT, ORIGINS))
+    newer = registry.register("flights-value", NEWER)
+    registry.instead = (401, {"error_code": 401, "message": "who?"})
+    back = threading.Timer(3.0, setattr, (registry, "instead", None))
+    back.start()
+    world.batches.stream(*world.produce(newer, NEWER, ORIGINS))
+    back.join()
+    assert world.counts() == expected(*ORIGINS, *ORIGINS)
 
 
 def test_a_repeat_knows_no_more_than_the_batch_did(world: World, registry: StandIn) -> None:
