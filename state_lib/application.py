@@ -74,7 +74,8 @@ class Application(Declaration):
                 required: a record without one is a dead letter, as is one that is not JSON or has
                 another type in a column. (A number in a ``STRING`` column is its text, as Spark
                 reads it.) For Avro the schema to read by, as JSON or as the ``Path`` of a file;
-                without one the newest of ``<topic>-value`` in the Schema Registry, at this moment.
+                without one the newest of ``<topic>-value`` in the Schema Registry, at this moment;
+                where the last driver has left a batch half done, the one that it was read by.
             format: ``json`` (with a schema), ``avro`` (by the schema registered under the id in
                 each record), ``text`` (column ``value`` is UTF-8 text; other bytes, and nulls, are
                 undecodable) or ``raw`` (``key`` and ``value`` are binary).
@@ -102,7 +103,7 @@ class Application(Declaration):
             if schema is None and known is not None and known.reader:
                 reader = known.reader  # the newest may be another one by now
             else:
-                reader = reader_of(topic, schema, lambda: self._opened.settings)
+                reader = reader_of(topic, schema, lambda: self._opened.settings, self.id)
             ddl = ddl_of(columns_of(reader))
         elif chosen not in ("json", "text", "raw") or (chosen == "json") != (schema is not None):
             raise ConfigurationError(

@@ -287,6 +287,11 @@ class Declaration:
         return [*self.aggregations, *self.processes]
 
     @property
+    def readers(self) -> dict[str, str]:
+        """Schemas that topics in Avro are read by."""
+        return {v.source.topic: v.source.reader for v in self.verbs if v.source.reader}
+
+    @property
     def calls(self) -> list[Call]:
         """All of Python functions within expressions."""
         found: list[Expression] = []

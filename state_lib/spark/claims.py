@@ -35,13 +35,15 @@ log = structlog.get_logger(__name__)
 _AT_ONCE = 64
 
 
-def write_claim(
+def write_claim(  # noqa: PLR0913 - all but two are for few
     kafka: Kafka,
     topology: Topology,
     driver: Identity | None = None,
     code: str | None = None,
     hosts: Sequence[HostAddress] = (),
     producer: Producer | None = None,
+    *,
+    readers: Mapping[str, str] | None = None,
 ) -> int:
     """Publish the topology; returns the claim's offset: the driver's epoch.
 
@@ -52,6 +54,7 @@ def write_claim(
         code: fingerprint of the job.
         hosts: all that its tasks are placed on: one that lost its disk learns it from here.
         producer: as `tell` takes it.
+        readers: topic -> schema of Avro that it is read by: see `state_lib.spark.avro.before`.
     """
     driver = driver or Identity.of_this_process()
     said = {
@@ -62,6 +65,7 @@ def write_claim(
         "code": code,
         "hosts": [str(host) for host in hosts],
         "claimed_at": now_ms(),
+        **({"readers": readers} if readers else {}),
     }
     body = topology.to_json() | {"extra": said}
     return tell(kafka, topology.app, topology.app.encode(), body, producer=producer)

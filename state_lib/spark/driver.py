@@ -166,7 +166,8 @@ class Driver:
 
         def write() -> int:
             who, speaker = presence.who, self._speaker
-            number = write_claim(self._kafka, topology, who, code, hosts, speaker)
+            readers = self._app.readers
+            number = write_claim(self._kafka, topology, who, code, hosts, speaker, readers=readers)
             self.epoch = Epoch(number, looked_at)  # at once: the next try heeds who comes after it
             return number
 

@@ -9,6 +9,7 @@ import structlog
 
 from state_lib.config import Settings
 from state_lib.errors import ConfigurationError, RegistryAway
+from state_lib.spark.avro.before import of_before
 from state_lib.spark.avro.registry import newest, subject_of
 from state_lib.spark.avro.schema import pinned
 from state_lib.spark.patience import patiently
@@ -16,13 +17,14 @@ from state_lib.spark.patience import patiently
 log = structlog.get_logger(__name__)
 
 
-def reader_of(topic: str, given: object, settings: Callable[[], Settings]) -> str:
+def reader_of(topic: str, given: object, settings: Callable[[], Settings], app: str = "") -> str:
     """A reader's schema in the form of a topology.
 
     Args:
         topic: the topic.
         given: its JSON, or the path of a file that holds it; None: the newest of ``<topic>-value``.
         settings: where the registry is, asked for only if it is needed.
+        app: whose stream it is; what it has left half done is finished by the schema of before.
 
     Raises:
         ConfigurationError: it is none, or Spark has no columns for it; the registry has none.
@@ -30,7 +32,7 @@ def reader_of(topic: str, given: object, settings: Callable[[], Settings]) -> st
         RegistryRefused: it cannot be asked.
     """
     if given is None:
-        return _newest(topic, settings())
+        return _newest(topic, settings(), app)
     if isinstance(given, Path):
         return pinned([_read(given)], f"topic {topic!r}: {given}")
     if isinstance(given, str):
@@ -42,7 +44,7 @@ def reader_of(topic: str, given: object, settings: Callable[[], Settings]) -> st
     )
 
 
-def _newest(topic: str, settings: Settings) -> str:
+def _newest(topic: str, settings: Settings, app: str) -> str:
     registry = settings.schema_registry()
     if registry is None:
         raise ConfigurationError(
@@ -60,8 +62,17 @@ def _newest(topic: str, settings: Settings) -> str:
             raise
 
     texts, version = patiently(ask, patience, lambda: False)
+    text = pinned(texts, f"topic {topic!r}: version {version} of {subject!r}")
+    before = of_before(settings, app, topic, text) if app else None
+    if before is not None:
+        log.warning(
+            "a batch is half done: read by the schema that it was begun with; start the job again "
+            "to read by the newest",
+            topic=topic, subject=subject, version=version,
+        )  # fmt: skip
+        return before
     log.info("read by the newest schema", topic=topic, subject=subject, version=version)
-    return pinned(texts, f"topic {topic!r}: version {version} of {subject!r}")
+    return text
 
 
 def _read(path: Path) -> str:

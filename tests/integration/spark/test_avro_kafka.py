@@ -25,8 +25,11 @@ from state_lib.kafka import Kafka, describe, ends
 from state_lib.marker import nested
 from state_lib.settings.registry import Registry
 from state_lib.spark.align import align
+from state_lib.spark.avro.declaring import reader_of
 from state_lib.spark.avro.registry import RegistrySchemas
+from state_lib.spark.avro.schema import columns_of
 from state_lib.spark.batches import Batches
+from state_lib.spark.claims import write_claim
 from state_lib.spark.frames import Combiner
 from state_lib.spark.session import kafka_options, read_range
 from state_lib.spark.standing import Standing
@@ -225,6 +228,27 @@ def test_a_repeat_does_without_no_schema_that_the_batch_had(
             assert align(other, world.read, records, lambda: False)
         assert world.counts() == expected(*ORIGINS)
         assert world.dropped() == {}
+
+
+def test_what_is_half_done_is_finished_by_its_schema(world: World, registry: StandIn) -> None:
+    """Not by the newest, by which a job that is started again would be other code."""
+    subject, here = f"{world.source}-value", world.app.kafka
+    number = registry.register(subject, FLIGHT)
+    where = {"bootstrap_servers": world.settings.bootstrap_servers}
+    settings = Settings.load(schema_registry_url=registry.url, **where)
+
+    def fields() -> list[str]:
+        text = reader_of(world.source, None, lambda: settings, world.app.name)
+        return columns_of(text).fieldNames()
+
+    world.half(*world.produce(number, FLIGHT, ORIGINS))
+    registry.register(subject, NEWER)
+    write_claim(here, world.declared.topology, readers=world.declared.readers)
+    assert fields() == ["origin"]
+    with closing(world.driver(registry)) as other:
+        assert align(other, world.read, ProgressLog(here, world.app.name).read, lambda: False)
+    write_claim(here, world.declared.topology, readers=world.declared.readers)
+    assert fields() == ["origin", "seats"], "all stand at one place"
 
 
 def test_a_batch_waits_for_a_registry_that_is_away(world: World, registry: StandIn) -> None:
