@@ -37,7 +37,7 @@ class TestRecord:
 class DeadLetter:
     """A record that could not be used: where it came from, why, and its own bytes.
 
-    ``exception``: what a Python function raised, if that was why.
+    ``exception``: what a Python function raised, or a schema of Avro lacks, if that was why.
     """
 
     topic: str

@@ -41,6 +41,8 @@ def schemas_of(app: Declaration, settings: RegistrySettings) -> Schemas | None:
 def parsed(rows: DataFrame, source: Source, schemas: Schemas | None) -> DataFrame:
     """Rows with ``__hf_parsed``, the fields of a record, and ``__hf_broken``, why there are none.
 
+    ``__hf_said``: what is wrong with the record's schema, and which it is.
+
     ``__hf_unknown``: ids of schemas that the registry did not know when the batch was decided. Once
     it is decided they stay unknown, whatever is registered later.
 
@@ -51,8 +53,8 @@ def parsed(rows: DataFrame, source: Source, schemas: Schemas | None) -> DataFram
         raise ConfigurationError(
             f"topic {source.topic!r} is in Avro, and no Schema Registry is set"
         )
-    fields = columns_of(source.reader)
-    result = T.StructType([T.StructField("row", fields), T.StructField("why", T.StringType())])
+    texts = [T.StructField(name, T.StringType()) for name in ("why", "said")]
+    result = T.StructType([T.StructField("row", columns_of(source.reader)), *texts])
     udf: Any = arrow_udf  # its types know no structs
     decode = udf(decoder(source.topic, source.reader, schemas), result)
     raw = F.col("__hf_value")
@@ -63,14 +65,22 @@ def parsed(rows: DataFrame, source: Source, schemas: Schemas | None) -> DataFram
         .when(_is_unknown(raw), "unknown-schema")
         .otherwise(found.getField("why"))
     )
-    return rows.withColumns({"__hf_parsed": found.getField("row"), "__hf_broken": broken}).drop(
-        _FOUND, "__hf_unknown"
-    )
+    nobodys = F.when(_is_unknown(raw), F.concat(F.lit("schema "), _number(raw).cast("string")))
+    return rows.withColumns(
+        {
+            "__hf_parsed": found.getField("row"),
+            "__hf_broken": broken,
+            "__hf_said": F.coalesce(nobodys, found.getField("said")),
+        }
+    ).drop(_FOUND, "__hf_unknown")
+
+
+def _number(raw: Column) -> Column:
+    return F.conv(F.hex(F.substring(raw, 2, 4)), 16, 10).cast("bigint")
 
 
 def _is_unknown(raw: Column) -> Column:
-    number = F.conv(F.hex(F.substring(raw, 2, 4)), 16, 10).cast("bigint")
-    known_unknown = F.array_contains(F.col("__hf_unknown"), number)
+    known_unknown = F.array_contains(F.col("__hf_unknown"), _number(raw))
     begins = F.substring(raw, 1, 1) == F.lit(bytes([MAGIC]))
     whole = F.octet_length(raw) >= F.lit(5)
     return F.coalesce(begins & whole & known_unknown, F.lit(False))  # noqa: FBT003

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from io import BytesIO
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 import pyarrow as pa
@@ -29,10 +29,18 @@ MAGIC, HEADER = 0, 5
 UNDECODABLE, WRONG_SCHEMA = "undecodable", "wrong-schema"
 MOST_UNKNOWN = 1000
 """Ids that nobody knows, in one batch: with more of them it is not a registry that lacks some."""
-_WRITERS, _READERS, _SHOWN = 5000, 64, 10
+_WRITERS, _READERS, _SHOWN, _SAID = 5000, 64, 10, 300
 _TOGETHER = 4096
 """Records that are Python's objects at once: a batch of Arrow's has up to 200,000."""
 Row = dict[str, Any]
+
+
+class Found(NamedTuple):
+    """A record, or why there is none: in a word, and with what fastavro says of its schema."""
+
+    row: Row | None = None
+    why: str | None = None
+    said: str | None = None
 
 
 class Reader:
@@ -49,9 +57,10 @@ class Reader:
         self._convert: Convert | None = converter(orjson.loads(text))
         self._type: pa.DataType = to_arrow_type(columns_of(text), timezone="UTC")
 
-    def array(self, found: list[Row | None], whys: list[str | None]) -> pa.StructArray:
-        """Rows and why there is none, as Spark wants both. What does not fit is undecodable."""
-        rows = [self._converted(row, whys, at) for at, row in enumerate(found)]
+    def array(self, found: Sequence[Found]) -> pa.StructArray:
+        """Rows and why there is none, as Spark wants them. What does not fit is undecodable."""
+        whys = [one.why for one in found]
+        rows = [self._converted(one.row, whys, at) for at, one in enumerate(found)]
         try:
             made = pa.array(rows, self._type)
         except _MISFITS:
@@ -59,7 +68,8 @@ class Reader:
                 if not self._fits(row):
                     rows[at], whys[at] = None, UNDECODABLE
             made = pa.array(rows, self._type)
-        return pa.StructArray.from_arrays([made, pa.array(whys, pa.string())], ["row", "why"])
+        texts = [pa.array(one, pa.string()) for one in (whys, [one.said for one in found])]
+        return pa.StructArray.from_arrays([made, *texts], ["row", "why", "said"])
 
     def _converted(self, row: Row | None, whys: list[str | None], at: int) -> Row | None:
         if row is None or self._convert is None:
@@ -132,9 +142,9 @@ def writer_of(schemas: Schemas, number: int, reader: str) -> Writer | None:
 def decoder(
     topic: str, reader: str, schemas: Schemas
 ) -> Callable[[Iterator[pa.Array]], Iterator[pa.Array]]:
-    """For ``arrow_udf``: values of a topic → ``struct<row, why>``.
+    """For ``arrow_udf``: values of a topic → ``struct<row, why, said>``.
 
-    ``why``: null, ``undecodable`` or ``wrong-schema``. Both are null of a null.
+    ``why``: null, ``undecodable`` or ``wrong-schema``. All are null of a null.
     """
 
     def decode(values: Iterator[pa.Array]) -> Iterator[pa.Array]:
@@ -160,15 +170,11 @@ def decoded(
     known, unknown = reader_of(reader), set[int]()
     for some in values:
         for begin in range(0, max(len(some), 1), _TOGETHER):
-            rows: list[Row | None] = []
-            whys: list[str | None] = []
-            for raw in some.slice(begin, _TOGETHER).to_pylist():
-                row, why = _decoded(raw, known, schemas, unknown)
-                rows.append(row)
-                whys.append(why)
+            part = some.slice(begin, _TOGETHER).to_pylist()
+            found = [_decoded(raw, known, schemas, unknown) for raw in part]
             if len(unknown) > MOST_UNKNOWN:
                 raise too_many([topic], schemas.url)
-            yield known.array(rows, whys)
+            yield known.array(found)
     if unknown:
         ids = sorted(unknown)
         raise UnknownSchemas(
@@ -191,27 +197,25 @@ def too_many(topics: Sequence[str], url: str) -> ConfigurationError:
     )
 
 
-def _decoded(
-    raw: bytes | None, reader: Reader, schemas: Schemas, unknown: set[int]
-) -> tuple[Row | None, str | None]:
+def _decoded(raw: bytes | None, reader: Reader, schemas: Schemas, unknown: set[int]) -> Found:
     if raw is None:
-        return None, None
+        return Found()
     if len(raw) < HEADER or raw[0] != MAGIC:
-        return None, UNDECODABLE
+        return Found(why=UNDECODABLE)
     number = int.from_bytes(raw[1:HEADER], "big")
     if number in unknown:
-        return None, None
+        return Found()
     try:
         writer = writer_of(schemas, number, reader.text)
     except LookupError:
         unknown.add(number)
-        return None, None
+        return Found()
     if writer is None:
-        return None, WRONG_SCHEMA
-    return _read(raw, writer, reader)
+        return Found(None, WRONG_SCHEMA, f"schema {number} is none of Avro")
+    return _read(raw, writer, reader, number)
 
 
-def _read(raw: bytes, writer: Writer, reader: Reader) -> tuple[Row | None, str | None]:
+def _read(raw: bytes, writer: Writer, reader: Reader, number: int) -> Found:
     """A record; bytes that are left over say that it was written by another schema."""
     file = BytesIO(raw)
     file.seek(HEADER)
@@ -219,12 +223,14 @@ def _read(raw: bytes, writer: Writer, reader: Reader) -> tuple[Row | None, str |
         if writer.bounds is not None:
             writer.bounds.check(raw, HEADER)
         row = schemaless_reader(file, writer.schema, None if writer.own else reader.schema)
-    except SchemaResolutionError:
-        return None, WRONG_SCHEMA
+    except SchemaResolutionError as error:
+        return Found(None, WRONG_SCHEMA, f"schema {number}: {str(error)[:_SAID]}")
     except MemoryError:
         raise  # that is not the record's
     except Exception:  # noqa: BLE001 - fastavro raises many kinds of broken bytes
-        return None, UNDECODABLE
+        return Found(why=UNDECODABLE)
     if file.tell() != len(raw):
-        return None, UNDECODABLE
-    return (row, None) if isinstance(row, dict) else (None, WRONG_SCHEMA)
+        return Found(why=UNDECODABLE)
+    if not isinstance(row, dict):
+        return Found(None, WRONG_SCHEMA, f"schema {number} is none of a record")
+    return Found(row)

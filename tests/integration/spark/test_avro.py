@@ -83,6 +83,7 @@ def test_what_cannot_be_decoded_is_a_dead_letter(spark: SparkSession) -> None:
             5: "undecodable", 6: "unknown-schema", 7: "future",
         }  # fmt: skip
         assert (letters[4].key, letters[4].value, letters[4].timestamp) == (b"k", nobodys, 4)
+        assert (letters[3].exception, letters[4].exception) == (None, "schema 1000")
         assert driver.getWindowStore("hourly").get("JFK", T0)["n"] == 1
         driver.assertSameHoweverCut()
         driver.assertSurvivesRepeats()

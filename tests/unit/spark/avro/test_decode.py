@@ -169,6 +169,18 @@ def test_what_does_not_resolve_has_the_wrong_schema(writer: Any, reader: Any, va
     assert through(writer, reader, value) == "wrong-schema"
 
 
+def test_a_dead_letter_says_which_schema_it_is_and_what_is_wrong_with_it() -> None:
+    text, writer = pinned([json.dumps(record("R", a="int"))], "it"), record("R", a="string")
+    known = Known({7: (json.dumps(writer),), 8: (), 9: ('"int"',)})
+    raw = [framed(n, writer, {"a": "x"}) for n in (7, 8)] + [b"\x00\x00\x00\x00\x09\x02"]
+    (made,) = decoded(iter([pa.array(raw, pa.binary())]), text, known)
+    assert [one["why"] for one in made.to_pylist()] == ["wrong-schema"] * 3
+    first, *others = [one["said"] for one in made.to_pylist()]
+    assert first.startswith("schema 7: Schema mismatch: string is not int")
+    assert others[0] == "schema 8 is none of Avro"
+    assert others[1].startswith("schema 9")
+
+
 def test_broken_bytes_are_told_from_the_others() -> None:
     schema = record("R", a="string", n="int")
     good = framed(1, schema, {"a": "x", "n": 1})
