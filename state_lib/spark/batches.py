@@ -129,8 +129,7 @@ class Batches:
 
         A tick is alone and has no rows: ``batch`` is None. Each judges its own rows by its clock
         and its now, numbers the sources as it did then, and is recorded again. One of this epoch
-        keeps its own number, where these tasks can take it: commits of the others are numbered
-        without a gap. Those that cannot be reached are parked.
+        keeps its number, where these tasks can take it: those of the others are without a gap.
         """
         last = max(self.standing.markers[task].n for task in tasks)
         plans: list[BatchPlan] = []
