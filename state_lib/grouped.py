@@ -197,11 +197,18 @@ class KGroupedStream(Processing):
             Kept(self._spec(kept, serde), self._serde, fields, self._name),
         )
         names, windows = {*verb.kept.key_names}, {*(WINDOW_FIELDS if verb.store.is_window else ())}
-        if clash := sorted(((names | windows) & fields.keys()) | (names & windows)):
+        if hidden := sorted(names & windows):
+            raise ConfigurationError(
+                f"store {kept.name!r} has a key with {hidden}, and its windows are called so: in "
+                "outputs the window would hide the key. Group by a column of another name, by "
+                ".alias('name')",
+                store=kept.name,
+                fields=hidden,
+            )
+        if clash := sorted((names | windows) & fields.keys()):
             raise ConfigurationError(
                 f"store {kept.name!r} has {clash}, and its key or window is called so as well: in "
-                "outputs one would hide the other. Rename the field, or group by a column of "
-                "another name",
+                "outputs one would hide the other. Rename the field",
                 store=kept.name,
                 fields=clash,
             )

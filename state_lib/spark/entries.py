@@ -13,7 +13,7 @@ from state_lib.declaration import Aggregation, Expression, Field, Select, Step
 from state_lib.serdes.kinds import Kind
 from state_lib.spark.attempts import attempt, value_of
 from state_lib.spark.faults import fault
-from state_lib.spark.keys import key_bytes, without_a_column
+from state_lib.spark.keys import key_bytes, wrong_key
 from state_lib.spark.kinds import sql_of, taken_as
 from state_lib.spark.partitioner import partition_for_key
 from state_lib.spark.plan import DEAD, DROPPED, SEEN, BatchPlan
@@ -25,10 +25,11 @@ def judge(rows: DataFrame, index: int, verb: Aggregation, limit: int) -> DataFra
     """Add what a verb takes from each row, and why it is a dead letter for this verb.
 
     Columns: ``__hf_key<i>`` (bytes), ``__hf_start<i>`` (ms), ``__hf_late<i>``, ``__hf_why<i>``
-    (null, or ``failed:``, ``not-utf8:`` or ``out-of-range:`` with ``<store>.<column>``,
-    ``null-key:<store>.<column>`` where a key has several, ``too-large:<store>``), ``__hf_size<i>``
-    (bytes, if that is why), and one ``__hf_in<i>_<number>`` per field with an expression. Fields
-    are computed only for rows that have a key and are not late.
+    (null, or ``failed:``, ``not-utf8:`` or ``out-of-range:`` with ``<store>.<column>``, which is
+    ``key`` for a key of one column or one that failed, ``null-key:<store>.<column>`` where a key
+    has several, ``too-large:<store>``), ``__hf_size<i>`` (bytes, if that is why), and one
+    ``__hf_in<i>_<number>`` per field with an expression. Fields are computed only for rows that
+    have a key and are not late.
 
     Args:
         rows: after the steps.
@@ -63,7 +64,8 @@ def judge(rows: DataFrame, index: int, verb: Aggregation, limit: int) -> DataFra
             kind = None if field.op == "count" else taken_as(field)
             what = Wanted(verb.inputs[name], kind, f"{spec.name}.{name}")
             rows, values[column], why_not = tried(rows, column, wanted, what)
-            reasons.append(why_not)
+            wrong = None if kind is None else fault(kind, values[column], what.name)
+            reasons.append(_first(why_not, wrong))
     rows = rows.withColumns({**values, f"__hf_why{own}": F.coalesce(*reasons)})
     larger = F.when(wanted & why.isNull(), too_large(verb.kept, key, index, limit))
     rows = rows.withColumn(f"__hf_size{own}", larger.cast("bigint"))
@@ -83,18 +85,20 @@ class Wanted:
 def tried_key(
     rows: DataFrame, index: int, key: Expression, serde: Kind, name: str
 ) -> tuple[DataFrame, Column, Column]:
-    """As `tried`: the key of verb ``index``, of all good rows, before it becomes bytes."""
+    """As `tried`: the key of verb ``index``, of all good rows, before it becomes bytes.
+
+    Why there is none may be what is wrong with it, too.
+    """
     usable = F.col("__hf_bad").isNull() & ~F.col("__hf_skip")
     wanted = Wanted(key, serde, f"{name}.key")
     rows, value, why = tried(rows, f"__hf_key{index}", usable, wanted)
-    lacking = without_a_column(serde, value, name)
-    return rows, value, why if lacking is None else F.coalesce(why, lacking)
+    return rows, value, _first(why, wrong_key(serde, value, name))
 
 
 def tried(
     rows: DataFrame, column: str, usable: Column, wanted: Wanted
 ) -> tuple[DataFrame, Column, Column]:
-    """Rows with ``column`` beside, the value that it holds, and why there is none."""
+    """Rows with ``column`` beside, the value that it holds, and why it could not be made."""
     kind, value = wanted.kind, column_of(wanted.expression)
     type_ = None if kind is None else sql_of(kind)
     if type_ is not None:
@@ -106,8 +110,12 @@ def tried(
         rows = rows.withColumn(column, F.when(usable, attempt(rows, value)))
         value = value_of(F.col(column))
         why = F.when(usable & F.col(column).isNull(), f"failed:{wanted.name}")
-    wrong = None if kind is None else fault(kind, value, wanted.name)
-    return rows, value, why if wrong is None else F.coalesce(why, wrong)
+    return rows, value, why
+
+
+def _first(*reasons: Column | None) -> Column:
+    """The first reason that a row has, of those that it may have."""
+    return F.coalesce(*(reason for reason in reasons if reason is not None))
 
 
 def entry(
