@@ -81,8 +81,8 @@ class Fixed:
         return view_of(column, self.dtype.replace(">", "<"))
 
     def outside(self, raws: _Values) -> Any:
-        """Where `value` raises and no column may hold what is there; NumPy's booleans."""
-        return np.zeros(len(raws), np.bool_)
+        """Where a column may not hold what is there, NumPy's booleans; None: nowhere."""
+        return None
 
     def column(self, raws: _Values, nulls: Any) -> Any:
         """The inverse of `raws`; ``nulls``: where there is none."""

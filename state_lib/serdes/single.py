@@ -62,8 +62,8 @@ class Single(Described):
         body = np.ascontiguousarray(gather(data, starts, lengths)).view(self._kind.dtype)
         raws[slice(None) if valid is None else valid] = body.reshape(-1, *self._kind.shape)
         nulls = np.zeros(count, np.bool_) if valid is None else ~valid
-        outside = np.flatnonzero(self._kind.outside(raws) & ~nulls)
-        if len(outside):
-            self.deserialize(array[int(outside[0])].as_py())
+        outside = self._kind.outside(raws)
+        if outside is not None and (outside & ~nulls).any():
+            self.deserialize(array[int(np.argmax(outside & ~nulls))].as_py())
         column: pa.Array[Any] = self._kind.column(raws, nulls)
         return column

@@ -146,7 +146,9 @@ class Struct(Described):
         at, ends = starts + layout.head_bytes, starts + lengths
         for i, kind in enumerate(layout.kinds):
             if isinstance(kind, Fixed):
-                self._check(dense, kind.outside(head[f"f{i}"]) & ~nulls[i])
+                outside = kind.outside(head[f"f{i}"])
+                if outside is not None:
+                    self._check(dense, outside & ~nulls[i])
                 children[i] = kind.column(head[f"f{i}"], nulls[i])
                 continue
             self._check(dense, at + 4 > ends)

@@ -117,7 +117,8 @@ WITH_MAP = StoreSpec(
     [
         ("least", Decimal("1.5"), "1.50"),
         ("least", Decimal("1.505"), "Decimal('1.505'), which is no decimal(5,2)"),
-        ("least", 1.5, "1.5, which is no decimal(5,2)"),
+        ("least", 1.5, "1.50"),
+        ("least", "1.50", "which is no decimal(5,2)"),
         ("at", dt.datetime(2013, 1, 31), "which is no timestamp"),  # noqa: DTZ001 - the point
         ("at", "2013-01-31T12:00:00.000Z", "which is no timestamp"),
     ],
@@ -131,7 +132,7 @@ def test_what_a_recompute_gives_is_as_the_store_would_keep_it(
 
 def test_maps_are_compared_without_an_order() -> None:
     topology = Topology("tiny", 1, (WITH_MAP,))
-    kept = {("k", None): {"m": [("a", [Decimal("1.50")]), ("b", None)]}}
+    kept: Rows = {("k", None): {"m": [("a", [Decimal("1.50")]), ("b", None)]}}
     there = Actual({"m": Entries(kept)}, {}, None, {})
     given: list[tuple[Any, bool]] = [
         ([("b", None), ("a", [Decimal("1.5")])], True),
