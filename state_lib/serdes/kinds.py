@@ -80,7 +80,7 @@ class Fixed:
         """A column's, those of nulls included."""
         return view_of(column, self.dtype.replace(">", "<"))
 
-    def outside(self, raws: _Values) -> Any:
+    def outside(self, raws: _Values) -> Any:  # noqa: ARG002 - for those that look
         """Where a column may not hold what is there, NumPy's booleans; None: nowhere."""
         return None
 
