@@ -74,7 +74,7 @@ class Record:
             case "utf8":
                 return self.text(F.coalesce(value, F.lit(""))).cast("bigint")
             case "bytes":
-                return self.data(F.coalesce(value, F.lit(b""))).cast("bigint")
+                return F.coalesce(self.data(value), F.lit(0)).cast("bigint")
             case {"struct": pairs}:
                 parts = [self.rest(of, value.getField(name)) for name, of in pairs if growth(of)]
                 return reduce(add, parts)
