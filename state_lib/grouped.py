@@ -207,8 +207,8 @@ class KGroupedStream(Processing):
             )
         if clash := sorted((names | windows) & fields.keys()):
             raise ConfigurationError(
-                f"store {kept.name!r} has fields {clash}, and its key or window is called so as well: "
-                "in outputs one would hide the other. Rename the field",
+                f"store {kept.name!r} has fields {clash}, and its key or window is called so as "
+                "well: in outputs one would hide the other. Rename the field",
                 store=kept.name,
                 fields=clash,
             )

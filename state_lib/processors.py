@@ -123,8 +123,9 @@ class Processing:
         if self._name and isinstance(self._serde, dict):
             text = self._key.text
             columns = ", ".join(repr(f"{text}.{c}") for c, _ in self._serde["struct"])
-            made = "(" in text  # by an expression: there is no such column
-            instead = f"Leave .alias({self._name!r}) out" if made else f"groupBy({columns})"
+            instead = f"groupBy({columns})"
+            if "(" in text:  # an expression makes it: there is no such column
+                instead = f"Leave .alias({self._name!r}) out"
             raise ConfigurationError(
                 f"{at}: the key {self._name!r} is a struct, and a processor is given its columns. "
                 f"Group by them: {instead}"

@@ -31,6 +31,8 @@ _PLAIN = {
 }  # fmt: skip
 """Bytes of the longest as JSON."""
 
+_GROWTH = {"utf8": 6, "bytes": 2}
+
 
 @dataclass(frozen=True)
 class Record:
@@ -53,6 +55,8 @@ class Record:
     def fixed(self, kind: Kind) -> int:
         """What every value of a kind takes, or a null."""
         match kind:
+            case str():
+                return self.flat(kind)
             case {"struct": pairs}:
                 return self.whole([n for n, _ in pairs]) + sum(self.fixed(of) for _, of in pairs)
         return self.flat(kind)
@@ -71,9 +75,9 @@ class Record:
         if growth(kind) == 0:
             return F.lit(0).cast("bigint")
         match kind:
-            case "utf8":
-                return self.text(F.coalesce(value, F.lit(""))).cast("bigint")
-            case "bytes":
+            case str():
+                if kind == "utf8":
+                    return self.text(F.coalesce(value, F.lit(""))).cast("bigint")
                 return F.coalesce(self.data(value), F.lit(0)).cast("bigint")
             case {"struct": pairs}:
                 parts = [self.rest(of, value.getField(name)) for name, of in pairs if growth(of)]
@@ -109,10 +113,8 @@ def growth(kind: Kind) -> int:
     One of a text becomes six where it is escaped, and what an element takes has its names.
     """
     match kind:
-        case "utf8":
-            return 6
-        case "bytes":
-            return 2
+        case str():
+            return _GROWTH.get(kind, 0)
         case {"struct": pairs}:
             return max(growth(of) for _, of in pairs)
         case {"array": of}:

@@ -68,4 +68,5 @@ def _values(kind: Any) -> st.SearchStrategy[Any]:
         case {"map": [key, of]}:
             pairs = st.tuples(FLAT[key], values(of))
             return st.lists(pairs, max_size=4, unique_by=lambda pair: pair[0])
-    return FLAT[kind]
+    flat: st.SearchStrategy[Any] = FLAT[kind]
+    return flat

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from state_lib import Application, Materialized, TopologyTestDriver, agg
-from state_lib.declaration import ORDER_FIELDS, Field, Kept
+from state_lib.declaration import ORDER_FIELDS, Field, Kept, KeySerde
 from state_lib.serdes import serde_from
 from state_lib.serdes.kinds import Kind, kind_from
 from state_lib.spark.given import beside
@@ -25,7 +25,8 @@ from tests.support.drawn import FLAT, kinds, values
 T0 = 1_700_000_000_000
 WINDOW = bytes(12)
 """What comes to a key."""
-KEY: Kind = {"struct": [["text é", "utf8"], ["data", "bytes"], ["n", "int64"], ["t", "timestamp"]]}
+COLUMNS = {"text é": "utf8", "data": "bytes", "n": "int64", "t": "timestamp"}
+KEY: KeySerde = {"struct": [[*pair] for pair in COLUMNS.items()]}
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +70,7 @@ def written_of(verb: Kept, rows: list[dict[str, Any]]) -> tuple[list[int], list[
 @given(data=st.data())
 def test_what_is_judged_is_a_bound_of_both_records(ours: SparkSession, data: st.DataObject) -> None:
     of = {f"f{i}": data.draw(kinds(FLAT)) for i in range(3)}
-    key = st.fixed_dictionaries({name: FLAT[kind] for name, kind in KEY["struct"]})  # type: ignore[index]
+    key = st.fixed_dictionaries({name: FLAT[kind] for name, kind in COLUMNS.items()})
     row = st.fixed_dictionaries({"key": key, **{name: values(kind) for name, kind in of.items()}})
     rows = data.draw(st.lists(row, min_size=1, max_size=12))
     keys = pa.array([serde_from(KEY).serialize(row["key"]) for row in rows], pa.binary())
