@@ -469,7 +469,9 @@ def add(self: Any, key: Any, rows: Any, _: Any) -> Any:
     yield Row(k=key[0], x=self.n.get()[0])
 
 
-def test_it_begins_with_what_it_is_given(spark: SparkSession) -> None:
+def test_it_begins_with_what_it_is_given(
+    spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
     schema = "who STRING, balance INT"
     balances = spark.createDataFrame([("a", 10), ("b", 20), (None, 5), ("a", 1)], schema)
 
@@ -481,6 +483,7 @@ def test_it_begins_with_what_it_is_given(spark: SparkSession) -> None:
     with TopologyTestDriver(build, spark, partitions=2) as driver:
         totals = driver.getKeyValueStore("p-n")
         assert totals.all() == {"a": {"n": 11}, "b": {"n": 20}}
+        assert "without a key is left out" in capsys.readouterr().out, "not in silence"
         markers = driver._pipeline.standing.markers
         assert sum(m.initial["p"] for m in markers) == 3
         assert min(m.due["eventtime"] for m in markers if m.due) == 1
