@@ -21,7 +21,7 @@ from state_lib.audit.actual import (
     output_entries,
     store_entries,
 )
-from state_lib.audit.compare import by_key, compare, rows_of
+from state_lib.audit.compare import by_key, compare, rows_of, unordered
 from state_lib.audit.report import AuditReport, Comparison
 from state_lib.audit.standing import take_hold
 from state_lib.changelog.claims import topology_of
@@ -169,7 +169,14 @@ def assess(
         complete = len(wanted) == len(all_rows.get(name, {}))
         pair = (digests.get(name) if complete else None, entries.digest)
         out.append(
-            compare("store", name, wanted, entries.rows, doubled=entries.doubled, digests=pair)
+            compare(
+                "store",
+                name,
+                unordered(wanted, spec and spec.value_serde),
+                unordered(entries.rows, spec and spec.value_serde),
+                doubled=entries.doubled,
+                digests=pair,
+            )
         )
     for output in topology.outputs:
         spec = topology.store(output.store)
