@@ -22,18 +22,27 @@ from state_lib.processing import Fold, Processor
 from state_lib.serdes import serde_from
 from state_lib.serdes.shown import to_json
 from state_lib.spark.plan import BatchPlan
+from state_lib.spark.process.arguments import from_arrow
 from state_lib.spark.process.buffer import Buffer, OpenExchange
 from state_lib.spark.process.codec import RowCodec
-from state_lib.spark.process.failures import TooLarge, failed, reason_of
+from state_lib.spark.process.failures import (
+    PASSING,
+    TooLarge,
+    failed,
+    is_of_machine,
+    reason_of,
+    unready,
+)
 from state_lib.spark.process.given import Given, Group
 from state_lib.spark.process.pace import Pace
 from state_lib.spark.process.schemas import struct_of
-from state_lib.spark.process.values import Convert, from_arrow, shown
+from state_lib.spark.process.values import Convert, shown
 from state_lib.spark.sizes import UNBOUNDED
 from state_lib.stores.values import split_timestamp
 
 _WORST, _FIXED = 8, 128
 """What a byte of a packed value, and all that has no bound of its own, takes in JSON at most."""
+_ITS = "its function"
 _SEQUENCE = 4
 """Bytes at the end of a window's key that Kafka Streams' windowed topic serde leaves out."""
 
@@ -45,7 +54,7 @@ def folded(
 
     Raises:
         ProcessorFailed: a function raised, and is to stop the stream.
-        ProcessorUnready: functions take too long.
+        ProcessorUnready: functions cannot be made or run here, or take too long.
     """
     if given is None or processor.fold is None:
         return []
@@ -128,7 +137,7 @@ class _Folding:
         try:
             self._functions = Functions(processor.code, self._folded)
         except Exception as error:
-            raise failed(processor, pace.task, error, "its functions, made anew", None) from error
+            raise unready(processor, pace.task, error, "its functions, made anew") from error
 
     def all(self, given: Given) -> None:
         """Fold all rows, then hand over what changed."""
@@ -156,7 +165,11 @@ class _Folding:
             try:
                 made = self._functions.next(key, self._as_given(row), value)
                 self._check_size(entry, raw_key, group, made)
-            except Exception as error:
+            except PASSING:
+                raise
+            except BaseException as error:
+                if is_of_machine(error):
+                    raise unready(self._processor, self._pace.task, error, _ITS) from error
                 if self._processor.on_error == "stop":
                     raise self._failed(error, group.key, key) from error
                 reason = reason_of(self._processor, error)
@@ -172,9 +185,9 @@ class _Folding:
             said = self._json(raw_key, group, value)
             self._records.append((self._record_key(entry), said, time_ms))
 
-    def _failed(self, error: Exception, key: bytes, shown: Any) -> ProcessorFailed:
+    def _failed(self, error: BaseException, key: bytes, shown: Any) -> ProcessorFailed:
         columns = shown if isinstance(shown, Row) else (shown,)
-        return failed(self._processor, self._pace.task, error, "its function", key, columns)
+        return failed(self._processor, self._pace.task, error, _ITS, key, columns)
 
     def _entry(self, group: Group) -> bytes:
         return window_key(group.key, group.start) if self._store.is_window else group.key

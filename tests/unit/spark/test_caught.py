@@ -15,9 +15,10 @@ from pyspark.sql import Row
 from pyspark.sql import types as T  # noqa: N812
 
 from state_lib.spark.functions.caught import Caught, result_type
+from state_lib.spark.process.arguments import in_utc
 from state_lib.spark.process.failures import described
 from state_lib.spark.process.meaning import meaning_of
-from state_lib.spark.process.values import checked, in_utc
+from state_lib.spark.process.values import checked
 
 NOON = dt.datetime(2026, 1, 31, 12, tzinfo=dt.UTC)
 

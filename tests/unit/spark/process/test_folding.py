@@ -26,10 +26,10 @@ from state_lib.keys import window_key
 from state_lib.marker import CommitHeader
 from state_lib.processing import Fold, Processor, State
 from state_lib.spark.plan import BatchPlan, ExchangePlan
+from state_lib.spark.process.arguments import from_arrow
 from state_lib.spark.process.codec import RowCodec
 from state_lib.spark.process.folding import Folded
 from state_lib.spark.process.run import run_all
-from state_lib.spark.process.values import from_arrow
 from state_lib.specs import OutputSpec, StoreSpec, Topology
 from state_lib.stores.values import split_timestamp
 from state_lib.testing.tasks import EPOCH, Tasks
