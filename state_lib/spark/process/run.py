@@ -247,7 +247,7 @@ class _Run:
             self._check_sizes(key, made)
         except PASSING:
             raise
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - as SystemExit, and what Rust raises
             self._check_reads()
             self._check_machine(error, method)
             self._buffer.drop()
