@@ -47,7 +47,7 @@ class Caught:
         at: str,
     ) -> None:
         self._command, self._at = command, at
-        self._takes, self._keywords, self._gives = tuple(takes), tuple(keywords), gives
+        self._takes, self._keywords, self.gives = tuple(takes), tuple(keywords), gives
         self._call: Callable[..., Any] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -83,7 +83,7 @@ class Caught:
                 "what it imports installed there?"
             ) from error
         converts = [in_utc(kind) for kind in self._takes]
-        check, keywords = checked(self._gives), self._keywords
+        check, keywords = checked(self.gives), self._keywords
         places = sum(not name for name in keywords)
         as_they_are = not any(converts) and places == len(keywords)
 
