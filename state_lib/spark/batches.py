@@ -361,7 +361,7 @@ class Batches:
         # of this thread, where no other jobs come from
         combined.sparkSession.sparkContext.addJobTag(self.tag)
         try:
-            with explained(self._app):
+            with explained(self._app, self._settings.exchange_timeout_s):
                 results = combined.mapInArrow(carry, RESULT_DDL).collect()
         except PySparkException as error:
             if found := unjudged(error, plan):

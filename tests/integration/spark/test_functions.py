@@ -22,7 +22,7 @@ from pyspark.sql.pandas.functions import pandas_udf
 from pyspark.sql.types import LongType
 
 from state_lib import Application, KStream, TopologyTestDriver, agg
-from state_lib.errors import ConfigurationError, FunctionFailed
+from state_lib.errors import ConfigurationError, WorkerLost
 
 T0 = 1_700_000_000_000
 SCHEMA = "k STRING, x BIGINT, s STRUCT<a: INT, at: TIMESTAMP>, items ARRAY<STRING>"
@@ -318,7 +318,7 @@ def test_one_that_ends_its_worker_stops_the_query(spark: SparkSession) -> None:
     made = lambda: F.udf(lambda x: os._exit(1) if x == 3 else x, "bigint")("x")  # noqa: E731
     with TopologyTestDriver(keeping(made), spark) as driver:
         pipe(driver, {"k": "a", "x": 1}, {"k": "a", "x": 3})
-        with pytest.raises(FunctionFailed, match=r"step 1, withColumn: '<lambda>'"):
+        with pytest.raises(WorkerLost, match=r"step 1, withColumn: '<lambda>'"):
             driver.getKeyValueStore("s").all()
 
 

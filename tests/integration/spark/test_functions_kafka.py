@@ -17,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from state_lib import Application, TimeWindows, TopologyTestDriver
 from state_lib.config import Settings
-from state_lib.errors import FunctionFailed, ProcessorFailed
+from state_lib.errors import WorkerLost, ProcessorFailed
 from state_lib.host.tasks import TaskManager
 from state_lib.kafka import Kafka, ends, require
 from state_lib.marker import nested
@@ -144,6 +144,6 @@ def test_one_that_ends_its_worker_stops_the_query(
     spark: SparkSession, kafka: Kafka, name: str, tmp_path: Path
 ) -> None:
     with over_kafka(spark, kafka, name, ending, tmp_path) as (batches, host, end):
-        with pytest.raises(FunctionFailed, match=r"step 1, withColumn: '<lambda>'"):
+        with pytest.raises(WorkerLost, match=r"step 1, withColumn: '<lambda>'"):
             stream(spark, batches, end)
         assert [*host.task(name, 0).scan("s")[1]] == []
