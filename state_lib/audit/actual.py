@@ -62,6 +62,22 @@ def store_entries(standing: Standing, spec: StoreSpec) -> Entries:
     return out
 
 
+def comparable(topology: Topology) -> tuple[list[OutputSpec], list[str]]:
+    """Outputs that say what their stores hold, and a note on the others.
+
+    Those of `reduce`, `aggregate` and processors have another shape: a row that has its key among
+    its columns, nested values as JSON, times as text.
+    """
+    by_python = {s.name for s in topology.stores if s.state}
+    found = [o for o in topology.outputs if o.store not in by_python]
+    others = sorted(o.topic for o in topology.outputs if o.store in by_python)
+    note = (
+        f"outputs {others} were not compared: they are of reduce, aggregate or processors, whose "
+        "stores say it in another way"
+    )
+    return found, [note] if others else []
+
+
 def output_entries(
     kafka: Kafka,
     standing: Standing,

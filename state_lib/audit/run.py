@@ -15,6 +15,7 @@ import orjson
 
 from state_lib.audit.actual import (
     Entries,
+    comparable,
     dead_letter_counts,
     dropped_counts,
     expected_output,
@@ -115,9 +116,10 @@ def audit(  # noqa: PLR0913 - what is audited, against what, and who is told
             expected = recompute(session, rows, batches)
     with clock("comparing"):
         rising: Mapping[str, Sequence[str]] = expected.get("rising", {})
+        told, unlike = comparable(topology)
         outputs = {
             o.topic: output_entries(kafka, standing, topology, o, rising.get(o.topic, ()))
-            for o in (() if behind else topology.outputs)
+            for o in (() if behind else told)
         }
         found = assess(
             topology,
@@ -129,6 +131,8 @@ def audit(  # noqa: PLR0913 - what is audited, against what, and who is told
         against, notes = _totals(totals, records, stores)
         if behind:
             notes.append(_BEHIND.format(records=behind))
+        else:
+            notes += unlike
     return AuditReport(
         app=app,
         positions=nested(standing.positions),

@@ -15,7 +15,7 @@ import pytest
 from rich.console import Console
 
 from state_lib.audit import AuditReport, Comparison
-from state_lib.audit.actual import Entries, _output_row, expected_output
+from state_lib.audit.actual import Entries, _output_row, comparable, expected_output
 from state_lib.audit.compare import by_key, compare, rows_of, shown
 from state_lib.audit.run import Actual, assess
 from state_lib.audit.standing import Standing
@@ -164,6 +164,21 @@ def test_what_is_written_again_later_is_not_compared() -> None:
     assert differing(EXPECTED, past) == {}
     past.stores["counts"].rows.popitem()
     assert differing(EXPECTED, past).keys() == {"store counts"}
+
+
+def test_outputs_of_python_are_not_compared_and_it_is_said() -> None:
+    """They begin with no key, and say arrays and times in another way than their stores."""
+    struct = {"struct": [["k", "utf8"], ["items", "utf8"], ["at", "int64"]]}
+    fold = StoreSpec("s", "timestamped-key-value", value_serde=struct, state="value struct<…>")
+    topology = replace(
+        TOPOLOGY,
+        stores=(*TOPOLOGY.stores, fold),
+        outputs=(*TOPOLOGY.outputs, OutputSpec("s-out", "s")),
+    )
+    told, (note,) = comparable(topology)
+    assert [output.topic for output in told] == ["counts-out"]
+    assert "['s-out'] were not compared" in note
+    assert comparable(TOPOLOGY) == ([*TOPOLOGY.outputs], [])
 
 
 def test_how_far_stores_are_behind_their_outputs() -> None:

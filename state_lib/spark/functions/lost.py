@@ -54,8 +54,8 @@ def explained(app: Declaration, within_s: float | None = None) -> Iterator[None]
 def _steps(app: Declaration) -> str:
     """All that calls Python functions, by line."""
     steps = [f"{call.at}: {call.name!r}" for call in app.calls]
-    for verb in app.processes:
-        steps.append(f"{'processor' if verb.processor.fold is None else 'store'} {verb.name!r}")
+    kinds = [("processor" if v.processor.fold is None else "store", v.name) for v in app.processes]
+    steps += [f"{kind} {name!r}" for kind, name in kinds]
     return "\n  ".join(dict.fromkeys(steps))
 
 

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from state_lib import Application, TimeWindows, TopologyTestDriver
 from state_lib.config import Settings
-from state_lib.errors import WorkerLost, ProcessorFailed
+from state_lib.errors import ProcessorFailed, WorkerLost
 from state_lib.host.tasks import TaskManager
 from state_lib.kafka import Kafka, ends, require
 from state_lib.marker import nested
