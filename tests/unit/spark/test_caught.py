@@ -180,7 +180,7 @@ def test_an_exception_is_the_same_wherever_it_is_raised() -> None:
     assert described(error) == "ValueError: <Row object> is none, nor is <b>"
 
 
-class Colour(str, Enum):
+class Colour(str, Enum):  # noqa: UP042 - StrEnum has a text of its own
     RED = "red"
 
 
