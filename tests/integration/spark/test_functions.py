@@ -10,10 +10,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from decimal import Decimal
+from enum import Enum
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from pyspark import cloudpickle
 from pyspark.sql import Column, SparkSession
@@ -193,6 +195,10 @@ def test_what_is_not_used_does_not_fail(spark: SparkSession) -> None:
         assert driver.deadLetters() == []
 
 
+class Colour(str, Enum):  # noqa: UP042 - StrEnum has a text of its own
+    RED = "red"
+
+
 NOON = dt.datetime(2026, 1, 31, 12, tzinfo=dt.UTC)
 GIVEN: dict[str, tuple[Any, str, Any]] = {
     "long": (lambda _: 5, "bigint", 5),
@@ -216,6 +222,13 @@ GIVEN: dict[str, tuple[Any, str, Any]] = {
     "array": (lambda _: (1, None), "array<int>", [1, None]),
     "map": (lambda _: {"a": 1}, "map<string,int>", {"a": 1}),
     "array-of-texts": (lambda _: [1, "a"], "array<int>", None),
+    "no-time": (lambda _: pd.NaT, "timestamp", None),
+    "no-time-within": (lambda _: {"a": [pd.NaT]}, "map<string,array<timestamp>>", None),
+    "moment-of-pandas": (
+        lambda _: pd.Timestamp(NOON), "timestamp", "2026-01-31T12:00:00.000Z",
+    ),
+    "text-of-ones-own": (lambda _: Colour.RED, "string", "red"),
+    "exit": (lambda _: sys.exit(3), "bigint", None),
     "lone-surrogate": (lambda _: "\ud800", "string", None),
     "null-where-none-is": (lambda _: (None,), "a INT NOT NULL", {}),
     "no-coroutine": (lambda _: iter(()), "bigint", None),
@@ -232,6 +245,57 @@ def test_a_value_of_another_type_is_a_dead_letter(
         kept = {k: json.loads(v["last"]) for k, v in driver.getKeyValueStore("s").all().items()}
         assert kept == ({} if wanted is None else {"a": {"made": wanted}})
         assert driver.droppedRecords() == ({"failed:made": 1} if wanted is None else {})
+
+
+CALLED: dict[str, tuple[Callable[[], Column], Any]] = {
+    "nothing": (lambda: F.udf(lambda: 5, "int")(), 5),
+    "twice-alike": (lambda: halved("x") + halved("x"), 6),
+    "any-number": (lambda: F.udf(lambda *xs: sum(xs), "bigint")("x", "x", F.lit(1)), 13),
+    "in-another-order": (
+        lambda: F.udf(lambda a, b: a - b, "bigint")(b=F.lit(1), a=F.col("x")), 5,
+    ),
+    "of-an-element": (lambda: halved(F.size(F.transform("items", lambda e: F.upper(e)))), 1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("made", "wanted"), CALLED.values(), ids=CALLED.keys())
+def test_however_it_is_called(spark: SparkSession, made: Callable[[], Column], wanted: Any) -> None:
+    with TopologyTestDriver(keeping(made), spark) as driver:
+        pipe(driver, {"k": "a", "x": 6, "items": ["b", "c"]})
+        last = driver.getKeyValueStore("s").get("a")["last"]
+        assert json.loads(last) == {"made": wanted}
+        driver.assertSurvivesRepeats()
+
+
+def test_calls_stand_beside_one_another(spark: SparkSession) -> None:
+    """In fields of one aggregate, and on what others gave where a record becomes several rows."""
+
+    def declare(rows: KStream) -> None:
+        rows.groupBy("k").agg("s", last=agg.last(halved("x")), sum=agg.sum(halved("x")))
+        each = F.explode(F.array(halved(halved("x")), halved("x"))).alias("y")
+        rows.select("k", each).groupBy("k").agg("each", sum=agg.sum("y"))
+
+    with TopologyTestDriver(of(declare), spark) as driver:
+        pipe(driver, {"k": "a", "x": 4}, {"k": "a", "x": 8}, {"k": "a", "x": 6})
+        assert driver.getKeyValueStore("s").get("a") == {"last": 3, "sum": 9}
+        assert driver.getKeyValueStore("each").get("a") == {"sum": (1 + 2) + (2 + 4)}
+        assert exceptions(driver) == [(2, "failed:y", "ValueError: 3 is odd")]
+        driver.assertSameHoweverCut()
+
+
+def test_a_reason_has_its_own_exception(spark: SparkSession) -> None:
+    """Not that of another field, which failed as well."""
+
+    def declare(rows: KStream) -> Any:
+        number, half_ = agg.sum(F.expr("cast(k AS INT)")), agg.sum(halved("x"))
+        return rows.groupBy(F.lit("all").alias("all")).agg("s", number=number, half=half_)
+
+    with TopologyTestDriver(of(declare), spark) as driver:
+        pipe(driver, {"k": "a", "x": 3}, {"k": "1", "x": 3})
+        assert exceptions(driver) == [
+            (0, "failed:s.number", None),
+            (1, "failed:s.half", "ValueError: 3 is odd"),
+        ]
 
 
 def test_null_is_a_value(spark: SparkSession) -> None:
@@ -254,6 +318,27 @@ def test_times_are_given_in_utc_wherever_it_runs(spark: SparkSession) -> None:
             pipe(driver, {"k": "a", "s": {"a": 1, "at": "2026-01-31T12:00:00Z"}})
             last = driver.getKeyValueStore("s").get("a")["last"]
             assert json.loads(last) == {"made": "12 None"}
+
+
+def test_an_hour_that_comes_twice_is_two(spark: SparkSession) -> None:
+    """In the zone of the worker's machine, in which PySpark gives times."""
+
+    def shown(s: Any) -> str:
+        return f"{s.at:%H:%M}"
+
+    def berlin(_: Any) -> str:
+        os.environ["TZ"] = "Europe/Berlin"
+        time.tzset()
+        return "set"
+
+    made = lambda: F.concat(F.udf(berlin)("k"), F.udf(shown)("s"))  # noqa: E731
+    times = ["2026-10-25T00:30:00Z", "2026-10-25T01:30:00Z"]
+    with TopologyTestDriver(keeping(made), spark) as driver:
+        for _ in range(2):  # the zone is of the batch before
+            pipe(driver, *({"k": at, "s": {"a": 1, "at": at}} for at in times))
+            kept = driver.getKeyValueStore("s").all()
+        said = {k: json.loads(one["last"])["made"] for k, one in kept.items()}
+        assert said == {times[0]: "set00:30", times[1]: "set01:30"}
 
 
 REFUSED: dict[str, tuple[Declare, str]] = {
@@ -345,6 +430,14 @@ EDITED: dict[str, tuple[Callable[[], Column], Callable[[], Column]]] = {
         lambda: F.col("s").withField("b", halved("x")),
     ),
     "name": (lambda: halved("x"), lambda: halved(x="x")),
+    "lambda-within": (
+        lambda: halved(F.size(F.transform("items", lambda e: F.concat(e, F.lit("a"))))),
+        lambda: halved(F.size(F.transform("items", lambda e: F.concat(e, F.lit("b"))))),
+    ),
+    "lambdas-within": (
+        lambda: F.udf(len, "int")(F.filter(F.transform("items", F.upper), lambda e: e > "A")),
+        lambda: F.udf(len, "int")(F.filter(F.transform("items", F.upper), lambda e: e > "B")),
+    ),
 }
 
 
@@ -361,6 +454,15 @@ def test_any_edit_is_another_meaning(
     before, after, again = (declared(spark, made) for made in (one, other, one))
     assert before.fingerprint != after.fingerprint
     assert before.fingerprint == again.fingerprint
+
+
+def test_how_spark_would_call_it_is_no_part_of_it(spark: SparkSession) -> None:
+    """Nor whether there was a session when it was made: all run by Arrow."""
+    rows, arrow = (
+        declared(spark, lambda by=by: F.udf(more, "int", useArrow=by)("x")).fingerprint  # type: ignore[misc]
+        for by in (False, True)
+    )
+    assert rows == arrow
 
 
 def test_a_number_that_it_names_is_part_of_it(
@@ -384,6 +486,9 @@ def declare_all(app: Application) -> None:
     for number, (one, _) in enumerate(EDITED.values()):
         rows = app.stream("t", SCHEMA).withColumn("made", one())
         rows.groupBy("k").count(f"s{number}")
+        rows.where(F.col("made").isNotNull()).where(F.to_json(F.struct(one())) != "").groupBy(
+            F.col("k").alias("of_where")
+        ).count(f"where{number}")
 
 
 def test_another_process_says_the_same(spark: SparkSession) -> None:
