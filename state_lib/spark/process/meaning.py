@@ -50,6 +50,11 @@ def meaning_of(*given: object) -> str:
     of what it holds. What comes from libraries is not looked into, and neither are other objects.
     """
     parts = [part for one in given for part in _parts(one)]
+    return _hashed(parts)
+
+
+def _hashed(parts: list[str]) -> str:
+    """Short, as each text within another one is quoted anew."""
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
@@ -80,7 +85,7 @@ class _Digest:
             case MethodType():
                 of = value.__self__
                 held = [self.of(of)] if isinstance(of, type) else self.object(of)
-                text = "|".join([self.of(value.__func__), *held])
+                text = _hashed([self.of(value.__func__), *held])
             case partial():
                 text = self.of([value.func, value.args, value.keywords])
             case staticmethod() | classmethod() | property() | cached_property():
@@ -89,7 +94,7 @@ class _Digest:
             case BuiltinFunctionType():
                 text = f"{value.__module__}.{value.__qualname__}"
             case type() if not self._is_library(value.__module__):
-                text = "|".join(self._class(value))
+                text = _hashed(self._class(value))
             case _ if (wrapped := getattr(value, "__dict__", {}).get("__wrapped__")) is not None:
                 text = f"{type(value).__qualname__} {self.of(wrapped)}"
             case _:
@@ -146,7 +151,7 @@ class _Digest:
         names = {*_names(function.__code__)}
         used = [(name, self._used(one, names)) for name, one in _named(function)]
         defaults = self.of([function.__defaults__, function.__kwdefaults__])
-        return "|".join([self._code(function.__code__), defaults, f"{used}"])
+        return _hashed([self._code(function.__code__), defaults, f"{used}"])
 
     def _used(self, value: Any, names: set[str]) -> str:
         """What a function names; of a module what it may name of it."""
@@ -158,7 +163,7 @@ class _Digest:
         self._seen.add(id(value))
         found = [(n, self._used(known[n], names)) for n in sorted(names) if n in known]
         self._seen.discard(id(value))  # another function may name other things of it
-        return f"{value.__name__} {found}"
+        return _hashed([value.__name__, f"{found}"])
 
     def _code(self, code: CodeType) -> str:
         consts = [self._code(c) if isinstance(c, CodeType) else self.of(c) for c in code.co_consts]

@@ -13,10 +13,9 @@ from types import FunctionType, ModuleType
 from typing import Any
 from uuid import UUID
 
-import orjson
 import pytest
 
-from state_lib.spark.process.meaning import _Digest, meaning_of
+from state_lib.spark.process.meaning import meaning_of
 from tests.support.processors import Doing
 
 HOUR = 1
@@ -160,11 +159,20 @@ def test_an_object_that_holds_its_own_method_has_a_meaning() -> None:
     assert meaning_of(Own().method) == meaning_of(Own().method)
 
 
-def test_libraries_are_not_looked_into() -> None:
+def test_libraries_are_not_looked_into(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else another version of them would be other code."""
 
     def named(x: Any) -> Any:
-        return json.dumps(orjson.loads(x))
+        return json.dumps(x)
 
-    text = _Digest("tests").of(named)
-    assert "[('json', 'json'), ('orjson', 'orjson')]" in text
+    before = meaning_of(named)
+    monkeypatch.setattr(json, "dumps", helper)
+    assert meaning_of(named) == before
+
+
+def test_helpers_of_helpers_take_no_time() -> None:
+    """Texts within texts are quoted anew each time."""
+    lines = [f"def f{n}(x): return f{n + 1}(x)" for n in range(100)]
+    code = "\n".join([*lines, "def f100(x): return x + {more}"])
+    one, two = (module_of("job", code.format(more=more)).f0 for more in (1, 2))
+    assert meaning_of(one) != meaning_of(two)
