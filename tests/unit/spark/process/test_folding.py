@@ -6,6 +6,7 @@ import datetime as dt
 import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -274,6 +275,20 @@ def test_a_key_of_many_rows_is_looked_at_within(world: World) -> None:
         with pytest.raises(ProcessorUnready, match="'s' takes too long on task 0: 100 calls"):
             run.all(given)
     assert len(called) < 100
+
+
+class Colour(str, Enum):  # noqa: UP042 - StrEnum has a text of its own
+    RED = "red"
+
+
+def test_a_text_of_ones_own_is_kept_as_what_it_holds() -> None:
+    schema = StructType(
+        [StructField("a", StringType()), StructField("m", MapType(StringType(), StringType()))]
+    )
+    folded = Folded(schema.json(), single=False)
+    made = folded.unpack(folded.pack((Colour.RED, {Colour.RED: Colour.RED})))
+    assert made == Row(a="red", m={"red": "red"})
+    assert {type(made.a), *map(type, made.m)} == {str}
 
 
 def test_a_value_is_known_as_it_was_made() -> None:
