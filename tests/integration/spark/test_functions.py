@@ -39,6 +39,7 @@ def half(x: int) -> int:
 
 halved: Any = F.udf(half, LongType())
 vectorized: Any = pandas_udf
+named: Any = F.udf
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -252,7 +253,7 @@ CALLED: dict[str, tuple[Callable[[], Column], Any]] = {
     "twice-alike": (lambda: halved("x") + halved("x"), 6),
     "any-number": (lambda: F.udf(lambda *xs: sum(xs), "bigint")("x", "x", F.lit(1)), 13),
     "in-another-order": (
-        lambda: F.udf(lambda a, b: a - b, "bigint")(b=F.lit(1), a=F.col("x")), 5,
+        lambda: named(lambda a, b: a - b, "bigint")(b=F.lit(1), a=F.col("x")), 5,
     ),
     "of-an-element": (lambda: halved(F.size(F.transform("items", lambda e: F.concat(e, "k")))), 1),
 }  # fmt: skip
