@@ -5,76 +5,40 @@ from __future__ import annotations
 import datetime as dt
 import json
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from enum import Enum
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
-from pyspark import cloudpickle
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.functions import pandas_udf
-from pyspark.sql.types import LongType
 
 from state_lib import Application, KStream, TopologyTestDriver, agg
 from state_lib.errors import ConfigurationError, WorkerLost
+from tests.support.functions import (
+    SCHEMA,
+    Declare,
+    exceptions,
+    halved,
+    keeping,
+    of,
+    pipe,
+    shipped,
+)
 
-T0 = 1_700_000_000_000
-SCHEMA = "k STRING, x BIGINT, s STRUCT<a: INT, at: TIMESTAMP>, items ARRAY<STRING>"
-Declare = Callable[[KStream], Any]
-
-
-def half(x: int) -> int:
-    if x % 2:
-        raise ValueError(f"{x} is odd")
-    return x // 2
-
-
-halved: Any = F.udf(half, LongType())
 vectorized: Any = pandas_udf
 named: Any = F.udf
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _shipped() -> Iterator[None]:
-    """Workers need not find this module: it is pickled whole, as a job's own file is."""
-    here = sys.modules[__name__]
-    cloudpickle.register_pickle_by_value(here)
-    yield
-    cloudpickle.unregister_pickle_by_value(here)
-
-
-def of(declare: Declare) -> Callable[[Application], object]:
-    return lambda app: declare(app.stream("t", SCHEMA))
-
-
-def keeping(made: Callable[[], Column]) -> Callable[[Application], object]:
-    """Keeps the last of a column that is made, by ``k``, as JSON."""
-
-    def declare(rows: KStream) -> Any:
-        rows = rows.withColumn("made", made())
-        last = agg.last(F.to_json(F.struct("made")))
-        return rows.groupBy("k").agg("s", n=agg.count(), last=last)
-
-    return of(declare)
-
-
-def pipe(driver: TopologyTestDriver, *records: dict[str, Any] | bytes) -> None:
-    topic = driver.createInputTopic("t")
-    for record in records:
-        topic.pipeInput(record, timestamp=T0)
-
-
-def exceptions(driver: TopologyTestDriver) -> list[tuple[int, str, str | None]]:
-    """Of dead letters: offset, reason, exception."""
-    return sorted((one.offset, one.reason, one.exception) for one in driver.deadLetters())
+    with shipped(__name__):
+        yield
 
 
 PLACES: dict[str, tuple[Declare, str]] = {
@@ -406,118 +370,3 @@ def test_one_that_ends_its_worker_stops_the_query(spark: SparkSession) -> None:
         pipe(driver, {"k": "a", "x": 1}, {"k": "a", "x": 3})
         with pytest.raises(WorkerLost, match=r"step 1, withColumn: '<lambda>'"):
             driver.getKeyValueStore("s").all()
-
-
-# ---------------------------------------------------------------------- what it means
-
-MORE = 1
-
-
-def more(x: int) -> int:
-    return x + MORE
-
-
-def marked() -> Column:
-    return F.transform("items", lambda e: F.concat(e, F.lit("!")))
-
-
-EDITED: dict[str, tuple[Callable[[], Column], Callable[[], Column]]] = {
-    "code": (
-        lambda: F.udf(lambda x: x + 1, "int")("x"),
-        lambda: F.udf(lambda x: x + 2, "int")("x"),
-    ),
-    "argument": (lambda: halved("x"), lambda: halved(F.col("x") * 2)),
-    "type": (lambda: F.udf(more, "int")("x"), lambda: F.udf(more, "bigint")("x")),
-    "around": (lambda: halved("x") + 1, lambda: halved("x") + 2),
-    "cast": (lambda: halved("x").cast("int"), lambda: halved("x").cast("string")),
-    "field": (
-        lambda: F.col("s").withField("a", halved("x")),
-        lambda: F.col("s").withField("b", halved("x")),
-    ),
-    "name": (lambda: halved("x"), lambda: halved(x="x")),
-    "lambda-within": (
-        lambda: halved(F.size(F.transform("items", lambda e: F.concat(e, F.lit("a"))))),
-        lambda: halved(F.size(F.transform("items", lambda e: F.concat(e, F.lit("b"))))),
-    ),
-    "lambdas-within": (
-        lambda: F.udf(len, "int")(F.filter(marked(), lambda e: e > "A")),
-        lambda: F.udf(len, "int")(F.filter(marked(), lambda e: e > "B")),
-    ),
-}
-
-
-def declared(spark: SparkSession, made: Callable[[], Column]) -> Application:
-    app = Application("app", spark)
-    keeping(made)(app)
-    return app
-
-
-@pytest.mark.parametrize(("one", "other"), EDITED.values(), ids=EDITED.keys())
-def test_any_edit_is_another_meaning(
-    spark: SparkSession, one: Callable[[], Column], other: Callable[[], Column]
-) -> None:
-    before, after, again = (declared(spark, made) for made in (one, other, one))
-    assert before.fingerprint != after.fingerprint
-    assert before.fingerprint == again.fingerprint
-
-
-def test_how_spark_would_call_it_is_no_part_of_it(spark: SparkSession) -> None:
-    """Nor whether there was a session when it was made: all run by Arrow."""
-    rows, arrow = (
-        declared(spark, lambda by=by: F.udf(more, "int", useArrow=by)("x")).fingerprint  # type: ignore[misc]
-        for by in (False, True)
-    )
-    assert rows == arrow
-
-
-def test_a_number_that_it_names_is_part_of_it(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = declared(spark, lambda: F.udf(more, "int")("x")).fingerprint
-    monkeypatch.setitem(globals(), "MORE", 2)
-    assert declared(spark, lambda: F.udf(more, "int")("x")).fingerprint != before
-
-
-JOB = """
-from state_lib import Application
-from tests.integration.spark.test_functions import declare_all
-app = Application("app")
-declare_all(app)
-print("fingerprint", app.fingerprint)
-"""
-
-
-def declare_all(app: Application) -> None:
-    for number, (one, _) in enumerate(EDITED.values()):
-        rows = app.stream("t", SCHEMA).withColumn("made", one())
-        rows.groupBy("k").count(f"s{number}")
-        rows.where(F.to_json(F.struct(one())) != "").groupBy("k").count(f"where{number}")
-
-
-def test_another_process_says_the_same(spark: SparkSession) -> None:
-    app = Application("app", spark)
-    declare_all(app)
-    root = Path(__file__).parents[3]
-    done = subprocess.run(
-        [sys.executable, "-c", JOB],
-        capture_output=True, text=True, timeout=180, check=False, cwd=root,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.split()[-2:] == ["fingerprint", app.fingerprint]
-
-
-def test_two_that_look_alike_are_not_taken_for_one_another(spark: SparkSession) -> None:
-    """What they hold is no plain value, and no part of the fingerprint."""
-
-    class Held:
-        def __init__(self, value: int) -> None:
-            self.value = value
-
-    def holding(held: Held) -> Column:
-        return F.udf(lambda _: held.value, "int")("x")
-
-    for value in (1, 2):
-        with TopologyTestDriver(keeping(partial(holding, Held(value))), spark) as driver:
-            pipe(driver, {"k": "a", "x": 1})
-            last = driver.getKeyValueStore("s").get("a")["last"]
-            assert json.loads(last) == {"made": value}
