@@ -213,7 +213,7 @@ def test_a_value_of_another_type_is_a_dead_letter(
 
 
 CALLED: dict[str, tuple[Callable[[], Column], Any]] = {
-    "nothing": (F.udf(lambda: 5, "int"), 5),
+    "nothing": (lambda: named(lambda: 5, "int")(), 5),  # noqa: PLW0108 - it is made later
     "twice-alike": (lambda: halved("x") + halved("x"), 6),
     "any-number": (lambda: F.udf(lambda *xs: sum(xs), "bigint")("x", "x", F.lit(1)), 13),
     "in-another-order": (
