@@ -15,7 +15,6 @@
     │   ├── Unjudged                Spark read a row that no recorded batch of a run has
     │   ├── TooLarge                a record that its topic does not take
     │   ├── ProcessorFailed         a stateful processor raised, and is to stop the stream then
-    │   ├── FunctionFailed          a function within an expression ends Python's workers
     │   ├── KafkaRefused            brokers do not let us in, or forbid what we ask
     │   ├── RegistryRefused         the Schema Registry does not let us in, or is none
     │   ├── UnknownSchemas          the Schema Registry does not know ids of schemas
@@ -31,6 +30,7 @@
     │   ├── Busy                    a restore of the task is running already
     │   └── Quarantined             its local state is lost: somebody must ask for a restore
     ├── ProcessorUnready            a stateful processor could not begin, or is slow: tried again
+    ├── WorkerLost                  a Python worker of Spark's has ended, and with it a batch
     ├── StateCorrupt                local state that must be set aside and rebuilt
     ├── SnapshotInvalid             a snapshot that is not whole, or not what was asked for
     ├── StoreFull                   a memory store has reached its byte bound
@@ -150,12 +150,6 @@ class ProcessorFailed(ConfigurationError):
     code = "processor-failed"
 
 
-class FunctionFailed(ConfigurationError):
-    """A Python function within an expression ends the worker that runs it. Details: app."""
-
-    code = "function-failed"
-
-
 class ProcessorUnready(HoldfastError):
     """A stateful processor cannot be made or closed, or takes too long; another try may help.
 
@@ -163,6 +157,12 @@ class ProcessorUnready(HoldfastError):
     """
 
     code = "processor-unready"
+
+
+class WorkerLost(HoldfastError):
+    """A Python worker ended while it ran a batch, each time that Spark tried. Details: app."""
+
+    code = "worker-lost"
 
 
 class KafkaRefused(ConfigurationError):

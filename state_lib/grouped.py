@@ -263,11 +263,18 @@ class KGroupedStream(Processing):
     def _check_names(self, kept: Materialized, fields: list[str], of_key: list[str]) -> None:
         """Refuse what an output would have twice: names of its key, its window and its fields."""
         names, windows = {*of_key}, set[str]() if self._windows is None else {*WINDOW_FIELDS}
-        if clash := sorted(((names | windows).intersection(fields)) | (names & windows)):
+        if hidden := sorted(names & windows):
             raise ConfigurationError(
-                f"store {kept.name!r} has {clash}, and its key or window is called so as well: in "
-                "outputs one would hide the other. Rename the field, or group by a column of "
-                "another name",
+                f"store {kept.name!r} has a key with {hidden}, and its windows are called so: in "
+                "outputs the window would hide the key. Group by a column of another name, by "
+                ".alias('name')",
+                store=kept.name,
+                fields=hidden,
+            )
+        if clash := sorted((names | windows).intersection(fields)):
+            raise ConfigurationError(
+                f"store {kept.name!r} has fields {clash}, and its key or window is called so as "
+                "well: in outputs one would hide the other. Rename the field",
                 store=kept.name,
                 fields=clash,
             )

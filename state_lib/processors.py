@@ -121,10 +121,14 @@ class Processing:
                 "alone, and let the processor look at the time of rows"
             )
         if self._name and isinstance(self._serde, dict):
-            columns = ", ".join(repr(f"{self._name}.{c}") for c, _ in self._serde["struct"])
+            text = self._key.text
+            columns = ", ".join(repr(f"{text}.{c}") for c, _ in self._serde["struct"])
+            instead = f"groupBy({columns})"
+            if "(" in text:  # an expression makes it: there is no such column
+                instead = f"Leave .alias({self._name!r}) out"
             raise ConfigurationError(
                 f"{at}: the key {self._name!r} is a struct, and a processor is given its columns. "
-                f"Group by them: groupBy({columns})"
+                f"Group by them: {instead}"
             )
         made = process_of(self._stream, self._key, self._serde, wanted, at)
         app = self._stream._app  # noqa: SLF001 - ours

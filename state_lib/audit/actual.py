@@ -16,7 +16,8 @@ from state_lib.changelog.topics import dead_letters_topic
 from state_lib.kafka import Kafka, starts
 from state_lib.keys import split_window_key
 from state_lib.serdes import Serde, serde_from
-from state_lib.serdes.shown import to_json
+from state_lib.serdes.kinds import Kind
+from state_lib.serdes.shown import from_json, to_json
 from state_lib.specs import SUFFIX_BYTES, OutputSpec, StoreSpec, Topology
 from state_lib.stores.digest import digest
 from state_lib.stores.values import split_timestamp
@@ -59,6 +60,22 @@ def store_entries(standing: Standing, spec: StoreSpec) -> Entries:
             out.rows[at], where[at] = row, task
     out.digest = str(digest(raw))
     return out
+
+
+def comparable(topology: Topology) -> tuple[list[OutputSpec], list[str]]:
+    """Outputs that say what their stores hold, and a note on the others.
+
+    Those of `reduce`, `aggregate` and processors have another shape: a row that has its key among
+    its columns, nested values as JSON, times as text.
+    """
+    by_python = {s.name for s in topology.stores if s.state}
+    found = [o for o in topology.outputs if o.store not in by_python]
+    others = sorted(o.topic for o in topology.outputs if o.store in by_python)
+    note = (
+        f"outputs {others} were not compared: they are of reduce, aggregate or processors, whose "
+        "stores say it in another way"
+    )
+    return found, [note] if others else []
 
 
 def output_entries(
@@ -136,13 +153,21 @@ def expected_output(
     serde = spec.value_serde
     kinds = dict(serde["struct"]) if isinstance(serde, Mapping) and "struct" in serde else {}
     for (key, start), row in rows.items():
-        fields = {n: to_json(kinds.get(n, "int64"), v) for n, v in row.items() if n[:1] != "_"}
+        fields = {n: _sent(kinds.get(n, "int64"), v) for n, v in row.items() if n[:1] != "_"}
         if "value" in fields and not isinstance(spec.value_serde, Mapping):
             fields["count"] = fields.pop("value")
         if start is not None:
             fields |= {"window_start": start, "window_end": start + spec.window_size_ms}
         out[key, start] = fields
     return out
+
+
+def _sent(kind: Kind, value: Any) -> Any:
+    """A field as outputs have it, decimals with all their digits."""
+    try:
+        return to_json(kind, from_json(kind, to_json(kind, value)))
+    except (ValueError, TypeError, AttributeError):
+        return f"{value!r}, which is no {kind}"  # shows as a difference
 
 
 def _output_row(body: dict[str, Any], key: Any) -> dict[str, Any]:

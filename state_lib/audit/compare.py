@@ -75,6 +75,31 @@ def by_key(rows: Iterable[Row]) -> dict[StoreKey, Row]:
     return out
 
 
+def unordered(rows: Mapping[StoreKey, Row], value_serde: Any) -> Mapping[StoreKey, Row]:
+    """Rows of a store with maps as dicts: in which order their entries came means nothing."""
+    kinds = dict(value_serde["struct"]) if isinstance(value_serde, Mapping) else {}
+    return {
+        key: {name: _as_dicts(kinds.get(name), value) for name, value in row.items()}
+        for key, row in rows.items()
+    }
+
+
+def _as_dicts(kind: Any, value: Any) -> Any:
+    try:
+        match kind:
+            case {"map": [_, of]} if value is not None:
+                pairs = value.items() if isinstance(value, Mapping) else value
+                return {key: _as_dicts(of, item) for key, item in pairs}
+            case {"array": of} if value is not None:
+                return [_as_dicts(of, item) for item in value]
+            case {"struct": pairs} if isinstance(value, Mapping):
+                kinds = dict(pairs)
+                return {name: _as_dicts(kinds.get(name), item) for name, item in value.items()}
+    except (TypeError, ValueError):  # it is of another shape, which shows as a difference
+        pass
+    return value
+
+
 def hashed(key: Any) -> Any:
     """A key as one of a dict: of several columns, a tuple in their order."""
     return tuple(key.values()) if isinstance(key, Mapping) else key
@@ -107,9 +132,11 @@ def _difference(key: Any, expected: Any, actual: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Numpy's and pandas' scalars as Python's; NaN, NaT and NA as None."""
-    if hasattr(value, "item"):
-        value = value.item()
+    """What is Numpy's and pandas' as Python's; NaN, NaT and NA as None."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return None
     return None if isinstance(value, float) and math.isnan(value) else value

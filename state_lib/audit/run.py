@@ -15,13 +15,14 @@ import orjson
 
 from state_lib.audit.actual import (
     Entries,
+    comparable,
     dead_letter_counts,
     dropped_counts,
     expected_output,
     output_entries,
     store_entries,
 )
-from state_lib.audit.compare import by_key, compare, rows_of
+from state_lib.audit.compare import by_key, compare, rows_of, unordered
 from state_lib.audit.report import AuditReport, Comparison
 from state_lib.audit.standing import take_hold
 from state_lib.changelog.claims import topology_of
@@ -115,9 +116,10 @@ def audit(  # noqa: PLR0913 - what is audited, against what, and who is told
             expected = recompute(session, rows, batches)
     with clock("comparing"):
         rising: Mapping[str, Sequence[str]] = expected.get("rising", {})
+        told, unlike = comparable(topology)
         outputs = {
             o.topic: output_entries(kafka, standing, topology, o, rising.get(o.topic, ()))
-            for o in (() if behind else topology.outputs)
+            for o in (() if behind else told)
         }
         found = assess(
             topology,
@@ -129,6 +131,8 @@ def audit(  # noqa: PLR0913 - what is audited, against what, and who is told
         against, notes = _totals(totals, records, stores)
         if behind:
             notes.append(_BEHIND.format(records=behind))
+        else:
+            notes += unlike
     return AuditReport(
         app=app,
         positions=nested(standing.positions),
@@ -169,7 +173,14 @@ def assess(
         complete = len(wanted) == len(all_rows.get(name, {}))
         pair = (digests.get(name) if complete else None, entries.digest)
         out.append(
-            compare("store", name, wanted, entries.rows, doubled=entries.doubled, digests=pair)
+            compare(
+                "store",
+                name,
+                unordered(wanted, spec and spec.value_serde),
+                unordered(entries.rows, spec and spec.value_serde),
+                doubled=entries.doubled,
+                digests=pair,
+            )
         )
     for output in topology.outputs:
         spec = topology.store(output.store)

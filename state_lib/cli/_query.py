@@ -15,7 +15,7 @@ from state_lib.client.query import QueryClient
 from state_lib.client.rows import Rows
 from state_lib.config import Settings
 from state_lib.errors import InvalidRequest, NotFound
-from state_lib.host.json_forms import parse_key
+from state_lib.host.json_forms import parse_key, parse_prefix
 from state_lib.logs import configure_logging
 from state_lib.times import iso
 
@@ -53,9 +53,7 @@ def find(
     if key is not None and (prefix is not None or (not windows and span != (None, None))):
         raise InvalidRequest("give a key, or a range of keys (--from, --to, --prefix), not both")
     typed = None if key is None else parse_key(serde, key)
-    start: Any = prefix
-    if prefix is not None and (serde == "bytes" or isinstance(serde, dict)):
-        start = parse_key(serde, prefix)
+    start = None if prefix is None else parse_prefix(serde, prefix)
     if windows:
         return _some(client.windows(app, store, typed, *span, prefix=start), app, store, key)
     if key is None:
@@ -147,7 +145,8 @@ def _flat(row: Json) -> Json:
         if name in row:
             out[name] = row[f"{name}_time"] or row[name]
     value = row["value"]
-    out |= value if isinstance(value, dict) else {"value": value}
+    fields = value if isinstance(value, dict) else {"value": value}
+    out |= {f"value.{name}" if name in out else name: field for name, field in fields.items()}
     if row.get("timestamp") is not None:
         out["(time of last change)"] = iso(row["timestamp"])
     return out

@@ -16,7 +16,7 @@ from state_lib.addresses import HostAddress
 from state_lib.client.http import HostHttp, encoded
 from state_lib.client.rows import Rows, ordering
 from state_lib.errors import HoldfastError, NotFound, Unavailable
-from state_lib.host.json_forms import key_text
+from state_lib.host.json_forms import key_text, prefix_bytes
 from state_lib.host.placement import assign
 from state_lib.keys import partition_for
 from state_lib.serdes import serde_from
@@ -155,11 +155,15 @@ class QueryClient:
         """Entries of all hosts in the order of serialized keys; both bounds are included.
 
         Lazy: pages are fetched as rows are taken, and each page reads the newest state.
+
+        Raises:
+            SerdeError: a bound is not of the store's key serde.
+            InvalidRequest: the prefix is none of its keys.
         """
         spec = self.store(app, store)
         serde = spec["key_serde"]
-        bounds = {"from": first, "to": last, "prefix": prefix}
-        query = {name: key_text(serde, v) for name, v in bounds.items() if v is not None}
+        query = {n: _key(serde, v)[1] for n, v in (("from", first), ("to", last)) if v is not None}
+        query |= _prefix(serde, prefix)
         return self._merged(app, spec, f"{_at(app, store)}/range", query)
 
     def windows(
@@ -181,11 +185,14 @@ class QueryClient:
             first: least window start, in ms or ISO 8601; included.
             last: greatest window start; included.
             prefix: of the keys, where no key is given.
+
+        Raises:
+            SerdeError: the key is not of the store's key serde.
+            InvalidRequest: the prefix is none of its keys.
         """
         spec = self.store(app, store)
         query = {n: str(v) for n, v in (("from", first), ("to", last)) if v is not None}
-        if prefix is not None:
-            query["prefix"] = key_text(spec["key_serde"], prefix)
+        query |= _prefix(spec["key_serde"], prefix)
         if key is None:
             return self._merged(app, spec, f"{_at(app, store)}/windows", query)
         host, path = self._of_key(app, spec, key)
@@ -219,10 +226,10 @@ class QueryClient:
 
     def _of_key(self, app: str, spec: Json, key: Any) -> tuple[HostHttp, str]:
         """The key's owner, and the key for its URL."""
-        raw = serde_from(spec["key_serde"]).serialize(key)
+        raw, text = _key(spec["key_serde"], key)
         partitions = self._known[app]["partitions"]
         owner = assign(app, partitions, self._addresses)[partition_for(raw, partitions)]
-        return self._hosts[owner.id], encoded(key_text(spec["key_serde"], key))
+        return self._hosts[owner.id], encoded(text)
 
     def _owners(self, app: str) -> list[HostHttp]:
         """Hosts that own a task of the application."""
@@ -246,6 +253,19 @@ class QueryClient:
             rows.position.update(page["position"])
             yield from page["entries"]
             cursor = page["cursor"]
+
+
+def _key(serde: Any, key: Any) -> tuple[bytes, str]:
+    """A key's bytes and how it is written. Raises SerdeError."""
+    return serde_from(serde).serialize(key), key_text(serde, key)
+
+
+def _prefix(serde: Any, prefix: Any) -> dict[str, str]:
+    """A query's part. Raises InvalidRequest: a host may not see what is wrong with what is sent."""
+    if prefix is None:
+        return {}
+    prefix_bytes(serde, prefix)
+    return {"prefix": key_text(serde, prefix)}
 
 
 def _at(app: str, store: str) -> str:

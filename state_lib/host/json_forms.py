@@ -25,7 +25,8 @@ from typing import Any
 import orjson
 
 from state_lib.errors import InvalidRequest, SerdeError
-from state_lib.serdes import Struct
+from state_lib.serdes import Struct, serde_from
+from state_lib.serdes.kinds import digits_of
 from state_lib.serdes.shown import from_json, to_json
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
@@ -41,6 +42,20 @@ def parse_key(serde: Any, text: str) -> Any:
     Raises:
         InvalidRequest: not a key of this serde; says what one looks like.
     """
+    return _parsed(serde, text, "key", "all")
+
+
+def parse_prefix(serde: Any, text: str) -> Any:
+    """The prefix that a URL or a command line means; of several columns, a dict of the first.
+
+    Raises:
+        InvalidRequest: not one of this serde, or keys of it have none.
+    """
+    _require_prefixes(serde)
+    return _parsed(serde, text, "prefix", "the first")
+
+
+def _parsed(serde: Any, text: str, what: str, columns: str) -> Any:
     try:
         if serde == "utf8":
             return text
@@ -53,7 +68,9 @@ def parse_key(serde: Any, text: str) -> Any:
         return key_from_json(serde, orjson.loads(text))
     except (ValueError, TypeError) as error:  # orjson's errors are ValueErrors
         raise InvalidRequest(
-            f"{text!r} is not a key of serde {serde!r}: {_expected(serde)}", serde=serde, seen=text
+            f"{text!r} is not a {what} of serde {serde!r}: {_expected(serde, columns)}",
+            serde=serde,
+            seen=text,
         ) from error
 
 
@@ -93,31 +110,37 @@ def value_json(serde: Any, value: Any) -> Any:
     return _finite(to_json(serde, value))
 
 
-def prefix_bytes(serde: Any, text: str) -> bytes:
+def prefix_bytes(serde: Any, prefix: Any) -> bytes:
     """The bytes that serialized keys with this prefix start with.
 
-    Of a key of several columns it is a JSON object with some of them: those that come first in its
-    bytes, which are numbers, times and booleans, then texts and bytes, each in their order.
+    Args:
+        serde: description of the key serde.
+        prefix: of `parse_prefix`, or a Python user's: text, bytes, or some of a key's columns,
+            those that come first in its bytes, which are numbers, times and booleans, then texts
+            and bytes, each in their order.
 
     Raises:
-        InvalidRequest: not hexadecimal for a ``bytes`` key; other columns; or keys of another
-            serde, of which a prefix means nothing.
+        InvalidRequest: of another type; other columns, or none; or keys of another serde, of
+            which a prefix means nothing.
     """
-    if serde == "utf8":
-        return text.encode()
-    if serde == "bytes":
-        raw: bytes = parse_key(serde, text)
-        return raw
-    if isinstance(serde, dict):
-        try:
-            return Struct.from_pairs(serde["struct"]).prefix(parse_key(serde, text))
-        except SerdeError as error:
-            raise InvalidRequest(f"prefix {text!r}: {error.message}", serde=serde) from error
-    raise InvalidRequest(
-        f"keys of serde {serde!r} have no prefixes, only utf8, bytes and those of several columns "
-        "have: use from and to",
-        serde=serde,
-    )
+    _require_prefixes(serde)
+    if isinstance(serde, dict) and prefix == {}:
+        names = [name for name, _ in serde["struct"]]
+        raise InvalidRequest(f"prefix {prefix!r} has none of {names}: leave it out", serde=serde)
+    made = serde_from(serde)
+    try:
+        return made.prefix(prefix) if isinstance(made, Struct) else made.serialize(prefix)
+    except SerdeError as error:
+        raise InvalidRequest(f"prefix {prefix!r}: {error.message}", serde=serde) from error
+
+
+def _require_prefixes(serde: Any) -> None:
+    if serde not in ("utf8", "bytes") and not isinstance(serde, dict):
+        raise InvalidRequest(
+            f"keys of serde {serde!r} have no prefixes, only utf8, bytes and those of several "
+            "columns have: use from and to",
+            serde=serde,
+        )
 
 
 def _finite(shown: Any) -> Any:
@@ -137,11 +160,14 @@ def _integer(text: str) -> int:
     return int(text)
 
 
-def _expected(serde: Any) -> str:
+def _expected(serde: Any, which: str) -> str:
     if isinstance(serde, dict):
         columns = ", ".join(f'"{name}": {kind}' for name, kind in serde["struct"])
-        return f"a JSON object with all of its columns, {{{columns}}}"
+        return f"a JSON object with {which} of its columns, {{{columns}}}"
+    if digits := digits_of(serde):
+        return f"a number with {digits[1]} digits behind the point at most"
     known = {
+        "bool": "true or false",
         "bytes": "two hexadecimal digits per byte",
         "int64": "a decimal integer",
         "date": "2013-01-31",

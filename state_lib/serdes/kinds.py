@@ -37,7 +37,7 @@ Kind = str | dict[str, Any]
 """A kind as it is described; see the table."""
 MOST_DIGITS = 38
 _DECIMAL = re.compile(r"decimal\(([0-9]{1,2}),([0-9]{1,2})\)")
-_DECIMAL_BYTES, _TOP = 16, 0x80
+_DECIMAL_BYTES, _TOP, _ZERO = 16, 0x80, 1 << 127
 _EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - of UTC, as all that is counted from it
 _DAY = dt.date(1970, 1, 1)
 _MICROSECOND = dt.timedelta(microseconds=1)
@@ -79,6 +79,10 @@ class Fixed:
     def raws(self, column: Any) -> _Values:
         """A column's, those of nulls included."""
         return view_of(column, self.dtype.replace(">", "<"))
+
+    def outside(self, raws: _Values) -> Any:  # noqa: ARG002 - for those that look
+        """Where a column may not hold what is there, NumPy's booleans; None: nowhere."""
+        return None
 
     def column(self, raws: _Values, nulls: Any) -> Any:
         """The inverse of `raws`; ``nulls``: where there is none."""
@@ -187,10 +191,12 @@ class _Decimal(Fixed):
         whole = int(scaled)
         if whole != scaled or abs(whole) >= self._most:
             raise ValueError(f"{value} is no {self.name}")
-        return (whole + (1 << 127)).to_bytes(_DECIMAL_BYTES, "big")
+        return (whole + _ZERO).to_bytes(_DECIMAL_BYTES, "big")
 
     def value(self, raw: Any) -> Any:
-        whole = int.from_bytes(raw, "big") - (1 << 127)
+        whole = int.from_bytes(raw, "big") - _ZERO
+        if abs(whole) >= self._most:
+            raise OverflowError(f"{whole} has more digits than {self.name}")
         return Decimal(whole).scaleb(-self._scale, context=EXACT)
 
     def raws(self, column: Any) -> _Values:
@@ -199,11 +205,21 @@ class _Decimal(Fixed):
         out[:, 0] ^= _TOP
         return out
 
+    def outside(self, raws: _Values) -> Any:
+        return _below(raws, _ZERO - self._most + 1) | ~_below(raws, _ZERO + self._most)
+
     def column(self, raws: _Values, nulls: Any) -> Any:
         big = raws.copy()
         big[:, 0] ^= _TOP
         big[nulls] = 0  # else a null's slot would hold a number of too many digits
         return self._array(big[:, ::-1], nulls)
+
+
+def _below(raws: _Values, bound: int) -> Any:
+    """Where 16 bytes, as a whole number without a sign, are less than the bound."""
+    high, low = np.ascontiguousarray(raws).view(">u8").T
+    first, second = map(np.uint64, divmod(bound, 1 << 64))
+    return (high < first) | ((high == first) & (low < second))
 
 
 class Variable(Protocol):

@@ -50,6 +50,7 @@ class Layout:
 
     def pack(self, value: Mapping[str, Any]) -> bytes:
         """One value. Raises ValueError or struct.error saying what is wrong with it."""
+        self._require_mapping(value)
         if value.keys() != {name for name, _ in self.fields}:
             raise ValueError(f"fields {sorted(value)} instead of {[n for n, _ in self.fields]}")
         row = [value[name] for name, _ in self.fields]
@@ -74,6 +75,7 @@ class Layout:
         Raises:
             ValueError: other fields, or of another type.
         """
+        self._require_mapping(value)
         order = [*self.fixed, *self.variable]
         parts = [bytes(self.bitmap_bytes)]
         if {self.fields[i][0] for i in order[: len(value)]} != value.keys():
@@ -90,6 +92,10 @@ class Layout:
                 data = kind.pack(item)
                 parts += (len(data).to_bytes(4, "big"), data)
         return b"".join(parts)
+
+    def _require_mapping(self, value: Any) -> None:
+        if not isinstance(value, Mapping):
+            raise ValueError(f"not a mapping with {[name for name, _ in self.fields]}")  # noqa: TRY004 - as all that is wrong here
 
     def unpack(self, data: bytes) -> dict[str, Any]:
         """The value of `pack`. Raises ValueError or struct.error unless every byte fits."""

@@ -11,18 +11,17 @@ kind                                JSON
 ``decimal(p,s)``                    text, all digits
 ``struct``                          object by names
 ``array``                           array
-``map``                             object by keys, each as text
+``map``                             object by keys, each as text; ``"NaN"``, ``"Infinity"``
 =================================== =======================================================
 """
 
 from __future__ import annotations
 
 import datetime as dt
+import json
 from collections.abc import Callable, Mapping
 from decimal import Decimal, InvalidOperation
 from typing import Any
-
-import orjson
 
 from state_lib.serdes.kinds import EXACT, Kind, digits_of
 
@@ -36,7 +35,11 @@ def is_json(kind: Kind) -> bool:
 
 
 def to_json(kind: Kind, value: Any) -> Any:
-    """A value as JSON has it."""
+    """A value as JSON has it; of a struct, those of its fields that are there.
+
+    Raises:
+        ValueError, TypeError, AttributeError: it is of another kind.
+    """
     if value is None or is_json(kind):
         return value
     if isinstance(kind, dict):
@@ -47,13 +50,23 @@ def to_json(kind: Kind, value: Any) -> Any:
 def _nested(kind: dict[str, Any], value: Any) -> Any:
     match kind:
         case {"struct": pairs}:
-            return {name: to_json(of, value[name]) for name, of in pairs if name in value}
+            return _fields(pairs, value)
         case {"array": of}:
             return [to_json(of, item) for item in value]
         case {"map": [key, of]}:
             pairs = value.items() if isinstance(value, Mapping) else value
             return {_text(key, k): to_json(of, item) for k, item in pairs}
     raise ValueError(f"no kind: {kind!r}")
+
+
+def _fields(pairs: list[Any], value: Any) -> dict[str, Any]:
+    """Some may be missing, as in the prefix of a key; others are a mistake."""
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{value!r} is no mapping with {[name for name, _ in pairs]}")
+    shown = {name: to_json(of, value[name]) for name, of in pairs if name in value}
+    if len(shown) < len(value):
+        raise ValueError(f"{sorted(value.keys() - shown.keys())} are none of {[*dict(pairs)]}")
+    return shown
 
 
 def from_json(kind: Kind, shown: Any) -> Any:
@@ -84,12 +97,20 @@ def _of_nested(kind: dict[str, Any], shown: Any) -> Any:
 
 
 def decimal_of(kind: Kind, text: str) -> Decimal:
-    """A decimal with as many digits behind the point as its kind has. Raises ValueError."""
+    """A decimal with as many digits behind the point as its kind has.
+
+    Raises:
+        ValueError: it is none, or has more of them: a rounded key is another one.
+    """
     _, scale = digits_of(kind) or (0, 0)
     try:
-        return Decimal(text).quantize(Decimal(1).scaleb(-scale), context=EXACT)
+        given = Decimal(text)
+        made = given.quantize(Decimal(1).scaleb(-scale), context=EXACT)
     except InvalidOperation as error:
         raise ValueError(f"{text!r} is no {kind}") from error
+    if made != given:
+        raise ValueError(f"{text!r} is no {kind}")
+    return made
 
 
 def _digits(value: Decimal) -> str:
@@ -97,6 +118,8 @@ def _digits(value: Decimal) -> str:
 
 
 def _moment(value: dt.datetime) -> str:
+    if value.tzinfo is None:
+        raise ValueError(f"{value!r} has no time zone")
     return _time(value.astimezone(dt.UTC).replace(tzinfo=None)) + "Z"
 
 
@@ -112,11 +135,11 @@ def _time(value: dt.datetime) -> str:
 
 def _text(kind: Kind, key: Any) -> str:
     shown = to_json(kind, key)
-    return shown if isinstance(shown, str) else orjson.dumps(shown).decode()
+    return shown if isinstance(shown, str) else json.dumps(shown)  # with NaN and Infinity
 
 
 def _of_text(kind: Kind, text: str) -> Any:
-    return from_json(kind, orjson.loads(text) if is_json(kind) and kind != "utf8" else text)
+    return from_json(kind, json.loads(text) if is_json(kind) and kind != "utf8" else text)
 
 
 def _unhex(text: str) -> bytes:

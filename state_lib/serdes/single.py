@@ -51,7 +51,7 @@ class Single(Described):
         return binary_array(data, spread(lengths, valid), valid)
 
     def decode_arrow(self, array: pa.BinaryArray) -> pa.Array[Any]:
-        """As a whole column; SerdeError on the first element of another length."""
+        """As a whole column; SerdeError on the first element of another length or size."""
         dense, valid = only_valid(as_binary(self, array))
         data, starts, lengths = binary_parts(dense)
         wrong = np.flatnonzero(lengths != self._packer.size)
@@ -62,5 +62,8 @@ class Single(Described):
         body = np.ascontiguousarray(gather(data, starts, lengths)).view(self._kind.dtype)
         raws[slice(None) if valid is None else valid] = body.reshape(-1, *self._kind.shape)
         nulls = np.zeros(count, np.bool_) if valid is None else ~valid
+        outside = self._kind.outside(raws)
+        if outside is not None and (outside & ~nulls).any():
+            self.deserialize(array[int(np.argmax(outside & ~nulls))].as_py())
         column: pa.Array[Any] = self._kind.column(raws, nulls)
         return column

@@ -37,7 +37,10 @@ class Struct(Described):
     """
 
     def __init__(self, /, **fields: Kind) -> None:
-        layout = self._layout = Layout(list(fields.items()))
+        self._use(Layout(list(fields.items())))
+
+    def _use(self, layout: Layout) -> None:
+        self._layout = layout
         types = [kind.arrow_type for kind in layout.kinds]
         self.arrow_type = pa.struct(
             [pa.field(name, kind) for (name, _), kind in zip(layout.fields, types, strict=True)]
@@ -46,7 +49,9 @@ class Struct(Described):
     @classmethod
     def from_pairs(cls, description: Any) -> Struct:
         """From ``[[name, type], ...]``. Raises ConfigurationError."""
-        return cls(**dict(Layout(pairs_of(description)).fields))
+        made = cls.__new__(cls)
+        made._use(Layout(pairs_of(description)))  # noqa: SLF001 - its own
+        return made
 
     def describe(self) -> dict[str, list[list[Kind]]]:
         """``{"struct": [[name, type], ...]}``."""
@@ -141,6 +146,9 @@ class Struct(Described):
         at, ends = starts + layout.head_bytes, starts + lengths
         for i, kind in enumerate(layout.kinds):
             if isinstance(kind, Fixed):
+                outside = kind.outside(head[f"f{i}"])
+                if outside is not None:
+                    self._check(dense, outside & ~nulls[i])
                 children[i] = kind.column(head[f"f{i}"], nulls[i])
                 continue
             self._check(dense, at + 4 > ends)

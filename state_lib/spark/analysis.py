@@ -47,6 +47,8 @@ _UNSTABLE = re.compile(
     r"|\[B@[0-9a-f]+|\d{4,}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+"
 )
 """In an expression as it was written: what another process writes in another way."""
+_VARIABLE = re.compile(r"\blambda \w+#\d+L?")
+"""Of a lambda within the arguments of a Python function, in an expression that is resolved."""
 
 
 @dataclass(frozen=True)
@@ -182,7 +184,7 @@ def condition_of(rows: DataFrame, given: Column | str, at: str) -> Expression:
         raise ConfigurationError(f"{at} takes a condition, not {given!r}")
     with _asked(rows.sparkSession, at):
         kept = Analysed.of(rows.where(column))
-        text = str(kept.plan.condition().sql())
+        text = _steady(str(kept.plan.condition().sql()))
     (as_written,) = _all_written([column], kept, at)
     judge_text(as_written, at)
     judge(kept, at, calls=True)
@@ -238,7 +240,7 @@ def _resolved(
             if is_column:
                 text = name if _PLAIN.fullmatch(name) else quoted(name)
             else:
-                text = str(listed.apply(number).child().sql())
+                text = _steady(str(listed.apply(number).child().sql()))
             plain = is_column or nodes[1] in ("AttributeReference", "Literal")
             judge_text(texts[number], at)
             tree = _tree(texts[number])
@@ -263,7 +265,7 @@ def _without_calls(rows: DataFrame, columns: list[Column], at: str) -> list[Expr
         own = [next(known) for _ in one.args]
         given, takes = [arg for arg, _ in own], [kind for _, kind in own]
         with _asked(rows.sparkSession, at):
-            calls[one.column] = call_of(rows.sparkSession, one, given, takes, at)
+            calls[one.column] = call_of(one, given, takes, at)
     _analysed(beside, [column for column, _ in split], at, calls=False)
     return [
         Expression("", calls=tuple(calls[one.column] for one in own), column=column)
@@ -345,6 +347,12 @@ def _tree(written: str) -> str:
         return "?"
 
     return hashlib.sha256(_UNSTABLE.sub(fixed, written).encode()).hexdigest()[:16]
+
+
+def _steady(text: str) -> str:
+    """Spark's text of a resolved expression, the same in every process."""
+    numbers: dict[str, str] = {}
+    return _VARIABLE.sub(lambda v: numbers.setdefault(v[0], f"lambda _{len(numbers)}"), text)
 
 
 def _generator(spark: SparkSession, column: Column) -> tuple[Generator, Column] | None:

@@ -381,7 +381,7 @@ class Batches:
         # of this thread, where no other jobs come from
         combined.sparkSession.sparkContext.addJobTag(self.tag)
         try:
-            with explained(self._app):
+            with explained(self._app, self._settings.exchange_timeout_s):
                 results = combined.mapInArrow(carry, RESULT_DDL).collect()
         except (PySparkException, Py4JJavaError) as error:
             if found := arrived(error) or unjudged(error, plan):

@@ -14,7 +14,7 @@ from state_lib.serdes.kinds import Kind
 from state_lib.spark.attempts import attempt, value_of
 from state_lib.spark.faults import fault
 from state_lib.spark.functions.evaluated import errors_of, with_calls
-from state_lib.spark.keys import key_bytes, without_a_column
+from state_lib.spark.keys import key_bytes, wrong_key
 from state_lib.spark.kinds import sql_of, taken_as
 from state_lib.spark.partitioner import partition_for_key
 from state_lib.spark.plan import DEAD, DROPPED, SEEN, BatchPlan
@@ -27,9 +27,10 @@ def judge(rows: DataFrame, index: int, verb: Aggregation, limit: int) -> DataFra
     """Add what a verb takes from each row, and why it is a dead letter for this verb.
 
     Columns: ``__hf_key<i>`` (bytes), ``__hf_start<i>`` (ms), ``__hf_late<i>``, ``__hf_why<i>``
-    (null, or ``failed:``, ``not-utf8:`` or ``out-of-range:`` with ``<store>.<column>``,
-    ``null-key:<store>.<column>`` where a key has several, ``too-large:<store>``), ``__hf_size<i>``
-    (bytes, if that is why), ``__hf_said<i>`` (the exception, if a Python function is why), and one
+    (null, or ``failed:``, ``not-utf8:`` or ``out-of-range:`` with ``<store>.<column>``, which is
+    ``key`` for a key of one column or one that failed, ``null-key:<store>.<column>`` where a key
+    has several, ``too-large:<store>``), ``__hf_size<i>`` (bytes, if that is why), ``__hf_said<i>``
+    (the exception, if that is why and a Python function raised it), and one
     ``__hf_in<i>_<number>`` per field with an expression. Fields are computed only for rows that
     have a key and are not late.
 
@@ -53,7 +54,7 @@ def judge(rows: DataFrame, index: int, verb: Aggregation, limit: int) -> DataFra
         }
     )
     wanted = key.isNotNull() & ~F.col(f"__hf_late{own}")
-    reasons, exceptions = [why], [said]
+    reasons: list[Reason] = [(why, said)]
     values: dict[str, Column] = {}
     for number, (name, field) in enumerate(verb.fields.items()):
         if not field.of_rows:
@@ -61,10 +62,11 @@ def judge(rows: DataFrame, index: int, verb: Aggregation, limit: int) -> DataFra
             kind = None if field.op == "count" else taken_as(field)
             what = Wanted(verb.inputs[name], kind, f"{spec.name}.{name}")
             rows, values[column], why_not, said = tried(rows, column, wanted, what)
-            reasons.append(why_not)
-            exceptions.append(said)
-    verdict = {f"__hf_why{own}": F.coalesce(*reasons), f"__hf_said{own}": first_said(exceptions)}
-    rows = rows.withColumns({**values, **verdict})
+            reasons.append((why_not, said))
+            if kind is not None and (wrong := fault(kind, values[column], what.name)) is not None:
+                reasons.append((wrong, None))
+    verdict = zip((f"__hf_why{own}", f"__hf_said{own}"), first_reason(reasons), strict=True)
+    rows = rows.withColumns({**values, **dict(verdict)})
     larger = F.when(wanted & why.isNull(), too_large(verb.kept, key, index, limit))
     rows = rows.withColumn(f"__hf_size{own}", larger.cast("bigint"))
     large = F.when(F.col(f"__hf_size{own}").isNotNull(), f"too-large:{spec.name}")
@@ -80,6 +82,10 @@ def window_of(spec: StoreSpec, usable: Column) -> tuple[Column, Column]:
     return start, start + (size + spec.grace_ms) <= F.col("__hf_clock")
 
 
+Reason = tuple[Column, Column | None]
+"""Why a row cannot be used, null if it can; and what a Python function raised, if one is called."""
+
+
 @dataclass(frozen=True)
 class Wanted:
     """An expression, what it is kept as (None: as it is), and how reasons call it."""
@@ -92,18 +98,21 @@ class Wanted:
 def tried_key(
     rows: DataFrame, index: int, key: Expression, serde: Kind, name: str
 ) -> tuple[DataFrame, Column, Column, Column | None]:
-    """As `tried`: the key of verb ``index``, of all good rows, before it becomes bytes."""
+    """As `tried`: the key of verb ``index``, of all good rows, before it becomes bytes.
+
+    Why there is none may be what is wrong with it, too.
+    """
     usable = F.col("__hf_bad").isNull() & ~F.col("__hf_skip")
     wanted = Wanted(key, serde, f"{name}.key")
     rows, value, why, said = tried(rows, f"__hf_key{index}", usable, wanted)
-    lacking = without_a_column(serde, value, name)
-    return rows, value, why if lacking is None else F.coalesce(why, lacking), said
+    wrong = wrong_key(serde, value, name)
+    return rows, value, why if wrong is None else F.coalesce(why, wrong), said
 
 
 def tried(
     rows: DataFrame, column: str, usable: Column, wanted: Wanted
 ) -> tuple[DataFrame, Column, Column, Column | None]:
-    """Rows with ``column`` beside, the value that it holds, and why there is none.
+    """Rows with ``column`` beside, the value that it holds, and why it could not be made.
 
     Where Python functions are called, also what they raised.
     """
@@ -124,14 +133,17 @@ def tried(
             said = F.col(f"{column}_said")
         value = value_of(F.col(column))
         why = F.when(usable & F.col(column).isNull(), f"failed:{wanted.name}")
-    wrong = None if kind is None else fault(kind, value, wanted.name)
-    return rows, value, why if wrong is None else F.coalesce(why, wrong), said
+    return rows, value, why, said
 
 
-def first_said(exceptions: Sequence[Column | None]) -> Column:
-    """What the first of functions that raised has said; null if none did."""
-    said = [one for one in exceptions if one is not None]
-    return F.coalesce(*said) if said else F.lit(None).cast("string")
+def first_reason(reasons: Sequence[Reason]) -> tuple[Column, Column]:
+    """The first reason that a row has, of those that it may have, and what was raised for it."""
+    none = F.lit(None).cast("string")
+    raised = none
+    if any(said is not None for _, said in reasons):
+        for why, said in reversed(reasons):
+            raised = F.when(why.isNotNull(), none if said is None else said).otherwise(raised)
+    return F.coalesce(*(why for why, _ in reasons)), raised
 
 
 def entry(

@@ -12,7 +12,7 @@ from state_lib.declaration import Expression, KeySerde
 from state_lib.errors import ConfigurationError
 from state_lib.names import check_column
 from state_lib.spark.analysis import Resolved, each_resolved, quoted, resolved
-from state_lib.spark.kinds import columns_of_key, key_serde_of
+from state_lib.spark.kinds import NoKey, columns_of_key, key_serde_of
 from state_lib.spark.sources import in_another_case
 
 
@@ -49,11 +49,12 @@ def grouped(rows: DataFrame, given: Sequence[Column | str], at: str) -> Key:
         key, name = _together(rows, found, at), ""
     try:
         serde = key_serde_of(key.data_type)
-    except TypeError as error:
+    except NoKey as error:
+        instead = f"F.col({error.column!r})" if error.column else f"({key.expression.text})"
         raise ConfigurationError(
             f"{at}: a key of type {key.type} cannot be kept ({error}). Its columns are of text, "
             "whole numbers, bytes, booleans, dates, timestamps or decimals of up to 18 digits, "
-            f"like ({key.expression.text}).cast('string')"
+            f"like {instead}.cast('string')"
         ) from error
     columns = [column for column, _ in columns_of_key(serde)]
     if twice := in_another_case(columns):
@@ -74,9 +75,10 @@ def _together(rows: DataFrame, found: Sequence[Resolved], at: str) -> Resolved:
     """Several columns as one struct."""
     for one in found:
         if not one.name.isidentifier():
+            has = "a name that is no identifier" if one.expression.plain else "no name"
             raise ConfigurationError(
-                f"{at}: {one.expression.text} has no name, and columns of a key have: write "
-                ".alias('name')"
+                f"{at}: {one.expression.text} has {has}, and columns of a key are called by one: "
+                "write .alias('name')"
             )
     columns = [one.column.alias(one.name) for one in found]
     return resolved(rows, F.struct(*columns), at)

@@ -9,6 +9,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 
 from state_lib.serdes.kinds import Kind, digits_of
+from state_lib.spark.faults import fault
 from state_lib.spark.kinds import columns_of_key
 
 _LONG, _LENGTH, _DAYS = 16, 8, 8
@@ -33,13 +34,21 @@ def key_bytes(serde: Kind, key: Column) -> Column:
     return F.unhex(F.concat(*parts))
 
 
-def without_a_column(serde: Kind, key: Column, store: str) -> Column | None:
-    """Why a key of several columns cannot be used: which of them is null, the first one."""
-    reasons = [
+def wrong_key(serde: Kind, key: Column, store: str) -> Column | None:
+    """Why a key cannot be used, null if it can; None if that cannot be.
+
+    ``not-utf8:<store>.<column>`` or ``out-of-range:`` of one of its columns (of a key of one
+    column: ``key``), or ``null-key:`` of the first column of several that is null.
+    """
+    columns = columns_of_key(serde)
+    parts = [(of, key.getField(name), name) for name, of in columns] or [(serde, key, "key")]
+    reasons = [fault(of, part, f"{store}.{name}") for of, part, name in parts]
+    reasons += [
         F.when(key.isNotNull() & key.getField(name).isNull(), f"null-key:{store}.{name}")
-        for name, _ in columns_of_key(serde)
+        for name, _ in columns
     ]
-    return F.coalesce(*reasons) if reasons else None
+    found = [reason for reason in reasons if reason is not None]
+    return F.coalesce(*found) if found else None
 
 
 def _fixed(kind: Kind, value: Column) -> Column:

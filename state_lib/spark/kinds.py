@@ -10,6 +10,7 @@ from state_lib.declaration import Field
 from state_lib.serdes.kinds import MOST_DIGITS, Kind, digits_of
 from state_lib.spark.analysis import quoted
 from state_lib.spark.decimals import MOST_SUMMED
+from state_lib.spark.sources import in_another_case
 
 MOST_KEY_DIGITS = 18
 """Of a decimal in a key: Spark writes its digits as one number of 64 bits."""
@@ -33,6 +34,15 @@ _SQL = {
 }
 
 
+class NoKey(TypeError):
+    """A type that no key has. ``column``: of which column it is; empty: of the only one."""
+
+    def __init__(self, type_: DataType, column: str = "") -> None:
+        named = f"{column!r} is " if column else ""
+        super().__init__(f"{named}{type_.simpleString()}")
+        self.column = column
+
+
 def kind_of(type_: DataType) -> Kind:
     """What a value of a type is kept as: whole numbers as int64, fractions as float64.
 
@@ -46,6 +56,8 @@ def kind_of(type_: DataType) -> Kind:
         case DecimalType():
             return f"decimal({type_.precision},{type_.scale})"
         case StructType() if type_.fields:
+            if twice := in_another_case(type_.names):
+                raise TypeError(f"a struct with several fields called {twice} (rename one)")
             return {"struct": [[f.name, kind_of(f.dataType)] for f in type_.fields]}
         case ArrayType():
             return {"array": kind_of(type_.elementType)}
@@ -53,6 +65,9 @@ def kind_of(type_: DataType) -> Kind:
             key = kind_of(type_.keyType)
             if isinstance(key, dict):
                 raise TypeError(f"a map by {type_.keyType.simpleString()}")
+            if key == "float64":  # as JSON several of them are one name: null
+                by = type_.keyType.simpleString()
+                raise TypeError(f"a map by {by} (cast its keys, to a decimal or to text)")
             return {"map": [key, kind_of(type_.valueType)]}
     raise TypeError(type_.simpleString())
 
@@ -61,21 +76,23 @@ def key_serde_of(type_: DataType) -> Kind:
     """What a key of a type is kept as; of a struct, a column for each of its fields.
 
     Raises:
-        TypeError: it cannot be a key; says which part of it.
+        NoKey: it cannot be a key; says which part of it.
     """
-    if isinstance(type_, StructType):
-        columns = [[f.name, _column_of(f.dataType)] for f in type_.fields]
-        if not columns:
-            raise TypeError("a struct of nothing")
-        return {"struct": columns}
-    return _column_of(type_)
+    if not isinstance(type_, StructType):
+        return _column_of(type_)
+    if not type_.fields:
+        raise NoKey(type_)
+    return {"struct": [[f.name, _column_of(f.dataType, f.name)] for f in type_.fields]}
 
 
-def _column_of(type_: DataType) -> Kind:
-    kind = kind_of(type_)
+def _column_of(type_: DataType, name: str = "") -> Kind:
+    try:
+        kind = kind_of(type_)
+    except TypeError as error:
+        raise NoKey(type_, name) from error
     digits = digits_of(kind)
     if isinstance(kind, dict) or kind == "float64" or (digits and digits[0] > MOST_KEY_DIGITS):
-        raise TypeError(type_.simpleString())
+        raise NoKey(type_, name)
     return kind
 
 

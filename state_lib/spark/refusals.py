@@ -204,6 +204,8 @@ def _judge_moments(nodes: list[Node], at: str) -> None:
         given = _argument(nodes, number, 0)
         if _makes_a_moment(given[0]):  # it is judged itself
             continue
+        if kind_of(given[0]) == "RaiseError":  # it gives no text
+            continue
         texts = [
             str(n["value"])
             for n in given

@@ -21,12 +21,16 @@ class Keys:
         self._names = [n for n, _ in described["struct"]] if isinstance(described, dict) else []
 
     def raw(self, key: Any) -> bytes:
-        """A key's bytes; of several columns from a mapping, or a tuple in their order.
+        """A key's bytes; of several columns from a mapping, a `Row` with names, or a tuple.
+
+        A tuple has them in their order, a `Row` by its names in any.
 
         Raises:
             SerdeError: it is of another type.
         """
-        if self._names and isinstance(key, tuple) and len(key) == len(self._names):
+        if self._names and isinstance(key, Row) and hasattr(key, "__fields__"):
+            key = key.asDict()
+        elif self._names and isinstance(key, tuple) and len(key) == len(self._names):
             key = dict(zip(self._names, key, strict=True))
         return self._serde.serialize(key)
 

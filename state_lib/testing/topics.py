@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 import orjson
@@ -70,9 +71,9 @@ class TestInputTopic:
         """Add a record.
 
         Args:
-            value: a dict for JSON and Avro (written by the schema that the topic is read by), a str
-                for text, bytes for raw topics. Bytes go into every topic as they are, and None is a
-                null.
+            value: a dict for JSON, in it also dates, times and decimals, which become text; a dict
+                for Avro (written by the schema that the topic is read by), a str for text, bytes
+                for raw topics. Bytes go into every topic as they are, and None is a null.
             key: text is UTF-8, an int Kafka's Long; None is a null.
             timestamp: ms since 1970, or an aware datetime; None: the driver's wall time. Event time
                 is what a column says, where the source was declared so.
@@ -98,7 +99,7 @@ class TestInputTopic:
             return value
         match self._source.format:
             case "json" if isinstance(value, Mapping):
-                return orjson.dumps(dict(value))
+                return _json(self.name, value)
             case "avro" if isinstance(value, Mapping) and self._schemas is not None:
                 return self._schemas.encoded(self._source.reader, value, self.name)
             case "text" if isinstance(value, str):
@@ -213,6 +214,21 @@ def dead_letter(message: Message) -> DeadLetter:
         timestamp=int(text["timestamp"]),
         exception=text.get("exception"),
     )
+
+
+def _json(topic: str, value: Mapping[str, Any]) -> bytes:
+    try:
+        return orjson.dumps(dict(value), default=_digits)
+    except TypeError as error:
+        raise InvalidRequest(
+            f"topic {topic!r} is read as json, and {value!r} cannot be: {error}", topic=topic
+        ) from error
+
+
+def _digits(value: Any) -> str:
+    if isinstance(value, Decimal):
+        return format(value, "f")
+    raise TypeError
 
 
 def key_bytes(key: Key) -> bytes | None:

@@ -53,10 +53,19 @@ STORES = (
         window_size_ms=HOUR,
         retention_ms=4 * HOUR,
     ),
+    StoreSpec(
+        "route-hours",
+        "window",
+        key_serde=ROUTE,
+        value_serde="int64",
+        window_size_ms=HOUR,
+        retention_ms=4 * HOUR,
+    ),
 )
 DAYS = [date(1969, 12, 31), date(2013, 1, 31)]
 ROUTES = [{"origin": origin, "day": day} for day in DAYS for origin in ("JFK", "LGA", "ZZZZ")]
 """In the order of their bytes."""
+SHOWN_ROUTES = [{**route, "day": str(route["day"])} for route in ROUTES]
 WORDS = ["a", "a/b", "../../etc", "..", ".", "%2F", "a b", "nul\0", "ünï", "z?#&", "", "ab", "abc"]
 NUMBERS = {0: 0.5, 7: 1.25, -3: float("nan"), 2**62: float("-inf")}
 STARTS = [NOON + hour * HOUR for hour in range(-6, 3)]  # the clock is NOON: the first two expired
@@ -160,6 +169,8 @@ def load(cluster: Cluster) -> None:
     for start in STARTS:
         for key in ("k", "kk", "other"):
             add("hours", key, start, serde_from("int64").serialize(start), start + 1)
+        for route in ROUTES:
+            add("route-hours", route, start, serde_from("int64").serialize(start), start + 1)
     for partition, stores in enumerate(rows):
         puts = {
             name: Puts([k for k, _, _ in found], [v for _, v, _ in found], [t for *_, t in found])

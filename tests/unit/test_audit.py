@@ -9,12 +9,13 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from rich.console import Console
 
 from state_lib.audit import AuditReport, Comparison
-from state_lib.audit.actual import Entries, _output_row, expected_output
+from state_lib.audit.actual import Entries, _output_row, comparable, expected_output
 from state_lib.audit.compare import by_key, compare, rows_of, shown
 from state_lib.audit.run import Actual, assess
 from state_lib.audit.standing import Standing
@@ -104,6 +105,49 @@ def test_an_output_begins_with_its_key(body: dict[str, Any], left: dict[str, Any
     assert _output_row(body, {"origin": "JFK", "day": "2013-01-31"}) == left
 
 
+WITH_MAP = StoreSpec(
+    "m",
+    key_serde="utf8",
+    value_serde={"struct": [["m", {"map": ["utf8", {"array": "decimal(5,2)"}]}]]},
+)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "shown_as"),
+    [
+        ("least", Decimal("1.5"), "1.50"),
+        ("least", Decimal("1.505"), "Decimal('1.505'), which is no decimal(5,2)"),
+        ("least", 1.5, "1.50"),
+        ("least", "1.50", "which is no decimal(5,2)"),
+        ("at", dt.datetime(2013, 1, 31), "which is no timestamp"),  # noqa: DTZ001 - the point
+        ("at", "2013-01-31T12:00:00.000Z", "which is no timestamp"),
+    ],
+)
+def test_what_a_recompute_gives_is_as_the_store_would_keep_it(
+    field: str, value: Any, shown_as: str
+) -> None:
+    (expected,) = expected_output({("JFK", None): {field: value}}, ROUTES).values()
+    assert expected[field].endswith(shown_as)
+
+
+def test_maps_are_compared_without_an_order() -> None:
+    topology = Topology("tiny", 1, (WITH_MAP,))
+    kept: Rows = {("k", None): {"m": [("a", [Decimal("1.50")]), ("b", None)]}}
+    there = Actual({"m": Entries(kept)}, {}, None, {})
+    given: list[tuple[Any, bool]] = [
+        ([("b", None), ("a", [Decimal("1.5")])], True),
+        ({"b": None, "a": [Decimal("1.5")]}, True),
+        ([("a", None), ("b", [Decimal("1.5")])], False),
+        ([("a", [Decimal("1.5")])], False),
+        (7, False),
+        (None, False),
+    ]
+    for value, same in given:
+        expected = {"stores": {"m": [{"key": "k", "m": value}]}, "dropped": {}, "dead_letters": []}
+        store, _ = assess(topology, 0, expected, there)
+        assert store.clean is same, value
+
+
 def test_equal_sides_are_clean() -> None:
     assert differing(EXPECTED) == {}
 
@@ -120,6 +164,21 @@ def test_what_is_written_again_later_is_not_compared() -> None:
     assert differing(EXPECTED, past) == {}
     past.stores["counts"].rows.popitem()
     assert differing(EXPECTED, past).keys() == {"store counts"}
+
+
+def test_outputs_of_python_are_not_compared_and_it_is_said() -> None:
+    """They begin with no key, and say arrays and times in another way than their stores."""
+    struct = {"struct": [["k", "utf8"], ["items", "utf8"], ["at", "int64"]]}
+    fold = StoreSpec("s", "timestamped-key-value", value_serde=struct, state="value struct<…>")
+    topology = replace(
+        TOPOLOGY,
+        stores=(*TOPOLOGY.stores, fold),
+        outputs=(*TOPOLOGY.outputs, OutputSpec("s-out", "s")),
+    )
+    told, (note,) = comparable(topology)
+    assert [output.topic for output in told] == ["counts-out"]
+    assert "['s-out'] were not compared" in note
+    assert comparable(TOPOLOGY) == ([*TOPOLOGY.outputs], [])
 
 
 def test_how_far_stores_are_behind_their_outputs() -> None:
@@ -184,6 +243,13 @@ def test_ten_examples_of_each_sort() -> None:
 def test_frames_become_plain_rows() -> None:
     frame = pd.DataFrame({"key": ["a", "b"], "n": pd.array([1, None], "Int64"), "x": [1.5, None]})
     assert rows_of(frame) == [{"key": "a", "n": 1, "x": 1.5}, {"key": "b", "n": None, "x": None}]
+
+
+def test_columns_of_arrays_become_lists() -> None:
+    frame = pd.DataFrame({"xs": [np.array([1, 2]), np.array([3]), None]})
+    assert rows_of(frame) == [{"xs": [1, 2]}, {"xs": [3]}, {"xs": None}]
+    deep = np.array([np.array([1.5, np.nan]), None], dtype=object)
+    assert rows_of([{"xs": deep, "n": np.int64(1)}]) == [{"xs": [[1.5, None], None], "n": 1}]
 
 
 def test_report_as_json_and_text() -> None:

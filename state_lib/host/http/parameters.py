@@ -13,7 +13,7 @@ from fastapi import Depends, Path, Query, Request
 
 from state_lib.errors import InvalidRequest
 from state_lib.host.http.reads import Cursor
-from state_lib.host.json_forms import parse_key
+from state_lib.host.json_forms import parse_key, parse_prefix, prefix_bytes
 from state_lib.host.placement import assign
 from state_lib.host.tasks import TaskManager
 from state_lib.keys import partition_for
@@ -100,6 +100,11 @@ class Target(NamedTuple):
         """The (inner) key that a URL means. Raises InvalidRequest, SerdeError."""
         serde = self.spec.key_serde
         return serde_from(serde).serialize(parse_key(serde, text))
+
+    def beginning(self, prefix: str | None) -> bytes:
+        """Of the keys that a URL's prefix means; empty: of all. Raises InvalidRequest."""
+        serde = self.spec.key_serde
+        return b"" if prefix is None else prefix_bytes(serde, parse_prefix(serde, prefix))
 
     def owned_tasks(self) -> list[StateTask]:
         """All tasks of this host. Raises Unavailable if one is not open."""

@@ -26,7 +26,6 @@ from state_lib.host.http.parameters import (
     topology_of,
 )
 from state_lib.host.http.reads import count_rows, read_page
-from state_lib.host.json_forms import prefix_bytes
 from state_lib.host.sizes import approximate_size
 from state_lib.host.tasks import TaskManager
 from state_lib.specs import StoreSpec, Topology
@@ -106,7 +105,7 @@ def key_range(
     selection = KeyRange(
         None if first is None else at.serialized(first),
         None if last is None else after(at.serialized(last)),
-        b"" if prefix is None else prefix_bytes(at.spec.key_serde, prefix),
+        at.beginning(prefix),
     )
     found = read_page(at.owned_tasks(), at.store, selection, page.limit, page.cursor)
     return answer(Shape(at.app, at.spec).page(found))
@@ -126,8 +125,7 @@ def window_fetch(at: WindowStore, page: Paging, times: Times, key: Key) -> Respo
 @queries.get(AT + "/windows", response_model=answers.WindowPage, summary="Windows of all keys")
 def window_range(at: WindowStore, page: Paging, times: Times, prefix: Prefix = None) -> Response:
     """Over the tasks that this host owns: by segment of time, then key, then start."""
-    start = b"" if prefix is None else prefix_bytes(at.spec.key_serde, prefix)
-    selection = WindowRange(times.first, times.last, prefix=start)
+    selection = WindowRange(times.first, times.last, prefix=at.beginning(prefix))
     found = read_page(at.owned_tasks(), at.store, selection, page.limit, page.cursor)
     return answer(Shape(at.app, at.spec).page(found))
 

@@ -8,8 +8,9 @@ from typing import Any
 
 from pyspark.sql import types as T  # noqa: N812
 
-from state_lib.spark.process.failures import described
-from state_lib.spark.process.values import checked, in_utc
+from state_lib.spark.process.arguments import in_utc
+from state_lib.spark.process.failures import PASSING, described, is_of_machine
+from state_lib.spark.process.values import checked
 
 FINE, VALUE, ERROR = "fine", "value", "error"
 """Fields of what it gives: whether it came to an end, its value, else what it raised."""
@@ -46,7 +47,7 @@ class Caught:
         at: str,
     ) -> None:
         self._command, self._at = command, at
-        self._takes, self._keywords, self._gives = tuple(takes), tuple(keywords), gives
+        self._takes, self._keywords, self.gives = tuple(takes), tuple(keywords), gives
         self._call: Callable[..., Any] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -56,14 +57,21 @@ class Caught:
         """The function's answer for one row; nothing of a row that is not ``usable``.
 
         Raises:
-            RuntimeError: the function cannot be made here: that is no row's fault.
+            RuntimeError: the function cannot be made here, or lacks memory, files or a module: that
+                is no row's fault.
         """
         if not usable:
             return False, None, None
         call = self._call = self._call or self._made()
         try:
             return True, call(*given), None
-        except Exception as error:  # noqa: BLE001 - whatever a user's code raises
+        except PASSING:
+            raise
+        except BaseException as error:  # also SystemExit, and what Rust's libraries raise
+            if is_of_machine(error):
+                raise RuntimeError(
+                    f"{self._at}: its function could not be run in this worker: {described(error)}"
+                ) from error
             return False, None, described(error)
 
     def _made(self) -> Callable[..., Any]:
@@ -75,7 +83,7 @@ class Caught:
                 "what it imports installed there?"
             ) from error
         converts = [in_utc(kind) for kind in self._takes]
-        check, keywords = checked(self._gives), self._keywords
+        check, keywords = checked(self.gives), self._keywords
         places = sum(not name for name in keywords)
         as_they_are = not any(converts) and places == len(keywords)
 

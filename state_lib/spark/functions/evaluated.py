@@ -10,10 +10,12 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 from pyspark.sql.classic.column import Column as ClassicColumn
+from pyspark.sql.udf import _wrap_function
+from pyspark.util import PythonEvalType
 
 from state_lib.declaration import Call, Expression
 from state_lib.spark.attempts import attempt, value_of
-from state_lib.spark.functions.caught import ERROR
+from state_lib.spark.functions.caught import ERROR, result_type
 
 
 def with_calls(rows: DataFrame, calls: Sequence[Call], usable: Column) -> DataFrame:
@@ -96,11 +98,19 @@ def _each_is_givable(values: Column, kind: T.DataType) -> Column | None:
 
 
 def _called(rows: DataFrame, call: Call, given: list[Column]) -> Column:
+    """As PySpark calls functions, in the rows' session; by Arrow, whatever the user has chosen."""
     if call.function is None:
         raise ValueError(f"{call.name} was declared in another process")
-    jvm: Any = rows.sparkSession._jvm  # noqa: SLF001 - the way to the JVM that pyspark itself takes
+    spark, gives = rows.sparkSession, result_type(call.function.gives)
+    jvm: Any = spark._jvm  # noqa: SLF001 - the way to the JVM that pyspark itself takes
+    session: Any = spark._jsparkSession  # noqa: SLF001 - as above
+    made = getattr(jvm, "org.apache.spark.sql.execution.python.UserDefinedPythonFunction")
+    function: Any = _wrap_function(spark.sparkContext, call.function, gives)
+    kind = session.parseDataType(gives.json())
+    always = True  # the same for the same arguments
+    udf = made(call.name, function, kind, PythonEvalType.SQL_ARROW_BATCHED_UDF, always)
     columns: list[Any] = [one._jc for one in given]  # noqa: SLF001 - as above
-    return ClassicColumn(call.function.apply(jvm.PythonUtils.toSeq(columns)))
+    return ClassicColumn(udf.apply(jvm.PythonUtils.toSeq(columns)))
 
 
 def _column_of(arg: Expression) -> Column:

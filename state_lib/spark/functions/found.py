@@ -15,12 +15,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.classic.column import Column as ClassicColumn
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import DataType, _parse_datatype_json_string
-from pyspark.sql.udf import _wrap_function
 from pyspark.util import PythonEvalType
 
 from state_lib.declaration import Call, Expression
@@ -146,13 +145,10 @@ class Finder:
         return self._expression(value)
 
 
-def call_of(
-    spark: SparkSession, one: Found, args: Sequence[Expression], takes: Sequence[DataType], at: str
-) -> Call:
-    """A call as data, whose function is ready for batches.
+def call_of(one: Found, args: Sequence[Expression], takes: Sequence[DataType], at: str) -> Call:
+    """A call as data.
 
     Args:
-        spark: the session.
         one: as it was found.
         args: what it is called on.
         takes: their types.
@@ -176,7 +172,6 @@ def call_of(
         raise ConfigurationError(
             f"{at}: function {one.name!r} cannot be made of its pickle, as executors do: {error}"
         ) from error
-    caught = Caught(one.command, takes, one.keywords, one.gives, at)
     return Call(
         name=one.name,
         column=one.column,
@@ -188,19 +183,8 @@ def call_of(
         takes=tuple(takes),
         pickle=hashlib.sha256(one.command).hexdigest(),
         at=at,
-        function=_function(spark, one, caught),
+        function=Caught(one.command, takes, one.keywords, one.gives, at),
     )
-
-
-def _function(spark: SparkSession, one: Found, caught: Caught) -> Any:
-    """As PySpark makes functions, but of this session; by Arrow, whatever the user has chosen."""
-    sc, gives = spark.sparkContext, result_type(one.gives)
-    jvm: Any = spark._jvm  # noqa: SLF001 - as above
-    session: Any = spark._jsparkSession  # noqa: SLF001 - as above
-    made = getattr(jvm, "org.apache.spark.sql.execution.python.UserDefinedPythonFunction")
-    function: Any = _wrap_function(sc, caught, gives)
-    kind = session.parseDataType(gives.json())
-    return made(one.name, function, kind, PythonEvalType.SQL_ARROW_BATCHED_UDF, True)  # noqa: FBT003
 
 
 def texts_of(column: Column) -> list[str]:
@@ -235,6 +219,8 @@ def _texts_within(node: Any) -> tuple[list[str], bool]:
 def _own(node: Any) -> str:
     """What a node says beside its children: names, numbers and types."""
     parts = [kind_of_node(node)]
+    if parts == ["PythonUDF"]:  # its other numbers say how Spark would have called it
+        return " ".join([*parts, str(node.name()), str(node.dataType().sql())])
     for one in (node.productElement(i) for i in range(node.productArity())):
         if isinstance(one, str | bool | int | float):
             parts.append(str(one))

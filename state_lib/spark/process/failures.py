@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+import errno
+import re
 import traceback
 from collections.abc import Sequence
 from typing import Any
 
-from state_lib.errors import ProcessorFailed
+from state_lib.errors import ProcessorFailed, ProcessorUnready
 from state_lib.processing import Processor
 
 _SAID = 500
 """Characters of an exception in a dead letter."""
 _LINES = 6
 """Of a traceback in an error."""
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+_SCARCE = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC}
+
+PASSING = (ProcessorUnready, KeyboardInterrupt, GeneratorExit)
+"""What a user's code does not raise of its own. All else may be a row's fault, `SystemExit` too."""
+
+
+def is_of_machine(error: BaseException) -> bool:
+    """Whether it says nothing of a row: another try, or another machine, may do better."""
+    if isinstance(error, OSError):
+        return error.errno in _SCARCE
+    return isinstance(error, MemoryError | ImportError)
 
 
 class TooLarge(Exception):
@@ -20,25 +34,26 @@ class TooLarge(Exception):
 
     def __init__(self, size: int, limit: int) -> None:
         super().__init__(f"a record of {size} bytes, and its topic takes {limit}")
+        self.size, self.limit = size, limit
 
 
 def described(error: BaseException) -> str:
-    """An exception in one line; one whose text raises by its name alone."""
+    """An exception in one line, the same in every process; one whose text raises by its name."""
     try:
         said = f"{type(error).__name__}: {error}"
     except Exception:  # noqa: BLE001 - a user's own, whose text raises
         said = type(error).__name__
-    said = " ".join(said.split())[:_SAID]
+    said = " ".join(_ADDRESS.sub("", said).split())[:_SAID]
     return said.encode(errors="replace").decode()  # a lone surrogate is no JSON
 
 
-def reason_of(processor: Processor, error: Exception, otherwise: str = "raised") -> str:
+def reason_of(processor: Processor, error: BaseException, otherwise: str = "raised") -> str:
     """Why rows on which it raised are dead letters."""
     word = "too-large" if isinstance(error, TooLarge) else otherwise
     return f"{word}:{processor.name}"
 
 
-def last_words(error: Exception) -> str:
+def last_words(error: BaseException) -> str:
     """The end of its traceback."""
     last = "".join(traceback.format_exception(error)).strip().splitlines()[-_LINES:]
     return "It said:\n" + "\n".join(last)
@@ -47,19 +62,35 @@ def last_words(error: Exception) -> str:
 def failed(
     processor: Processor,
     task: int,
-    error: Exception,
+    error: BaseException,
     method: str,
     key: bytes | None,
     shown: Sequence[Any] = (),
 ) -> ProcessorFailed:
     """The error that stops the stream; ``shown``: the columns of the key as a user knows them."""
     at = "" if key is None else f" on key {', '.join(map(repr, shown))}"
-    what = "processor" if processor.fold is None else "store"
+    does, help_, words = f"raised in {method}", "Mend it", " " + last_words(error)
+    if isinstance(error, TooLarge):
+        does, help_, words = f"makes {error}", "Let that take more (max.message.bytes)", ""
     return ProcessorFailed(
-        f"{what} {processor.name!r} raised in {method}{at}, and task {task} has committed nothing "
-        "of the batch. Mend it and start again, or declare it with onError='dead-letter'. "
-        + last_words(error),
+        f"{_called(processor)} {does}{at}: task {task} has committed nothing of the batch. {help_} "
+        f"and start again, or declare it with onError='dead-letter'.{words}",
         processor=processor.name,
         method=method,
         key=None if key is None else key.hex(),
     )
+
+
+def unready(processor: Processor, task: int, error: BaseException, method: str) -> ProcessorUnready:
+    """The error of what is no row's fault, and of no key: another try may help."""
+    hint = "Is what it imports installed there? " if isinstance(error, ImportError) else ""
+    return ProcessorUnready(
+        f"{_called(processor)} raised in {method} on task {task}, which has committed nothing of "
+        f"the batch. It is tried again. {hint}{last_words(error)}",
+        processor=processor.name,
+        task=task,
+    )
+
+
+def _called(processor: Processor) -> str:
+    return f"{'processor' if processor.fold is None else 'store'} {processor.name!r}"

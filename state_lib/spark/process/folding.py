@@ -8,7 +8,8 @@ a function does to a value in place is nobody's.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any
 
 import orjson
@@ -22,18 +23,30 @@ from state_lib.processing import Fold, Processor
 from state_lib.serdes import serde_from
 from state_lib.serdes.shown import to_json
 from state_lib.spark.plan import BatchPlan
+from state_lib.spark.process.arguments import from_arrow
 from state_lib.spark.process.buffer import Buffer, OpenExchange
 from state_lib.spark.process.codec import RowCodec
-from state_lib.spark.process.failures import TooLarge, failed, reason_of
+from state_lib.spark.process.failures import (
+    PASSING,
+    TooLarge,
+    failed,
+    is_of_machine,
+    reason_of,
+    unready,
+)
 from state_lib.spark.process.given import Given, Group
+from state_lib.spark.process.growth import growth
 from state_lib.spark.process.pace import Pace
 from state_lib.spark.process.schemas import struct_of
-from state_lib.spark.process.values import Convert, from_arrow, shown
+from state_lib.spark.process.values import Convert, shown
 from state_lib.spark.sizes import UNBOUNDED
 from state_lib.stores.values import split_timestamp
 
-_WORST, _FIXED = 8, 128
-"""What a byte of a packed value, and all that has no bound of its own, takes in JSON at most."""
+_FIXED = 128
+"""What all of a column that has no bound of its own takes in JSON at most."""
+_AT_ONCE = 100
+"""Rows between two looks at the time."""
+_ITS = "its function"
 _SEQUENCE = 4
 """Bytes at the end of a window's key that Kafka Streams' windowed topic serde leaves out."""
 
@@ -45,7 +58,7 @@ def folded(
 
     Raises:
         ProcessorFailed: a function raised, and is to stop the stream.
-        ProcessorUnready: functions take too long.
+        ProcessorUnready: functions cannot be made or run here, or take too long.
     """
     if given is None or processor.fold is None:
         return []
@@ -128,15 +141,14 @@ class _Folding:
         try:
             self._functions = Functions(processor.code, self._folded)
         except Exception as error:
-            raise failed(processor, pace.task, error, "its functions, made anew", None) from error
+            raise unready(processor, pace.task, error, "its functions, made anew") from error
 
     def all(self, given: Given) -> None:
         """Fold all rows, then hand over what changed."""
         groups = list(given.groups())
         self._buffer.fetch(self._store.name, map(self._entry, groups))
         for group in groups:
-            with self._pace.at_work(self._processor.name, self._buffer):
-                self._on_rows(given, group)
+            self._on_rows(given, group)
         self._buffer.send()
         if self._records and self._processor.outputs:
             keys, values, times = zip(*self._records, strict=True)
@@ -152,11 +164,15 @@ class _Folding:
         stored = self._buffer.get(self._store.name, entry)
         value, time_ms = (None, 0) if stored is None else split_timestamp(stored)
         changed, letters = False, dict[tuple[int, int, str], bytes]()
-        for one, row in given.each(group):
+        for one, row in self._paced(given.each(group)):
             try:
                 made = self._functions.next(key, self._as_given(row), value)
                 self._check_size(entry, raw_key, group, made)
-            except Exception as error:
+            except PASSING:
+                raise
+            except BaseException as error:
+                if is_of_machine(error):
+                    raise unready(self._processor, self._pace.task, error, _ITS) from error
                 if self._processor.on_error == "stop":
                     raise self._failed(error, group.key, key) from error
                 reason = reason_of(self._processor, error)
@@ -172,9 +188,15 @@ class _Folding:
             said = self._json(raw_key, group, value)
             self._records.append((self._record_key(entry), said, time_ms))
 
-    def _failed(self, error: Exception, key: bytes, shown: Any) -> ProcessorFailed:
+    def _paced(self, rows: Iterator[tuple[Group, Any]]) -> Iterator[tuple[Group, Any]]:
+        """Rows; a key of many is looked at within it, so that one that is slow is named early."""
+        while some := [*islice(rows, _AT_ONCE)]:
+            with self._pace.at_work(self._processor.name, self._buffer, len(some)):
+                yield from some
+
+    def _failed(self, error: BaseException, key: bytes, shown: Any) -> ProcessorFailed:
         columns = shown if isinstance(shown, Row) else (shown,)
-        return failed(self._processor, self._pace.task, error, "its function", key, columns)
+        return failed(self._processor, self._pace.task, error, _ITS, key, columns)
 
     def _entry(self, group: Group) -> bytes:
         return window_key(group.key, group.start) if self._store.is_window else group.key
@@ -192,17 +214,23 @@ class _Folding:
         if value is None:
             return
         size = len(entry) + len(value)
-        if self._processor.outputs and size * _WORST + self._said.fixed > self._limit:
+        if self._processor.outputs and size * self._said.growth + self._said.fixed > self._limit:
             size = max(size, len(entry) + len(self._json(key, group, value) or b""))
         if size > self._limit:
             raise TooLarge(size, self._limit)
 
 
 class _Said:
-    """A value as outputs say it: JSON with key, window and columns, as those of `agg`."""
+    """A value as outputs say it: JSON with key, window and columns, as those of `agg`.
+
+    Attributes:
+        fixed: what it takes beside texts, bytes and nested values at most (bytes).
+        growth: how many bytes of it one of a packed value may become.
+    """
 
     def __init__(self, processor: Processor, fold: Fold) -> None:
-        self._fields = [(f.name, shown(f.dataType)) for f in struct_of(processor.results).fields]
+        schema = struct_of(processor.results)
+        self._fields = [(f.name, shown(f.dataType)) for f in schema.fields]
         self._key_name, self._key_columns, self._single = (
             fold.key_name,
             fold.key_columns,
@@ -212,6 +240,7 @@ class _Said:
         of_key = [fold.key_name, *fold.key_columns]
         names = [*of_key, *WINDOW_FIELDS, *(name for name, _ in self._fields)]
         self.fixed = sum(len(name.encode()) + _FIXED for name in names)
+        self.growth = max(growth(f.dataType) for f in schema.fields)
 
     def json(self, key: Any, start: int, value: Any) -> bytes:
         """One record's value."""

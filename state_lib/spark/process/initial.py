@@ -18,9 +18,10 @@ from state_lib.errors import ConfigurationError, Unavailable
 from state_lib.marker import NO_INITIAL, Marker
 from state_lib.processing import Process
 from state_lib.spark.analysis import plain_column
-from state_lib.spark.keys import key_bytes
+from state_lib.spark.keys import key_bytes, wrong_key
 from state_lib.spark.kinds import columns_of_key, key_serde_of, sql_of
 from state_lib.spark.partitioner import partition_for_key
+from state_lib.spark.sources import active
 
 if TYPE_CHECKING:
     from state_lib.declaration import Declaration, KeySerde
@@ -30,7 +31,11 @@ log = structlog.get_logger(__name__)
 
 
 def schema_of_initial(given: object, serde: KeySerde, at: str) -> str:
-    """The schema of the rows, Spark's JSON. Raises ConfigurationError if they do not fit."""
+    """The schema of the rows, Spark's JSON.
+
+    Raises:
+        ConfigurationError: their key is of other columns, or has the stream's in another order.
+    """
     if not isinstance(given, GroupedData) or not hasattr(given, "_jgd"):
         raise ConfigurationError(
             f"{at}: initialState is to be a DataFrame by key, df.groupBy('key'), not {given!r}"
@@ -49,6 +54,16 @@ def schema_of_initial(given: object, serde: KeySerde, at: str) -> str:
             f"{at}: initialState is grouped by {key.dataType.simpleString()}, the stream by "
             f"{sql_of(serde)}: cast one of them"
         )
+    names = [name for name, _ in columns_of_key(serde)]
+    called = given._df.select(*_columns(given)).columns  # noqa: SLF001 - as above
+    if any(
+        one.lower() in (n.lower() for n in names) and one.lower() != name.lower()
+        for one, name in zip(called, names, strict=False)
+    ):
+        raise ConfigurationError(
+            f"{at}: initialState is grouped by {called}, the stream by {names}: columns are taken "
+            "in their order. Group both by the same order"
+        )
     schema: Any = given._df.schema  # noqa: SLF001 - as above
     text: str = schema.json()
     return text
@@ -59,25 +74,49 @@ def initial_rows(
 ) -> DataFrame:
     """Rows of some tasks, partition *p* for task *p*: ``task``, ``kind``, ``key``, ``row``.
 
-    Rows without a key belong to nobody. They are read in the stream's session, whose settings keep
-    partitions as they are.
+    Rows without a key belong to nobody: how many there are is logged. They are read in the stream's
+    session, whose settings keep partitions as they are.
+
+    Raises:
+        ConfigurationError: of some a key cannot be kept, or lacks a column.
     """
     grouped, serde = verb.initial, verb.processor.key_serde
     jvm: Any = spark._jvm  # noqa: SLF001 - the way to the JVM that pyspark itself takes
     plan = grouped._df._jdf.queryExecution().analyzed()  # noqa: SLF001 - as above
     session: Any = spark._jsparkSession  # noqa: SLF001 - as above
-    here = DataFrame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(session, plan), spark)
-    columns = [plain_column(name).alias(name) for name in here.columns]
-    keyed = here.select(
-        key_bytes(serde, _key(grouped, serde).cast(sql_of(serde))).alias("key"),
-        F.struct(*columns).alias("row"),
-    )
-    task = partition_for_key(spark, F.col("key"), partitions).cast("int")
-    rows = keyed.where(F.col("key").isNotNull()).select(
-        task.alias("task"), F.lit(number).alias("kind"), "key", "row"
-    )
-    mine = rows.where(F.col("task").isin(*tasks))
-    return mine.repartitionById(partitions, F.col("task"))
+    with active(spark):  # bytes of keys are made by its settings, whatever those of the rows are
+        here = DataFrame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(session, plan), spark)
+        key = _key(grouped, serde).cast(sql_of(serde))
+        _check_keys(here.select(key.alias("key")), serde, verb.name)
+        columns = [plain_column(name).alias(name) for name in here.columns]
+        keyed = here.select(key_bytes(serde, key).alias("key"), F.struct(*columns).alias("row"))
+        task = partition_for_key(spark, F.col("key"), partitions).cast("int")
+        rows = keyed.where(F.col("key").isNotNull()).select(
+            task.alias("task"), F.lit(number).alias("kind"), "key", "row"
+        )
+        mine = rows.where(F.col("task").isin(*tasks))
+        return mine.repartitionById(partitions, F.col("task"))
+
+
+def _check_keys(rows: DataFrame, serde: KeySerde, name: str) -> None:
+    """Judge the column ``key`` as that of rows of the stream, which become dead letters."""
+    key = F.col("key")
+    wrong = wrong_key(serde, key, name)
+    why = F.lit(None).cast("string") if wrong is None else wrong
+    judged = rows.select(why.alias("why"), key.cast("string").alias("key"))
+    bad, none = F.col("why").isNotNull(), key.isNull()
+    example = F.first(F.when(bad, F.struct("why", "key")), ignorenulls=True)
+    (found,) = judged.agg(F.count_if(bad), F.count_if(~bad & none), example).collect()
+    if found[0]:
+        raise ConfigurationError(
+            f"initialState of processor {name!r} has {found[0]} rows whose key cannot be kept, "
+            f"like {found[2]['key']!r} ({found[2]['why']}). Leave them out, by where(...), or mend "
+            "them",
+            processor=name,
+            rows=found[0],
+        )
+    if found[1]:
+        log.warning("initial state without a key is left out", processor=name, rows=found[1])
 
 
 def take_initial_states(app: Declaration, batches: Batches, spark: SparkSession) -> None:
@@ -85,7 +124,7 @@ def take_initial_states(app: Declaration, batches: Batches, spark: SparkSession)
 
     Raises:
         Unavailable: such a task is away.
-        ConfigurationError: as `lacking`.
+        ConfigurationError: as `lacking` and `initial_rows`.
         ProcessorFailed: a processor raised on it.
     """
     for number, verb in enumerate(app.processes, len(app.aggregations)):
@@ -142,16 +181,20 @@ def lacking(app: str, name: str, markers: Sequence[Marker], *, given: bool) -> l
 
 def _key(grouped: Any, serde: KeySerde) -> Column:
     """The expressions that it is grouped by as one key. Raises IndexError if there are others."""
-    from pyspark.sql.classic.column import Column as ClassicColumn  # noqa: PLC0415
-
-    keys = grouped._jgd.groupingExprs()  # noqa: SLF001 - as above
-    names = [name for name, _ in columns_of_key(serde)]
-    if keys.size() != max(1, len(names)):
-        count = f"{keys.size()} columns" if keys.size() else "no column"
+    columns, names = _columns(grouped), [name for name, _ in columns_of_key(serde)]
+    if len(columns) != max(1, len(names)):
+        count = f"{len(columns)} columns" if columns else "no column"
         raise IndexError(f"{count}, the stream by {max(1, len(names))}")
-    jvm: Any = grouped.session._jvm  # noqa: SLF001 - as above
-    column = jvm.org.apache.spark.sql.classic.ExpressionUtils.column
-    columns = [ClassicColumn(column(keys.apply(number))) for number in range(keys.size())]
     if not names:
         return columns[0]
     return F.struct(*(one.alias(name) for one, name in zip(columns, names, strict=True)))
+
+
+def _columns(grouped: Any) -> list[Column]:
+    """The expressions that it is grouped by."""
+    from pyspark.sql.classic.column import Column as ClassicColumn  # noqa: PLC0415
+
+    keys = grouped._jgd.groupingExprs()  # noqa: SLF001 - as above
+    jvm: Any = grouped.session._jvm  # noqa: SLF001 - as above
+    column = jvm.org.apache.spark.sql.classic.ExpressionUtils.column
+    return [ClassicColumn(column(keys.apply(number))) for number in range(keys.size())]

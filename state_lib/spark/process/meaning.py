@@ -7,40 +7,63 @@ that of another has paths in it.
 from __future__ import annotations
 
 import hashlib
+import re
+import sys
 import sysconfig
-from collections.abc import Iterator
-from functools import partial
-from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType
+from collections.abc import Iterator, Mapping
+from datetime import date, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from fractions import Fraction
+from functools import cached_property, partial
+from pathlib import PurePath
+from types import (
+    BuiltinFunctionType,
+    CellType,
+    CodeType,
+    FunctionType,
+    MethodType,
+    ModuleType,
+)
 from typing import Any
+from uuid import UUID
+from zoneinfo import ZoneInfo
 
-_PLAIN = (str, bytes, int, float, bool, type(None))
+_PLAIN = (
+    *(str, bytes, int, float, complex, bool, type(None)),
+    *(Decimal, Fraction, timedelta, UUID, range, PurePath, ZoneInfo),
+)
 _LIBRARIES = tuple(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))
 _FUNCTIONS = (FunctionType, BuiltinFunctionType, MethodType, partial, type)
-_NOT_CODE = {"__dict__", "__weakref__", "__doc__", "__module__", "__firstlineno__"}
+_NOT_CODE = {
+    *("__dict__", "__weakref__", "__doc__", "__module__", "__firstlineno__"),
+    "__static_attributes__",
+}
 
 
 def meaning_of(*given: object) -> str:
-    """Sixteen digits of functions, and of the functions and plain values that they name.
+    """Sixteen digits of what functions do.
 
-    Of an object, like a `StatefulProcessor`, they are those of its class, and of what it holds.
-    What comes from libraries is not looked into, and neither are other objects.
+    They change with their code; with functions, classes and values that they name, also by a module
+    (``rules.classify``) or within a decorator that keeps what it wraps; and with what they hold.
+    Of an object, like a `StatefulProcessor` or that of a method, they are those of its class, and
+    of what it holds. What comes from libraries is not looked into, and neither are other objects.
     """
     parts = [part for one in given for part in _parts(one)]
+    return _hashed(parts)
+
+
+def _hashed(parts: list[str]) -> str:
+    """Short, as each text within another one is quoted anew."""
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
 def _parts(given: object) -> list[str]:
-    if isinstance(given, _FUNCTIONS) or not hasattr(given, "__dict__"):
-        inner = given.func if isinstance(given, partial) else given
-        return [_Digest(getattr(inner, "__module__", None) or "").of(given)]
-    found = _Digest(type(given).__module__)
-    parts = [found.of(vars(given))]
-    for cls in type(given).__mro__:
-        if cls.__module__.startswith(("pyspark.", "abc")) or cls is object:
-            continue
-        members = {n: m for n, m in vars(cls).items() if n not in _NOT_CODE and n[:5] != "_abc_"}
-        parts += [cls.__qualname__, found.of(members)]
-    return parts
+    inner = given.func if isinstance(given, partial) else given
+    digest, held = _Digest(getattr(inner, "__module__", None) or ""), getattr(given, "__dict__", {})
+    if isinstance(given, _FUNCTIONS) or not hasattr(given, "__dict__") or "__wrapped__" in held:
+        return [digest.of(given)]
+    return digest.object(given)
 
 
 class _Digest:
@@ -55,16 +78,34 @@ class _Digest:
         self._seen: set[int] = set()
 
     def of(self, value: Any) -> str:
-        """A value; of what is neither plain nor code only the type: its text may have addresses."""
+        """Code, or a value."""
         match value:
             case FunctionType():
                 text = self._function(value)
             case MethodType():
-                text = self.of([value.__func__, getattr(value.__self__, "__dict__", None)])
+                of = value.__self__
+                held = [self.of(of)] if isinstance(of, type) else self.object(of)
+                text = _hashed([self.of(value.__func__), *held])
             case partial():
                 text = self.of([value.func, value.args, value.keywords])
-            case staticmethod() | classmethod() | property():
-                text = self.of(getattr(value, "__func__", None) or getattr(value, "fget", None))
+            case staticmethod() | classmethod() | property() | cached_property():
+                inner = (getattr(value, name, None) for name in ("__func__", "fget", "func"))
+                text = self.of(next((one for one in inner if one is not None), None))
+            case BuiltinFunctionType():
+                text = f"{value.__module__}.{value.__qualname__}"
+            case type() if not self._is_library(value.__module__):
+                text = _hashed(self._class(value))
+            case _ if (wrapped := getattr(value, "__dict__", {}).get("__wrapped__")) is not None:
+                text = f"{type(value).__qualname__} {self.of(wrapped)}"
+            case _:
+                text = self._value(value)
+        return text
+
+    def _value(self, value: Any) -> str:
+        """Of what is neither plain nor code only the type: its text may have addresses."""
+        match value:
+            case Enum():
+                text = f"{type(value).__qualname__} {self.of(value.value)}"
             case tuple() | list():
                 text = f"{type(value).__name__}{[self.of(item) for item in value]}"
             case set() | frozenset():
@@ -73,37 +114,87 @@ class _Digest:
                 text = f"dict{sorted((self.of(k), self.of(v)) for k, v in value.items())}"
             case _ if isinstance(value, _PLAIN):
                 text = repr(value)
-            case BuiltinFunctionType():
-                text = f"{value.__module__}.{value.__qualname__}"
+            case date() | time():  # of a zone of its own the text may have an address
+                text = f"{type(value).__name__} {value.isoformat()}"
+            case re.Pattern():
+                text = f"{value.pattern!r} {value.flags}"
             case _:
                 named = getattr(value, "__qualname__", "")  # a class, or a method of one in C
                 text = f"{type(value).__qualname__} {named}".strip()
         return text
 
+    def object(self, given: object) -> list[str]:
+        """An object that has the code: its class, and what it holds."""
+        if id(given) in self._seen:
+            return [type(given).__qualname__]
+        self._seen.add(id(given))
+        return [self.of(getattr(given, "__dict__", None)), *self._class(type(given))]
+
+    def _class(self, given: type) -> list[str]:
+        if id(given) in self._seen:
+            return [given.__qualname__]
+        self._seen.add(id(given))
+        parts = []
+        for cls in given.__mro__:
+            if not self._is_library(cls.__module__):
+                members = {n: m for n, m in vars(cls).items() if _is_code(n)}
+                parts += [cls.__qualname__, self.of(members)]
+        return parts
+
     def _function(self, function: FunctionType) -> str:
-        mine = (function.__module__ or "").partition(".")[0] == self._package
-        library = function.__code__.co_filename.startswith(_LIBRARIES) and not mine
+        library = function.__code__.co_filename.startswith(_LIBRARIES) and not self._is_mine(
+            function.__module__ or ""
+        )
         if id(function) in self._seen or library:
             return function.__qualname__
         self._seen.add(id(function))
-        used = self.of(_used(function))
+        names = {*_names(function.__code__)}
+        used = [(name, self._used(one, names)) for name, one in _named(function)]
         defaults = self.of([function.__defaults__, function.__kwdefaults__])
-        return "|".join([self._code(function.__code__), defaults, used])
+        return _hashed([self._code(function.__code__), defaults, f"{used}"])
+
+    def _used(self, value: Any, names: set[str]) -> str:
+        """What a function names; of a module what it may name of it."""
+        if not isinstance(value, ModuleType):
+            return self.of(value)
+        if id(value) in self._seen or self._is_library(value.__name__):
+            return value.__name__
+        known: Mapping[str, Any] = vars(value)
+        self._seen.add(id(value))
+        found = [(n, self._used(known[n], names)) for n in sorted(names) if n in known]
+        self._seen.discard(id(value))  # another function may name other things of it
+        return _hashed([value.__name__, f"{found}"])
 
     def _code(self, code: CodeType) -> str:
         consts = [self._code(c) if isinstance(c, CodeType) else self.of(c) for c in code.co_consts]
         return f"{code.co_code.hex()} {code.co_names} {code.co_varnames} {consts}"
 
+    def _is_mine(self, module: str) -> bool:
+        return module.partition(".")[0] == self._package
 
-def _used(function: FunctionType) -> dict[str, Any]:
+    def _is_library(self, module: str) -> bool:
+        if module == "builtins" or module.startswith("pyspark."):
+            return True
+        if self._is_mine(module) or module == "__main__":
+            return False
+        file = getattr(sys.modules.get(module), "__file__", None)
+        return file is None or file.startswith(_LIBRARIES)
+
+
+def _is_code(name: str) -> bool:
+    return name not in _NOT_CODE and not name.startswith("_abc_")
+
+
+def _named(function: FunctionType) -> Iterator[tuple[str, Any]]:
     """What a function names outside of itself, also in lambdas and comprehensions within it.
 
-    In the order in which it names them: the digest goes by it.
+    By name: the digest goes by the order.
     """
     known = function.__globals__
-    named = {name: known[name] for name in _names(function.__code__) if name in known}
+    names = sorted({*_names(function.__code__)})
+    yield from ((name, known[name]) for name in names if name in known)
     cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-    return {**named, **{name: cell.cell_contents for name, cell in cells if _is_set(cell)}}
+    yield from ((name, cell.cell_contents) for name, cell in cells if _is_set(cell))
 
 
 def _names(code: CodeType) -> Iterator[str]:

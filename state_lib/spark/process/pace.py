@@ -36,12 +36,13 @@ class Pace:
         """How long handlers have worked, without what they waited for reads."""
 
     @contextmanager
-    def at_work(self, name: str, waiting: Waiting) -> Iterator[None]:
-        """Around a call of a handler, whatever comes of it.
+    def at_work(self, name: str, waiting: Waiting, calls: int = 1) -> Iterator[None]:
+        """Around calls of a handler, whatever comes of them.
 
         Args:
             name: of the processor.
             waiting: through which it reads: what that waits for is not its own time.
+            calls: how many they are.
 
         Raises:
             ProcessorUnready: the time is over, and most of it was spent in handlers.
@@ -52,7 +53,7 @@ class Pace:
         finally:
             now = time.monotonic()
             self.busy_s += now - began - (waiting.waited_s - waited)
-            self._calls += 1
+            self._calls += calls
             if now - self._began > _SHARE * self._within_s and (
                 self.busy_s > _MOSTLY * self._within_s
             ):

@@ -17,7 +17,7 @@ from pyspark.sql import types as T  # noqa: N812
 
 from state_lib.processing import Process
 from state_lib.spark.analysis import plain_column
-from state_lib.spark.entries import first_said, tried_key, window_of
+from state_lib.spark.entries import first_reason, tried_key, window_of
 from state_lib.spark.functions.evaluated import is_givable
 from state_lib.spark.keys import key_bytes
 from state_lib.spark.process.schemas import struct_of
@@ -37,9 +37,9 @@ def judge(rows: DataFrame, index: int, verb: Process) -> DataFrame:
     if verb.processor.time_mode == "eventtime":
         grace = F.lit(verb.processor.grace_ms)
         late = F.coalesce(F.col("__hf_ts") + grace < F.col("__hf_clock"), late)
-    others = _ungivable(verb, usable & key.isNotNull())
-    verdict = {f"__hf_why{own}": F.coalesce(why, *others), f"__hf_said{own}": first_said([said])}
-    rows = rows.withColumns({**verdict, f"__hf_key{own}": key})
+    others = _ungivable(verb, usable & key.isNotNull() & ~late)
+    why, said = first_reason([(why, said), *((other, None) for other in others)])
+    rows = rows.withColumns({f"__hf_why{own}": why, f"__hf_said{own}": said, f"__hf_key{own}": key})
     key, why = F.col(f"__hf_key{own}"), F.col(f"__hf_why{own}")
     return rows.withColumns(
         {

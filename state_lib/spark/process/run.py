@@ -11,14 +11,21 @@ import pyarrow as pa
 from pyspark.sql.streaming import StatefulProcessor
 from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, TimerValues
 
-from state_lib.errors import ProcessorFailed, ProcessorUnready
+from state_lib.errors import ProcessorFailed
 from state_lib.processing import TIMERS, Processor
 from state_lib.serdes import serde_from
 from state_lib.spark.plan import BatchPlan, ExchangePlan
 from state_lib.spark.process import layout
 from state_lib.spark.process.buffer import Buffer, OpenExchange
 from state_lib.spark.process.expiry import Expiry
-from state_lib.spark.process.failures import TooLarge, failed, last_words, reason_of
+from state_lib.spark.process.failures import (
+    PASSING,
+    TooLarge,
+    failed,
+    is_of_machine,
+    reason_of,
+    unready,
+)
 from state_lib.spark.process.folding import folded
 from state_lib.spark.process.given import Given, Group, InitialRows, letter
 from state_lib.spark.process.handle import Handle
@@ -80,7 +87,7 @@ def run_all(
 
     Raises:
         ProcessorFailed: one raised, and is to stop the stream.
-        ProcessorUnready: one could not be made or closed, or takes too long.
+        ProcessorUnready: one could not be made, run or closed here, or takes too long.
     """
     told, pace = Told(), pace or Pace(task, plan.timeout_s)
     for number, processor in enumerate(plan.processors, len(plan.kept)):
@@ -207,9 +214,10 @@ class _Run:
         def handle() -> Any:
             return user.handleInputRows(self._shown(group.key), given.rows(group), self._values)
 
-        error = self._handled(group.key, group.time_ms, handle)
+        method = "handleInputRows"
+        error = self._handled(method, group.key, group.time_ms, handle)
         if error is not None:
-            self._stop_on(error, group.key, "handleInputRows")
+            self._stop_on(error, group.key, method)
             self.letters += given.letters(group, reason_of(self._processor, error), error)
 
     def _on_timer(self, user: StatefulProcessor, expiry_ms: int, key: bytes) -> None:
@@ -218,26 +226,30 @@ class _Run:
                 self._shown(key), self._values, ExpiredTimerInfo(expiry_ms)
             )
 
-        error = self._handled(key, expiry_ms, handle)
+        method = "handleExpiredTimer"
+        error = self._handled(method, key, expiry_ms, handle)
         if error is not None:
-            self._stop_on(error, key, "handleExpiredTimer")
+            self._stop_on(error, key, method)
             place = {"topic": self._scene.timers, "partition": self._task, "offset": -1}
             reason = reason_of(self._processor, error, "raised-timer")
             self.letters.append(letter(place, reason, error, expiry_ms, key, None))
         self._timers.delete(key, expiry_ms)  # consumed, whatever came of it
         self._buffer.keep(expiry_ms)
 
-    def _handled(self, key: bytes, time_ms: int, handle: Callable[[], Any]) -> Exception | None:
+    def _handled(
+        self, method: str, key: bytes, time_ms: int, handle: Callable[[], Any]
+    ) -> BaseException | None:
         """Let a handler run to its end; what it did is kept, or nothing of it."""
         self._scene.key = key
         try:
             with self._pace.at_work(self._processor.name, self._buffer):
                 made = self._results.records(handle(), time_ms)
             self._check_sizes(key, made)
-        except ProcessorUnready:
+        except PASSING:
             raise
-        except Exception as error:  # noqa: BLE001 - whatever a user's code raises
+        except BaseException as error:  # noqa: BLE001 - as SystemExit, and what Rust raises
             self._check_reads()
+            self._check_machine(error, method)
             self._buffer.drop()
             return error
         self._check_reads()
@@ -250,6 +262,10 @@ class _Run:
         if self._buffer.broken is not None:
             raise self._buffer.broken
 
+    def _check_machine(self, error: BaseException, method: str) -> None:
+        if is_of_machine(error):
+            raise unready(self._processor, self._task, error, method) from error
+
     def _check_sizes(self, key: bytes, made: Sequence[tuple[bytes, int]]) -> None:
         outputs = max((len(key) + len(value) for value, _ in made), default=0)
         size = max(outputs if self._processor.outputs else 0, self._buffer.largest)
@@ -258,7 +274,7 @@ class _Run:
 
     # ------------------------------------------------------------------ failures
 
-    def _stop_on(self, error: Exception, key: bytes, method: str) -> None:
+    def _stop_on(self, error: BaseException, key: bytes, method: str) -> None:
         if self._processor.on_error == "stop":
             raise self._failed(error, method, key) from error
 
@@ -266,10 +282,11 @@ class _Run:
         try:
             with self._pace.at_work(self._processor.name, self._buffer):
                 user.handleInitialState(self._shown(key), row, self._values)
-        except ProcessorUnready:
+        except PASSING:
             raise
-        except Exception as error:
+        except BaseException as error:
             self._check_reads()
+            self._check_machine(error, "handleInitialState")
             raise self._failed(error, "handleInitialState", None) from error
 
     def _surely(self, method: str, call: Callable[..., Any], *of: Any) -> Any:
@@ -278,16 +295,13 @@ class _Run:
             return call(*of)
         except Misused as error:
             raise self._failed(error, method, None) from error
-        except Exception as error:
+        except PASSING:
+            raise
+        except BaseException as error:
             self._check_reads()
-            raise ProcessorUnready(
-                f"processor {self._processor.name!r} raised in {method} on task {self._task}, "
-                f"which has committed nothing of the batch. It is tried again. {last_words(error)}",
-                processor=self._processor.name,
-                task=self._task,
-            ) from error
+            raise unready(self._processor, self._task, error, method) from error
 
-    def _failed(self, error: Exception, method: str, key: bytes | None) -> ProcessorFailed:
+    def _failed(self, error: BaseException, method: str, key: bytes | None) -> ProcessorFailed:
         shown = () if key is None else self._shown(key)
         return failed(self._processor, self._task, error, method, key, shown)
 

@@ -103,50 +103,12 @@ def checked(type_: T.DataType) -> Convert:
         text = _decimal(type_.precision, type_.scale)
         return lambda value: Decimal(text(value))
     if isinstance(type_, T.MapType):
-        key, item = checked(type_.keyType), _or_null(checked(type_.valueType))
-        return lambda value: {key(k): item(v) for k, v in _instance(Mapping, value).items()}
+        return _map(checked(type_.keyType), or_null(checked(type_.valueType)), dict)
     if (made := _structured(type_, checked)) is not None:
         return made
     if _is_simple(type_):
         return _simple(type_)
     raise TypeError(f"values of type {type_.simpleString()} cannot be checked: cast them")
-
-
-def in_utc(type_: T.DataType) -> Convert | None:
-    """Makes of times in this machine's zone, as PySpark gives them, those in UTC; None: no time."""
-    if isinstance(type_, T.TimestampType):
-        return lambda value: value.astimezone(dt.UTC).replace(tzinfo=None)
-    if isinstance(type_, T.ArrayType) and (inner := in_utc(type_.elementType)) is not None:
-        each = _or_null(inner)
-        return lambda values: [each(v) for v in values]
-    if isinstance(type_, T.MapType):
-        key, item = in_utc(type_.keyType), in_utc(type_.valueType)
-        if key is None and item is None:
-            return None
-        to_key, to_item = key or _same, _or_null(item or _same)
-        return lambda value: {to_key(k): to_item(v) for k, v in value.items()}
-    if isinstance(type_, T.StructType):
-        row, fields = T.Row(*type_.names), [in_utc(f.dataType) for f in type_.fields]
-        if any(fields):
-            made = [_or_null(f or _same) for f in fields]
-            return lambda value: row(*(f(v) for f, v in zip(made, value, strict=True)))
-    return None
-
-
-def from_arrow(type_: T.DataType) -> Convert | None:
-    """Makes of what Arrow gives what `from_field` gives, `Row`s and dicts; None: it is the same."""
-    if isinstance(type_, T.StructType):
-        row, names = T.Row(*type_.names), type_.names
-        fields = [_or_null(from_arrow(f.dataType) or _same) for f in type_.fields]
-        return lambda value: row(*(f(value[n]) for n, f in zip(names, fields, strict=True)))
-    if isinstance(type_, T.MapType):
-        key = from_arrow(type_.keyType) or _same
-        item = _or_null(from_arrow(type_.valueType) or _same)
-        return lambda pairs: {key(k): item(v) for k, v in pairs}
-    if isinstance(type_, T.ArrayType) and (inner := from_arrow(type_.elementType)) is not None:
-        each = _or_null(inner)
-        return lambda values: [each(v) for v in values]
-    return None
 
 
 # ---------------------------------------------------------------------- values within JSON
@@ -157,12 +119,12 @@ def shown(type_: T.DataType) -> Convert:
     if isinstance(type_, T.TimestampType):
         return lambda value: _zoned(value).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     if isinstance(type_, T.TimestampNTZType):
-        return lambda value: _instance(dt.datetime, value).isoformat(timespec="milliseconds")
+        return lambda value: _time(value).isoformat(timespec="milliseconds")
     if isinstance(type_, T.DateType):
         return lambda value: _date(value).isoformat()
     if isinstance(type_, T.MapType):
-        item = _or_null(shown(type_.valueType))
-        return lambda value: {str(k): item(v) for k, v in _instance(Mapping, value).items()}
+        key = _text if isinstance(type_.keyType, _TEXTS) else str
+        return _map(key, or_null(shown(type_.valueType)), dict)
     if isinstance(type_, T.DoubleType | T.FloatType):
         return _simple(type_)
     return _structured(type_, shown) or _to_plain(type_)
@@ -176,8 +138,7 @@ def _to_plain(type_: T.DataType) -> Convert:
     if isinstance(type_, T.DateType):
         return _days
     if isinstance(type_, T.MapType):
-        key, item = _to_plain(type_.keyType), _or_null(_to_plain(type_.valueType))
-        return lambda value: [[key(k), item(v)] for k, v in _instance(Mapping, value).items()]
+        return _map(_to_plain(type_.keyType), or_null(_to_plain(type_.valueType)), list)
     if (made := _structured(type_, _to_plain)) is not None:
         return made
     if _is_simple(type_):
@@ -192,13 +153,13 @@ def _from_plain(type_: T.DataType) -> Convert:
         if isinstance(type_, kind):
             return back
     if isinstance(type_, T.MapType):
-        key, item = _from_plain(type_.keyType), _or_null(_from_plain(type_.valueType))
+        key, item = _from_plain(type_.keyType), or_null(_from_plain(type_.valueType))
         return lambda pairs: {key(k): item(v) for k, v in pairs}
     if isinstance(type_, T.ArrayType):
-        each = _or_null(_from_plain(type_.elementType))
+        each = or_null(_from_plain(type_.elementType))
         return lambda values: [each(v) for v in values]
     if isinstance(type_, T.StructType):
-        fields = [_or_null(_from_plain(f.dataType)) for f in type_.fields]
+        fields = [or_null(_from_plain(f.dataType)) for f in type_.fields]
         row = T.Row(*(f.name for f in type_.fields))
         return lambda values: row(*(f(v) for f, v in zip(fields, values, strict=True)))
     return lambda value: value
@@ -206,17 +167,29 @@ def _from_plain(type_: T.DataType) -> Convert:
 
 def _structured(type_: T.DataType, inner: Callable[[T.DataType], Convert]) -> Convert | None:
     if isinstance(type_, T.ArrayType):
-        each = _or_null(inner(type_.elementType))
+        each = or_null(inner(type_.elementType))
         return lambda values: [each(v) for v in _list(values)]
     if isinstance(type_, T.StructType):
         names = [f.name for f in type_.fields]
-        fields = [_or_null(inner(f.dataType)) for f in type_.fields]
+        fields = [or_null(inner(f.dataType)) for f in type_.fields]
         if inner in (shown, checked):
             return lambda value: {
                 n: f(v) for n, f, v in zip(names, fields, fields_of(value, names), strict=True)
             }
         return lambda value: [f(v) for f, v in zip(fields, fields_of(value, names), strict=True)]
     return None
+
+
+def _map(key: Convert, item: Convert, made_of: type) -> Convert:
+    """Of pairs a dict or a list; no two keys may have become one."""
+
+    def convert(value: Any) -> Any:
+        pairs = [(key(k), item(v)) for k, v in _instance(Mapping, value).items()]
+        if len({repr(k) for k, _ in pairs}) != len(pairs):
+            raise TypeError(f"a map has keys that are one, once they are of its type: {value!r}")
+        return made_of(pairs)
+
+    return convert
 
 
 def fields_of(value: Any, names: list[str]) -> list[Any]:
@@ -259,7 +232,7 @@ def _simple(type_: T.DataType) -> Convert:
         return lambda value: _instance(bool, value)
     if isinstance(type_, T.DecimalType):
         return _decimal(type_.precision, type_.scale)
-    return lambda value: _instance(str, value)
+    return _text
 
 
 def _whole(bits: int) -> Convert:
@@ -313,8 +286,19 @@ def _micros(value: Any) -> int:
     return (_zoned(value) - _EPOCH) // _MICROSECOND
 
 
-def _zoned(value: Any) -> dt.datetime:
+def _time(value: Any) -> dt.datetime:
+    """A plain one: what is of pandas, or a user's own, may raise where it is used."""
     time: dt.datetime = _instance(dt.datetime, value)
+    if type(time) is dt.datetime:
+        return time
+    if is_missing(time):
+        raise TypeError(f"{time!r} is no time: give None")
+    day, clock = (time.year, time.month, time.day), (time.hour, time.minute, time.second)
+    return dt.datetime(*day, *clock, time.microsecond, tzinfo=time.tzinfo, fold=time.fold)
+
+
+def _zoned(value: Any) -> dt.datetime:
+    time = _time(value)
     return time.replace(tzinfo=dt.UTC) if time.tzinfo is None else time.astimezone(dt.UTC)
 
 
@@ -326,17 +310,17 @@ def _date(value: Any) -> dt.date:
     if isinstance(value, dt.datetime):
         raise TypeError(f"{value!r} is a time, no date")
     date: dt.date = _instance(dt.date, value)
-    return date
+    return dt.date(date.year, date.month, date.day)
 
 
 def _text(value: Any) -> str:
-    text: str = _instance(str, value)
+    text = str.__str__(_instance(str, value))  # of a subclass, too, what it holds
     text.encode()  # a lone surrogate is none of UTF-8
     return text
 
 
 def _naive(value: Any) -> dt.datetime:
-    time: dt.datetime = _instance(dt.datetime, value)
+    time = _time(value)
     if time.tzinfo is not None:
         raise TypeError(f"{value!r} has a zone, and is to have none")
     return time
@@ -359,11 +343,8 @@ def _instance(kind: Any, value: Any) -> Any:
     return value
 
 
-def _same(value: Any) -> Any:
-    return value
-
-
-def _or_null(convert: Convert) -> Convert:
+def or_null(convert: Convert) -> Convert:
+    """Leaves a null as it is."""
     return lambda value: None if value is None else convert(value)
 
 
@@ -381,5 +362,4 @@ _CHECKS: dict[type[T.DataType], Convert] = {
     T.TimestampType: _zoned,
     T.TimestampNTZType: _naive,
     T.DateType: _date,
-    **dict.fromkeys(_TEXTS, _text),
 }

@@ -15,6 +15,7 @@ from tests.support.queried import (
     APP,
     NOON,
     PARTITIONS,
+    STARTS,
     TOKEN,
     Cluster,
 )
@@ -70,6 +71,19 @@ def test_a_key_of_several_columns_is_an_object(shell: CliRunner) -> None:
     assert all(word in table for word in ("origin", "day", "least", "1.50", "ZZZZ"))
 
 
+def test_windows_of_a_key_of_several_columns(shell: CliRunner) -> None:
+    key = '{"origin": "JFK", "day": "2013-01-31"}'
+    since = ["--from", str(NOON), "--json"]
+    lines = shell.invoke(command, ["query", APP, "route-hours", key, *since]).stdout.splitlines()
+    rows = [orjson.loads(line) for line in lines]
+    assert [(row["key"], row["window_start"]) for row in rows] == [
+        (orjson.loads(key), start) for start in STARTS if start >= NOON
+    ]
+    of_a_day = ["--prefix", '{"day": "2013-01-31"}', *since, "--to", str(NOON)]
+    lines = shell.invoke(command, ["query", APP, "route-hours", *of_a_day]).stdout.splitlines()
+    assert [orjson.loads(one)["key"]["origin"] for one in lines] == ["JFK", "LGA", "ZZZZ"]
+
+
 @pytest.mark.parametrize("name", ["query", "stores"])
 def test_help_has_examples(name: str) -> None:
     done = CliRunner().invoke(command, [name, "--help"])
@@ -94,6 +108,12 @@ def test_stores_prints_both_tables_or_json(shell: CliRunner) -> None:
         (["numbers", "seven"], "decimal integer"),
         (["routes", "JFK"], '{"origin": utf8, "day": date}'),
         (["routes", "--prefix", '{"origin": "JFK"}'], "the first of ['day', 'origin']"),
+        (["routes", "--prefix", '{"orign": "JFK"}'], "the first of ['day', 'origin']"),
+        (["routes", "--prefix", "{}"], "leave it out"),
+        (["routes", "--prefix", "JFK"], "with the first of its columns"),
+        (["route-hours", "--prefix", '{"orign": "JFK"}'], "the first of ['day', 'origin']"),
+        (["route-hours", "JFK"], '{"origin": utf8, "day": date}'),
+        (["numbers", "--prefix", "1"], "no prefixes"),
         (["words", "a", "--prefix", "a"], "not both"),
         (["hours", "--from", "soon"], "not a time"),
     ],

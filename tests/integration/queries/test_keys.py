@@ -16,6 +16,7 @@ from tests.support.queried import (
     NOON,
     PARTITIONS,
     ROUTES,
+    SHOWN_ROUTES,
     WORDS,
     Answer,
     Cluster,
@@ -55,7 +56,7 @@ def test_numbers_and_bytes_as_keys(client: QueryClient, cluster: Cluster) -> Non
 
 
 def test_keys_of_several_columns(client: QueryClient, cluster: Cluster) -> None:
-    shown = [{**route, "day": str(route["day"])} for route in ROUTES]
+    shown = SHOWN_ROUTES
     for key, seen in zip(ROUTES, shown, strict=True):
         found = client.get(APP, "routes", key)
         assert found is not None
@@ -72,7 +73,9 @@ def test_keys_of_several_columns(client: QueryClient, cluster: Cluster) -> None:
     for wrong in ("JFK", '["JFK"]', '{"origin":"JFK"}', '{"origin":"JFK","day":"today"}'):
         at = f"/v1/apps/{APP}/stores/routes/keys/{quote(wrong, safe='')}"
         assert ask(cluster.hosts[0].http_url, at, 400)
-    ask(cluster.hosts[0].http_url, f"/v1/apps/{APP}/stores/routes/range", 400, prefix="JFK")
+    for wrong in ("JFK", "{}", '{"origin":"JFK"}', '{"dya":"2013-01-31"}'):
+        at = f"/v1/apps/{APP}/stores/routes/range"
+        assert ask(cluster.hosts[0].http_url, at, 400, prefix=wrong)["code"] == "invalid-request"
 
 
 def test_unknown_key_is_404_with_its_position(client: QueryClient, cluster: Cluster) -> None:

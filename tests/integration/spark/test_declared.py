@@ -68,7 +68,16 @@ def test_an_expression_that_reads_more_than_its_row_is_refused(
     [
         (lambda rows: rows.groupBy(), "name one"),
         (lambda rows: rows.groupBy("k", F.upper("k")), r"upper\(k\) has no name.*alias\('name'\)"),
-        (lambda rows: rows.groupBy("k", F.struct("x")), r"cannot be kept \(struct<x:bigint>\)"),
+        (lambda rows: rows.groupBy("k", F.struct("x").alias("s")), r"'s' is struct<x:bigint>\)"),
+        (lambda rows: rows.groupBy("k", F.lit(0.5).alias("half")), r"F\.col\('half'\)\.cast"),
+        (
+            lambda rows: rows.withColumn("a-b", F.col("k")).groupBy("k", "a-b"),
+            "has a name that is no",
+        ),
+        (
+            lambda rows: rows.groupBy(F.struct("k", F.struct("x").alias("s"))),
+            r"F\.col\('s'\)\.cast",
+        ),
         (lambda rows: rows.groupBy("k", F.col("x").alias("K")), r"called \['K', 'k'\]: rename"),
         (lambda rows: rows.groupBy("cast(x AS DOUBLE)"), r"cast\('string'\)"),
         (lambda rows: rows.groupBy("cast(x AS DECIMAL(19))"), r"cast\('string'\)"),
@@ -78,7 +87,21 @@ def test_an_expression_that_reads_more_than_its_row_is_refused(
         (lambda rows: rows.groupBy("k").agg("s", a=agg.sum("k")), "double"),
         (lambda rows: rows.groupBy("k").agg("s", a=agg.max(F.array("k"))), "of one value"),
         (lambda rows: rows.groupBy("k").agg("s", a=agg.min("struct(x / 2)")), "no fractions"),
-        (lambda rows: rows.groupBy("k", "x").agg("s", k=agg.count()), r"has \['k'\]"),
+        (
+            lambda rows: rows.groupBy("k").agg("s", a=agg.last(F.struct("k", "k"))),
+            r"called \['k'\]",
+        ),
+        (lambda rows: rows.groupBy("k").agg("s", a=agg.last("array(struct(x, k AS X))")), "rename"),
+        (lambda rows: rows.groupBy("k").agg("s", a=agg.last("map(x / 2, k)")), "cast its keys"),
+        (lambda rows: rows.groupBy("k", "x").agg("s", k=agg.count()), r"fields \['k'\].*Rename"),
+        (
+            lambda rows: (
+                rows.groupBy(F.upper("k").alias("window_start"))
+                .windowedBy(TimeWindows("1 hour"))
+                .count("s")
+            ),
+            r"key with \['window_start'\].*another name",
+        ),
         (lambda rows: rows.groupBy("k").agg("s", a=agg.count_if("k")), "no condition"),
         (lambda rows: rows.groupBy("k").agg("s", a=F.sum("x")), r"agg\.sum"),
         (lambda rows: rows.groupBy("k").count(Materialized("s", retention="1 day")), "windowedBy"),

@@ -5,73 +5,40 @@ from __future__ import annotations
 import datetime as dt
 import json
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from decimal import Decimal
-from functools import partial
-from pathlib import Path
+from enum import Enum
 from typing import Any
 
+import pandas as pd
 import pytest
-from pyspark import cloudpickle
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.functions import pandas_udf
-from pyspark.sql.types import LongType
 
 from state_lib import Application, KStream, TopologyTestDriver, agg
-from state_lib.errors import ConfigurationError, FunctionFailed
+from state_lib.errors import ConfigurationError, WorkerLost
+from tests.support.functions import (
+    SCHEMA,
+    Declare,
+    exceptions,
+    halved,
+    keeping,
+    of,
+    pipe,
+    shipped,
+)
 
-T0 = 1_700_000_000_000
-SCHEMA = "k STRING, x BIGINT, s STRUCT<a: INT, at: TIMESTAMP>, items ARRAY<STRING>"
-Declare = Callable[[KStream], Any]
-
-
-def half(x: int) -> int:
-    if x % 2:
-        raise ValueError(f"{x} is odd")
-    return x // 2
-
-
-halved: Any = F.udf(half, LongType())
 vectorized: Any = pandas_udf
+named: Any = F.udf
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _shipped() -> Iterator[None]:
-    """Workers need not find this module: it is pickled whole, as a job's own file is."""
-    here = sys.modules[__name__]
-    cloudpickle.register_pickle_by_value(here)
-    yield
-    cloudpickle.unregister_pickle_by_value(here)
-
-
-def of(declare: Declare) -> Callable[[Application], object]:
-    return lambda app: declare(app.stream("t", SCHEMA))
-
-
-def keeping(made: Callable[[], Column]) -> Callable[[Application], object]:
-    """Keeps the last of a column that is made, by ``k``, as JSON."""
-
-    def declare(rows: KStream) -> Any:
-        rows = rows.withColumn("made", made())
-        last = agg.last(F.to_json(F.struct("made")))
-        return rows.groupBy("k").agg("s", n=agg.count(), last=last)
-
-    return of(declare)
-
-
-def pipe(driver: TopologyTestDriver, *records: dict[str, Any] | bytes) -> None:
-    topic = driver.createInputTopic("t")
-    for record in records:
-        topic.pipeInput(record, timestamp=T0)
-
-
-def exceptions(driver: TopologyTestDriver) -> list[tuple[int, str, str | None]]:
-    """Of dead letters: offset, reason, exception."""
-    return sorted((one.offset, one.reason, one.exception) for one in driver.deadLetters())
+    with shipped(__name__):
+        yield
 
 
 PLACES: dict[str, tuple[Declare, str]] = {
@@ -193,6 +160,10 @@ def test_what_is_not_used_does_not_fail(spark: SparkSession) -> None:
         assert driver.deadLetters() == []
 
 
+class Colour(str, Enum):  # noqa: UP042 - StrEnum has a text of its own
+    RED = "red"
+
+
 NOON = dt.datetime(2026, 1, 31, 12, tzinfo=dt.UTC)
 GIVEN: dict[str, tuple[Any, str, Any]] = {
     "long": (lambda _: 5, "bigint", 5),
@@ -216,6 +187,13 @@ GIVEN: dict[str, tuple[Any, str, Any]] = {
     "array": (lambda _: (1, None), "array<int>", [1, None]),
     "map": (lambda _: {"a": 1}, "map<string,int>", {"a": 1}),
     "array-of-texts": (lambda _: [1, "a"], "array<int>", None),
+    "no-time": (lambda _: pd.NaT, "timestamp", None),
+    "no-time-within": (lambda _: {"a": [pd.NaT]}, "map<string,array<timestamp>>", None),
+    "moment-of-pandas": (
+        lambda _: pd.Timestamp(NOON), "timestamp", "2026-01-31T12:00:00.000Z",
+    ),
+    "text-of-ones-own": (lambda _: Colour.RED, "string", "red"),
+    "exit": (lambda _: sys.exit(3), "bigint", None),
     "lone-surrogate": (lambda _: "\ud800", "string", None),
     "null-where-none-is": (lambda _: (None,), "a INT NOT NULL", {}),
     "no-coroutine": (lambda _: iter(()), "bigint", None),
@@ -232,6 +210,57 @@ def test_a_value_of_another_type_is_a_dead_letter(
         kept = {k: json.loads(v["last"]) for k, v in driver.getKeyValueStore("s").all().items()}
         assert kept == ({} if wanted is None else {"a": {"made": wanted}})
         assert driver.droppedRecords() == ({"failed:made": 1} if wanted is None else {})
+
+
+CALLED: dict[str, tuple[Callable[[], Column], Any]] = {
+    "nothing": (lambda: named(lambda: 5, "int")(), 5),  # noqa: PLW0108 - it is made later
+    "twice-alike": (lambda: halved("x") + halved("x"), 6),
+    "any-number": (lambda: F.udf(lambda *xs: sum(xs), "bigint")("x", "x", F.lit(1)), 13),
+    "in-another-order": (
+        lambda: named(lambda a, b: a - b, "bigint")(b=F.lit(1), a=F.col("x")), 5,
+    ),
+    "of-an-element": (lambda: halved(F.size(F.transform("items", lambda e: F.concat(e, "k")))), 1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("made", "wanted"), CALLED.values(), ids=CALLED.keys())
+def test_however_it_is_called(spark: SparkSession, made: Callable[[], Column], wanted: Any) -> None:
+    with TopologyTestDriver(keeping(made), spark) as driver:
+        pipe(driver, {"k": "a", "x": 6, "items": ["b", "c"]})
+        last = driver.getKeyValueStore("s").get("a")["last"]
+        assert json.loads(last) == {"made": wanted}
+        driver.assertSurvivesRepeats()
+
+
+def test_calls_stand_beside_one_another(spark: SparkSession) -> None:
+    """In fields of one aggregate, and on what others gave where a record becomes several rows."""
+
+    def declare(rows: KStream) -> None:
+        rows.groupBy("k").agg("s", last=agg.last(halved("x")), sum=agg.sum(halved("x")))
+        each = F.explode(F.array(halved(halved("x")), halved("x"))).alias("y")
+        rows.select("k", each).groupBy("k").agg("each", sum=agg.sum("y"))
+
+    with TopologyTestDriver(of(declare), spark) as driver:
+        pipe(driver, {"k": "a", "x": 4}, {"k": "a", "x": 8}, {"k": "a", "x": 6})
+        assert driver.getKeyValueStore("s").get("a") == {"last": 3, "sum": 9}
+        assert driver.getKeyValueStore("each").get("a") == {"sum": (1 + 2) + (2 + 4)}
+        assert exceptions(driver) == [(2, "failed:y", "ValueError: 3 is odd")]
+        driver.assertSameHoweverCut()
+
+
+def test_a_reason_has_its_own_exception(spark: SparkSession) -> None:
+    """Not that of another field, which failed as well."""
+
+    def declare(rows: KStream) -> Any:
+        number, half_ = agg.sum(F.expr("cast(k AS INT)")), agg.sum(halved("x"))
+        return rows.groupBy("x").agg("s", number=number, half=half_)
+
+    with TopologyTestDriver(of(declare), spark) as driver:
+        pipe(driver, {"k": "a", "x": 3}, {"k": "1", "x": 3})
+        assert exceptions(driver) == [
+            (0, "failed:s.number", None),
+            (1, "failed:s.half", "ValueError: 3 is odd"),
+        ]
 
 
 def test_null_is_a_value(spark: SparkSession) -> None:
@@ -254,6 +283,27 @@ def test_times_are_given_in_utc_wherever_it_runs(spark: SparkSession) -> None:
             pipe(driver, {"k": "a", "s": {"a": 1, "at": "2026-01-31T12:00:00Z"}})
             last = driver.getKeyValueStore("s").get("a")["last"]
             assert json.loads(last) == {"made": "12 None"}
+
+
+def test_an_hour_that_comes_twice_is_two(spark: SparkSession) -> None:
+    """In the zone of the worker's machine, in which PySpark gives times."""
+
+    def shown(s: Any) -> str:
+        return f"{s.at:%H:%M}"
+
+    def berlin(_: Any) -> str:
+        os.environ["TZ"] = "Europe/Berlin"
+        time.tzset()
+        return "set"
+
+    made = lambda: F.concat(F.udf(berlin)("k"), F.udf(shown)("s"))  # noqa: E731
+    times = ["2026-10-25T00:30:00Z", "2026-10-25T01:30:00Z"]
+    with TopologyTestDriver(keeping(made), spark) as driver:
+        for _ in range(2):  # the zone is of the batch before
+            pipe(driver, *({"k": at, "s": {"a": 1, "at": at}} for at in times))
+            kept = driver.getKeyValueStore("s").all()
+        said = {k: json.loads(one["last"])["made"] for k, one in kept.items()}
+        assert said == {times[0]: "set00:30", times[1]: "set01:30"}
 
 
 REFUSED: dict[str, tuple[Declare, str]] = {
@@ -318,98 +368,5 @@ def test_one_that_ends_its_worker_stops_the_query(spark: SparkSession) -> None:
     made = lambda: F.udf(lambda x: os._exit(1) if x == 3 else x, "bigint")("x")  # noqa: E731
     with TopologyTestDriver(keeping(made), spark) as driver:
         pipe(driver, {"k": "a", "x": 1}, {"k": "a", "x": 3})
-        with pytest.raises(FunctionFailed, match=r"step 1, withColumn: '<lambda>'"):
+        with pytest.raises(WorkerLost, match=r"step 1, withColumn: '<lambda>'"):
             driver.getKeyValueStore("s").all()
-
-
-# ---------------------------------------------------------------------- what it means
-
-MORE = 1
-
-
-def more(x: int) -> int:
-    return x + MORE
-
-
-EDITED: dict[str, tuple[Callable[[], Column], Callable[[], Column]]] = {
-    "code": (
-        lambda: F.udf(lambda x: x + 1, "int")("x"),
-        lambda: F.udf(lambda x: x + 2, "int")("x"),
-    ),
-    "argument": (lambda: halved("x"), lambda: halved(F.col("x") * 2)),
-    "type": (lambda: F.udf(more, "int")("x"), lambda: F.udf(more, "bigint")("x")),
-    "around": (lambda: halved("x") + 1, lambda: halved("x") + 2),
-    "cast": (lambda: halved("x").cast("int"), lambda: halved("x").cast("string")),
-    "field": (
-        lambda: F.col("s").withField("a", halved("x")),
-        lambda: F.col("s").withField("b", halved("x")),
-    ),
-    "name": (lambda: halved("x"), lambda: halved(x="x")),
-}
-
-
-def declared(spark: SparkSession, made: Callable[[], Column]) -> Application:
-    app = Application("app", spark)
-    keeping(made)(app)
-    return app
-
-
-@pytest.mark.parametrize(("one", "other"), EDITED.values(), ids=EDITED.keys())
-def test_any_edit_is_another_meaning(
-    spark: SparkSession, one: Callable[[], Column], other: Callable[[], Column]
-) -> None:
-    before, after, again = (declared(spark, made) for made in (one, other, one))
-    assert before.fingerprint != after.fingerprint
-    assert before.fingerprint == again.fingerprint
-
-
-def test_a_number_that_it_names_is_part_of_it(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = declared(spark, lambda: F.udf(more, "int")("x")).fingerprint
-    monkeypatch.setitem(globals(), "MORE", 2)
-    assert declared(spark, lambda: F.udf(more, "int")("x")).fingerprint != before
-
-
-JOB = """
-from state_lib import Application
-from tests.integration.spark.test_functions import declare_all
-app = Application("app")
-declare_all(app)
-print("fingerprint", app.fingerprint)
-"""
-
-
-def declare_all(app: Application) -> None:
-    for number, (one, _) in enumerate(EDITED.values()):
-        rows = app.stream("t", SCHEMA).withColumn("made", one())
-        rows.groupBy("k").count(f"s{number}")
-
-
-def test_another_process_says_the_same(spark: SparkSession) -> None:
-    app = Application("app", spark)
-    declare_all(app)
-    root = Path(__file__).parents[3]
-    done = subprocess.run(
-        [sys.executable, "-c", JOB],
-        capture_output=True, text=True, timeout=180, check=False, cwd=root,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.split()[-2:] == ["fingerprint", app.fingerprint]
-
-
-def test_two_that_look_alike_are_not_taken_for_one_another(spark: SparkSession) -> None:
-    """What they hold is no plain value, and no part of the fingerprint."""
-
-    class Held:
-        def __init__(self, value: int) -> None:
-            self.value = value
-
-    def holding(held: Held) -> Column:
-        return F.udf(lambda _: held.value, "int")("x")
-
-    for value in (1, 2):
-        with TopologyTestDriver(keeping(partial(holding, Held(value))), spark) as driver:
-            pipe(driver, {"k": "a", "x": 1})
-            last = driver.getKeyValueStore("s").get("a")["last"]
-            assert json.loads(last) == {"made": value}

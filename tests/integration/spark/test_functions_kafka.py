@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +17,9 @@ from confluent_kafka.admin import NewTopic
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from state_lib import Application, TimeWindows, TopologyTestDriver
+from state_lib import Application, TimeWindows, TopologyTestDriver, agg
 from state_lib.config import Settings
-from state_lib.errors import FunctionFailed, ProcessorFailed
+from state_lib.errors import ProcessorFailed, WorkerLost
 from state_lib.host.tasks import TaskManager
 from state_lib.kafka import Kafka, ends, require
 from state_lib.marker import nested
@@ -38,6 +40,8 @@ def pipeline(app: Application, source: str) -> None:
     def checked(amount: int) -> int:
         if amount < 0:
             raise ValueError(f"{amount} is below zero")
+        if amount == 33:
+            sys.exit(3)
         return amount * 10
 
     def dearest(old: Any, new: Any) -> Any:
@@ -66,6 +70,24 @@ def stopping(app: Application, source: str) -> None:
 def ending(app: Application, source: str) -> None:
     ended = F.udf(lambda amount: os._exit(3) if amount == 7 else amount, "bigint")
     app.stream(source, SALE).withColumn("ended", ended("amount")).groupBy("shop").count("s")
+
+
+def ending_fold(app: Application, source: str) -> None:
+    def ends(_: Any, new: Any) -> Any:
+        return os._exit(3) if new.amount == 7 else new
+
+    app.stream(source, SALE).select("shop", "amount").groupBy("shop").reduce(ends, "s")
+
+
+def ending_once(mark: Path, app: Application, source: str) -> None:
+    def once(amount: int) -> int:
+        if amount == 7 and not mark.exists():
+            mark.touch()
+            os._exit(3)
+        return amount
+
+    kept = app.stream(source, SALE).withColumn("kept", F.udf(once, "bigint")("amount"))
+    kept.groupBy("shop").agg("s", sum=agg.sum("kept"))
 
 
 @contextmanager
@@ -126,9 +148,12 @@ def test_executors_do_as_the_test_driver(
         marker = host.task(name, 0).marker
     assert found == wanted
     assert len(wanted["dearest"]) == 3
-    assert Counter(marker.dropped) == dropped == {"failed:cents": 5, "raised:dearest": 1}
+    assert Counter(marker.dropped) == dropped == {"failed:cents": 6, "raised:dearest": 1}
     servers = str(kafka.properties["bootstrap.servers"])
     assert len(committed(servers, f"{name}-in-out")) == outputs == 3
+    headers = [dict(m.headers() or []) for m in committed(servers, f"{name}-dead-letters")]
+    said = {one["__streams.errors.exception"] for one in headers}
+    assert said >= {b"SystemExit: 3", b"ValueError: -1 is below zero", b"ValueError: seven"}
 
 
 def test_it_stops_where_that_is_asked_for(
@@ -140,10 +165,26 @@ def test_it_stops_where_that_is_asked_for(
         assert [*host.task(name, 0).scan("s")[1]] == []
 
 
-def test_one_that_ends_its_worker_stops_the_query(
-    spark: SparkSession, kafka: Kafka, name: str, tmp_path: Path
+@pytest.mark.parametrize(
+    ("build", "step"),
+    [(ending, r"step 1, withColumn: '<lambda>'"), (ending_fold, "store 's'")],
+    ids=["call", "fold"],
+)
+def test_one_that_ends_its_worker_is_named(
+    spark: SparkSession, kafka: Kafka, name: str, tmp_path: Path, build: Pipeline, step: str
 ) -> None:
-    with over_kafka(spark, kafka, name, ending, tmp_path) as (batches, host, end):
-        with pytest.raises(FunctionFailed, match=r"step 1, withColumn: '<lambda>'"):
+    with over_kafka(spark, kafka, name, build, tmp_path) as (batches, host, end):
+        with pytest.raises(WorkerLost, match=step):
             stream(spark, batches, end)
         assert [*host.task(name, 0).scan("s")[1]] == []
+
+
+def test_a_worker_that_ends_once_is_survived(
+    spark: SparkSession, kafka: Kafka, name: str, tmp_path: Path
+) -> None:
+    mark = tmp_path / "once"
+    build = partial(ending_once, mark)
+    with over_kafka(spark, kafka, name, build, tmp_path / "host") as (batches, host, end):
+        stream(spark, batches, end)
+        assert mark.exists()
+        assert len([*host.task(name, 0).scan("s")[1]]) == 3

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import Column, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from state_lib import Application, Materialized, TimeWindows, TopologyTestDriver, agg
@@ -23,6 +23,7 @@ from state_lib.serdes.kinds import kind_from
 from state_lib.spark.given import beside
 from state_lib.spark.keys import key_bytes
 from state_lib.spark.kinds import sql_of
+from state_lib.testing.session import give_back
 from tests.support.documents import written
 from tests.support.processors import Doing
 
@@ -129,7 +130,7 @@ def test_parts_of_a_key_are_judged_as_keys_are(spark: SparkSession) -> None:
         flights.pipeInput(flight(seats=5_000_000, hex="61"), timestamp=T0)
         flights.pipeInput(flight(seats=0, hex="62"), timestamp=T0)
         assert sorted((one.offset, one.reason) for one in driver.deadLetters()) == [
-            (0, "not-utf8:texts.key"), (1, "out-of-range:days.key"), (2, "failed:shares.key"),
+            (0, "not-utf8:texts.bad"), (1, "out-of-range:days.far"), (2, "failed:shares.key"),
         ]  # fmt: skip
         assert driver.getKeyValueStore("texts").all() == {("JFK", "a"): 1, ("JFK", "b"): 1}
 
@@ -238,18 +239,23 @@ class Opening(Doing):
         del timerValues
 
 
-def test_a_processor_has_a_key_of_several_columns(spark: SparkSession) -> None:
-    given_ = spark.createDataFrame(
-        [("JFK", "LAX", 7), ("JFK", None, 8), ("LGA", "SFO", 9)], "a STRING, b STRING, seats BIGINT"
-    )
+STATE = {"n": lambda handle, name: handle.getValueState(name, "n BIGINT", None)}
+SEATS = "a STRING, b STRING, seats BIGINT"
 
+
+def opening(initial: object, *by: Column | str) -> Callable[[Application], None]:
     def build(app: Application) -> None:
-        state = {"n": lambda handle, name: handle.getValueState(name, "n BIGINT", None)}
-        app.stream("flights", FLIGHT).groupBy("origin", "dest").transformWithState(
-            Opening(state, add), "k STRING, x BIGINT", "Append", "None", name="p",
-            initialState=given_.groupBy("a", "b"),
+        app.stream("flights", FLIGHT).groupBy(*by).transformWithState(
+            Opening(STATE, add), "k STRING, x BIGINT", "Append", "None", name="p",
+            initialState=initial,
         ).to("out")  # fmt: skip
 
+    return build
+
+
+def test_a_processor_has_a_key_of_several_columns(spark: SparkSession) -> None:
+    given_ = spark.createDataFrame([("JFK", "LAX", 7), ("LGA", "SFO", 9)], SEATS)
+    build = opening(given_.groupBy("a", "b"), "origin", "dest")
     with TopologyTestDriver(build, spark, partitions=2) as driver:
         seats = driver.getKeyValueStore("p-n")
         assert seats.all() == {ROUTE: {"n": 7}, ("LGA", "SFO"): {"n": 9}}
@@ -264,17 +270,67 @@ def test_a_processor_has_a_key_of_several_columns(spark: SparkSession) -> None:
 
 def test_what_a_processor_cannot_be_given_is_refused(spark: SparkSession) -> None:
     rows = Application("app", spark).stream("flights", FLIGHT)
-    state = {"n": lambda handle, name: handle.getValueState(name, "n BIGINT", None)}
     given_ = spark.createDataFrame([("a", 1)], "a STRING, b INT")
+    routes = spark.createDataFrame([("LAX", "JFK")], "dest STRING, Origin STRING")
+    at = rows.withColumn("at", F.struct("origin"))
     for grouped, initial, words in (
-        (rows.groupBy(F.struct("origin").alias("at")), None, r"groupBy\('at\.origin'\)"),
+        (rows.groupBy(F.struct("origin").alias("at")), None, r"\.alias\('at'\) out"),
+        (at.groupBy("at"), None, r"groupBy\('at\.origin'\)"),
+        (at.groupBy(F.col("at").alias("from")), None, r"groupBy\('at\.origin'\)"),
+        (rows.groupBy("origin", "dest"), routes.groupBy("dest", "origin"), "in their order"),
         (rows.groupBy("origin", "dest"), given_.groupBy("a"), "1 columns, the stream by 2"),
         (rows.groupBy("origin", "dest"), given_.groupBy("a", "b"), "grouped by struct"),
     ):
         with pytest.raises(ConfigurationError, match=words):
             grouped.transformWithState(
-                Doing(state, add), "k STRING", "Append", "None", name="p", initialState=initial
+                Doing(STATE, add), "k STRING", "Append", "None", name="p", initialState=initial
             )
+    rows.groupBy("origin", "dest").transformWithState(
+        Doing(STATE, add), "k STRING", "Append", "None", name="p",
+        initialState=routes.groupBy("origin", "dest"),
+    )  # fmt: skip
+
+
+FAR = "date_add(DATE'2000-01-01', 5000000)"
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "words"),
+    [
+        ("'JFK'", "CAST(NULL AS STRING)", r"1 rows .*'{JFK, null}' \(null-key:p\.dest\)"),
+        ("CAST(NULL AS STRING)", "CAST(NULL AS STRING)", r"null-key:p\.origin"),
+        ("CAST(x'ff' AS STRING)", "'LAX'", r"not-utf8:p\.origin"),
+        (FAR, "'LAX'", r"out-of-range:p\.day"),
+    ],
+)
+def test_what_a_processor_begins_with_has_whole_keys(
+    spark: SparkSession, a: str, b: str, words: str
+) -> None:
+    """Of a stream such rows are dead letters; here somebody is there to be told."""
+    good = spark.createDataFrame([("LGA", "SFO", 9)], SEATS).selectExpr("a", "b", "seats")
+    bad = spark.range(1).selectExpr(f"{a} AS a", f"{b} AS b", "1L AS seats")
+    if a == FAR:
+        build = opening(bad.groupBy("a", "b"), "day", "dest")
+    else:
+        build = opening(good.union(bad).groupBy("a", "b"), "origin", "dest")
+    with pytest.raises(ConfigurationError, match=words), TopologyTestDriver(build, spark):
+        pass
+
+
+def test_keys_of_what_it_begins_with_are_made_by_our_settings(spark: SparkSession) -> None:
+    """Without ANSI a small decimal's text has an exponent, and its digits would be none."""
+    price, other = F.col("seats").cast("decimal(18, 8)").alias("price"), spark.newSession()
+    other.conf.set("spark.sql.ansi.enabled", "false")
+    rows = other.sql("SELECT 0BD AS a, 'LAX' AS b, 7L AS seats UNION ALL SELECT 1E-8BD, 'LAX', 8L")
+    rows = rows.withColumn("a", F.col("a").cast("decimal(18, 8)"))
+    give_back(other)
+    try:
+        build = opening(rows.groupBy("a", "b"), price, "dest")
+        with TopologyTestDriver(build, spark, partitions=2) as driver:
+            keys = {(Decimal(digits), "LAX"): {"n": n} for digits, n in (("0E-8", 7), ("1E-8", 8))}
+            assert driver.getKeyValueStore("p-n").all() == keys
+    finally:
+        give_back(spark)
 
 
 def test_the_page_about_keys_and_values(spark: SparkSession) -> None:

@@ -9,13 +9,16 @@ from typing import Any
 
 import pandas as pd
 import pytest
+import structlog
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.stateful_processor import ValueState
+from structlog.testing import LogCapture
 
 from state_lib import Application, TimeWindows, TopologyTestDriver, agg
 from state_lib.errors import ConfigurationError, ProcessorFailed
 from state_lib.evolution import contradictions
+from state_lib.spark.process import initial as beginning
 from tests.support.documents import written
 from tests.support.processors import BEAT, HOUR, Doing, Silence, silence
 
@@ -469,7 +472,13 @@ def add(self: Any, key: Any, rows: Any, _: Any) -> Any:
     yield Row(k=key[0], x=self.n.get()[0])
 
 
-def test_it_begins_with_what_it_is_given(spark: SparkSession) -> None:
+def test_it_begins_with_what_it_is_given(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = LogCapture()
+    every = structlog.make_filtering_bound_logger(0)
+    captured = structlog.wrap_logger(None, processors=[told], wrapper_class=every)
+    monkeypatch.setattr(beginning, "log", captured)
     schema = "who STRING, balance INT"
     balances = spark.createDataFrame([("a", 10), ("b", 20), (None, 5), ("a", 1)], schema)
 
@@ -481,6 +490,9 @@ def test_it_begins_with_what_it_is_given(spark: SparkSession) -> None:
     with TopologyTestDriver(build, spark, partitions=2) as driver:
         totals = driver.getKeyValueStore("p-n")
         assert totals.all() == {"a": {"n": 11}, "b": {"n": 20}}
+        assert [(one["event"], one["rows"]) for one in told.entries] == [
+            ("initial state without a key is left out", 1)
+        ]
         markers = driver._pipeline.standing.markers
         assert sum(m.initial["p"] for m in markers) == 3
         assert min(m.due["eventtime"] for m in markers if m.due) == 1

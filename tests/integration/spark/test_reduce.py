@@ -248,6 +248,88 @@ def test_a_key_of_several_columns_is_a_row(spark: SparkSession) -> None:
         driver.assertSurvivesRepeats()
 
 
+def test_windows_of_several_columns_are_folded_apart(spark: SparkSession) -> None:
+    def build(app: Application) -> None:
+        odd = (F.col("amount") % 2 == 1).alias("odd")
+        rows = app.stream("sales", SALE).select("shop", "amount")
+        pairs = rows.groupBy("shop", odd).windowedBy(TimeWindows("1 hour"))
+        pairs.reduce(dearest, "hourly").toStream().to("out")
+        rows.groupBy(F.struct("shop", odd).alias("by")).reduce(dearest, "s").toStream().to("by-out")
+
+    with TopologyTestDriver(build, spark, partitions=2) as driver:
+        sales = driver.createInputTopic("sales")
+        for amount, at in ((3, 0), (5, 1), (4, 2), (7, HOUR)):
+            sales.pipeInput(sale("a", amount), timestamp=T0 + at)
+        kept = {("a", True, T0): 5, ("a", False, T0): 4, ("a", True, T0 + HOUR): 7}
+        hourly = driver.getWindowStore("hourly").all()
+        assert {(*key, at): one["amount"] for (key, at), one in hourly.items()} == kept
+        assert driver.createOutputTopic("out").readKeyValuesToMap() == {
+            ((shop, odd), at): {
+                "odd": odd, "window_start": at, "window_end": at + HOUR,
+                "shop": shop, "amount": amount,
+            }
+            for (shop, odd, at), amount in kept.items()
+        }  # fmt: skip
+        assert driver.createOutputTopic("by-out").readKeyValuesToMap() == {
+            ("a", True): {"by": {"shop": "a", "odd": True}, "shop": "a", "amount": 7},
+            ("a", False): {"by": {"shop": "a", "odd": False}, "shop": "a", "amount": 4},
+        }
+        driver.assertSurvivesRepeats()
+
+
+KEYS: dict[str, tuple[str, str]] = {
+    "date": ("make_date(amount, 1, 31)", "date 2026-01-31"),
+    "timestamp": ("make_timestamp(amount, 1, 31, 12, 0, 0)", "datetime 2026-01-31 12:00:00+00:00"),
+    "decimal": ("cast(amount / 100 AS DECIMAL(6, 2))", "Decimal 20.26"),
+}
+
+
+@pytest.mark.parametrize(("key", "wanted"), KEYS.values(), ids=KEYS.keys())
+def test_a_key_is_given_as_what_it_is(spark: SparkSession, key: str, wanted: str) -> None:
+    def build(app: Application) -> None:
+        rows = app.stream("sales", SALE).select("shop", "amount")
+        rows.groupBy(F.expr(key).alias("by")).aggregate(
+            str, lambda by, *_: f"{type(by).__name__} {by}", "s", "STRING"
+        )
+
+    with TopologyTestDriver(build, spark) as driver:
+        driver.createInputTopic("sales").pipeInput(sale("a", 2026), timestamp=T0)
+        assert [*driver.getKeyValueStore("s").all().values()] == [{"value": wanted}]
+        driver.assertSurvivesRepeats()
+
+
+def test_a_late_row_is_late_whatever_is_in_it(spark: SparkSession) -> None:
+    def build(app: Application) -> None:
+        text = F.expr("if(shop = 'b', cast(x'ff' AS STRING), shop)")
+        rows = app.stream("sales", SALE).withColumn("text", text).select("shop", "text")
+        rows.groupBy("shop").windowedBy(TimeWindows("1 hour")).reduce(lambda _, new: new, "s")
+
+    with TopologyTestDriver(build, spark) as driver:
+        sales = driver.createInputTopic("sales")
+        sales.pipeInput(sale("a", 1), timestamp=T0)
+        driver.advanceStreamTime(T0 + 2 * HOUR)
+        sales.pipeInput(sale("b", 1), timestamp=T0)
+        assert driver.droppedRecords() == {"late:s": 1}
+
+
+def test_who_has_a_row_is_told_by_all_but_the_fold(spark: SparkSession) -> None:
+    """A batch that one fold began another may finish; a function in its key or steps may not."""
+
+    def declared(by: Callable[[str], str], reducer: Any) -> Application:
+        app = Application("app", spark)
+        rows = app.stream("sales", SALE).select("shop", "amount")
+        rows.where(F.length(F.udf(by)("shop")) > 0).groupBy(F.udf(by)("shop").alias("by")).reduce(
+            reducer, "s"
+        )
+        return app
+
+    one = declared(lambda shop: shop.upper(), dearest)
+    other = declared(lambda shop: shop.upper(), lambda old, _: old)
+    assert other.routing == one.routing
+    assert other.fingerprint != one.fingerprint
+    assert declared(lambda shop: shop.lower(), dearest).routing != one.routing
+
+
 RATE = 2
 
 

@@ -18,6 +18,7 @@ from state_lib.host.json_forms import (
     key_json,
     key_text,
     parse_key,
+    parse_prefix,
     prefix_bytes,
     value_json,
 )
@@ -84,12 +85,26 @@ def test_keys_survive_urls_and_json(kind: str, data: st.DataObject) -> None:
         ("date", "2013-13-01"),
         ("timestamp", "noon"),
         ("decimal(5,2)", "1,5"),
+        ("decimal(5,2)", "1.505"),
         ("bool", "yes"),
     ],
 )
 def test_what_is_no_key(serde: Any, text: str) -> None:
     with pytest.raises(InvalidRequest, match="is not a key"):
         parse_key(serde, text)
+
+
+@pytest.mark.parametrize(
+    ("serde", "said"),
+    [
+        ("decimal(5,2)", "a number with 2 digits behind the point at most"),
+        ("bool", "true or false"),
+        (STRUCT, "with all of its columns"),
+    ],
+)
+def test_what_a_key_looks_like_is_said(serde: Any, said: str) -> None:
+    with pytest.raises(InvalidRequest, match=said):
+        parse_key(serde, "x")
 
 
 def test_values() -> None:
@@ -104,28 +119,38 @@ def test_values() -> None:
 
 
 def test_prefixes() -> None:
-    assert prefix_bytes("utf8", "ü") == b"\xc3\xbc"
-    assert prefix_bytes("bytes", "00ff") == b"\0\xff"
+    assert prefix_bytes("utf8", parse_prefix("utf8", "ü")) == b"\xc3\xbc"
+    assert prefix_bytes("bytes", parse_prefix("bytes", "00ff")) == b"\0\xff"
     for serde in ("int64", "json", "date"):
-        with pytest.raises(InvalidRequest, match="no prefixes"):
-            prefix_bytes(serde, "1")
+        for asked in (parse_prefix, prefix_bytes):
+            with pytest.raises(InvalidRequest, match="no prefixes"):
+                asked(serde, "1")
+    for serde, wrong in (("utf8", b"x"), ("bytes", "00ff")):
+        with pytest.raises(InvalidRequest, match="prefix"):
+            prefix_bytes(serde, wrong)
+    with pytest.raises(InvalidRequest, match="is not a prefix of serde 'bytes'"):
+        parse_prefix("bytes", "0")
 
 
 def test_prefixes_of_several_columns() -> None:
     serde = {"struct": [["origin", "utf8"], ["dest", "utf8"], ["day", "date"]]}
     route = {"day": "2013-01-31", "origin": "JFK", "dest": "LAX"}
     key = serde_from(serde).serialize(parse_key(serde, json.dumps(route)))
-    for first in ({}, {"day": "2013-01-31"}, {"day": "2013-01-31", "origin": "JFK"}, route):
-        assert key.startswith(prefix_bytes(serde, json.dumps(first)))
+    for first in ({"day": "2013-01-31"}, {"day": "2013-01-31", "origin": "JFK"}, route):
+        assert key.startswith(prefix_bytes(serde, parse_prefix(serde, json.dumps(first))))
     part = {"day": dt.date(2013, 1, 31)}
     assert parse_key(serde, key_text(serde, part)) == part, "a client's prefix, in its URL"
     for wrong, said in (
         ({"origin": "JFK"}, r"the first of \['day', 'origin', 'dest'\]"),
         ({"day": None}, "'day' is not date"),
-        ([], "is not a key"),
+        ({"dya": "2013-01-31"}, "the first of"),
+        ({}, "leave it out"),
+        ([], "is not a prefix .* with the first of its columns"),
     ):
         with pytest.raises(InvalidRequest, match=said):
-            prefix_bytes(serde, json.dumps(wrong))
+            prefix_bytes(serde, parse_prefix(serde, json.dumps(wrong)))
+    with pytest.raises(InvalidRequest, match="not a mapping with"):
+        prefix_bytes(serde, "day")
 
 
 SPEC = StoreSpec("w", "window", window_size_ms=10, retention_ms=10**15)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from state_lib.errors import ConfigurationError, SerdeError
 from state_lib.serdes import Struct, serde_from
 from state_lib.serdes.arrays import shaped
+from state_lib.serdes.layout import Layout
 from state_lib.serdes.shown import from_json, to_json
 
 MOST = Decimal(10) ** 3 - Decimal("0.01")
@@ -220,3 +221,42 @@ def test_arrays_of_another_shape_are_made_to_fit() -> None:
     rows = pa.array([{"x": {"y": 1}}, None, {"x": None}])
     kind = pa.struct([pa.field("a", pa.struct([pa.field("b", pa.float64())]))])
     assert shaped(rows.slice(1), kind).to_pylist() == [None, {"a": None}]
+
+
+@pytest.mark.parametrize("digits", [1, 5, 19, 38])
+def test_decimals_of_more_digits_than_their_kind_are_refused(digits: int) -> None:
+    """Alone, in a column, as a field and in an array; what stands beside them is well."""
+    kind = f"decimal({digits},0)"
+    single, fields, listed = serde_from(kind), Struct(it=kind), Struct(it={"array": kind})
+    most = 10**digits - 1
+    element = listed.serialize({"it": [Decimal(most)]})
+    for whole in (most, -most):
+        raw = (whole + 2**127).to_bytes(16, "big")
+        assert single.deserialize(raw) == whole
+        assert single.decode_arrow(pa.array([None, raw], pa.binary()))[1].as_py() == whole
+        assert fields.decode_arrow(pa.array([b"\0" + raw], pa.binary()))[0].as_py() == {"it": whole}
+    for whole in (most + 1, -most - 1, 2**127 - 1, -(2**127)):
+        raw = (whole + 2**127).to_bytes(16, "big")
+        for serde, data in ((single, raw), (fields, b"\0" + raw), (listed, element[:-16] + raw)):
+            with pytest.raises(SerdeError, match="more digits"):
+                serde.deserialize(data)
+            with pytest.raises(SerdeError, match="more digits"):
+                serde.decode_arrow(pa.array([None, data], pa.binary()))
+    assert fields.decode_arrow(pa.array([b"\1" + bytes(16)], pa.binary()))[0].as_py() == {
+        "it": None
+    }
+
+
+def test_a_layout_is_made_once_at_each_depth(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, init = list[Any](), Layout.__init__
+
+    def count(layout: Layout, fields: Any) -> None:
+        made.append(fields)
+        init(layout, fields)
+
+    monkeypatch.setattr(Layout, "__init__", count)
+    described: Any = "int64"
+    for _ in range(6):
+        described = {"struct": [["it", described]]}
+    assert serde_from(described).describe() == described
+    assert len(made) == 6

@@ -100,7 +100,8 @@ def test_empty_and_all_null(serde: Struct, rows: list[None]) -> None:
         ({"a": True, "b": "x"}, "not int64"),
         ({"a": 2**63, "b": "x"}, "int too large|argument out of range|format requires"),
         ({"a": 1, "b": "\ud800"}, "surrogate"),
-        ("row", "keys"),
+        ("row", r"not a mapping with \['a', 'b'\]"),
+        ([("a", 1)], "not a mapping"),
     ],
 )
 def test_wrong_values(value: Any, why: str) -> None:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
-
 import pytest
 from pyspark.errors import PySparkException
 
-from state_lib.errors import FunctionFailed, UnknownSchemas
+from state_lib.errors import UnknownSchemas
 from state_lib.spark.carried import Carried, arrived
-from state_lib.spark.functions.lost import explained
 
 ERROR = UnknownSchemas("it does not know {7}", url="u", ids=[7])
 
@@ -29,13 +25,3 @@ def test_one_that_was_cut_short_is_taken_where_it_is_whole() -> None:
     assert isinstance(found, UnknownSchemas)
     assert arrived(PySparkException(text[:-20])) is None
     assert arrived(PySparkException("holdfast-error of another kind")) is None
-
-
-@pytest.mark.parametrize("format_", ["avro", "json"])
-def test_a_worker_that_ended_while_it_decoded_is_explained(format_: str) -> None:
-    source = SimpleNamespace(topic="flights", format=format_)
-    app: Any = SimpleNamespace(id="app", calls=(), verbs=[SimpleNamespace(source=source)])
-    expected: type[Exception] = FunctionFailed if format_ == "avro" else PySparkException
-    with pytest.raises(expected, match=r"topic 'flights'|exited") as failed, explained(app):
-        raise PySparkException("Python worker exited unexpectedly (crashed)")
-    assert isinstance(failed.value, FunctionFailed) is (format_ == "avro")

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import datetime as dt
+import errno
 import pickle
 import time
+from asyncio import CancelledError
 from collections.abc import Callable, Iterator
 from decimal import Decimal
+from enum import Enum
 from typing import Any
 
+import pandas as pd
+import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
 from pyspark.sql import Row
 from pyspark.sql import types as T  # noqa: N812
+from pyspark.sql.conversion import LocalDataToArrowConversion
+from pyspark.sql.pandas.types import to_arrow_type
 
 from state_lib.spark.functions.caught import Caught, result_type
+from state_lib.spark.process.arguments import in_utc
 from state_lib.spark.process.failures import described
 from state_lib.spark.process.meaning import meaning_of
-from state_lib.spark.process.values import checked, in_utc
+from state_lib.spark.process.values import checked, shown, to_field
 
 NOON = dt.datetime(2026, 1, 31, 12, tzinfo=dt.UTC)
 
@@ -129,6 +137,107 @@ def test_spark_is_told_of_three_fields() -> None:
     assert result_type(T.LongType()).simpleString() == (
         "struct<fine:boolean,value:bigint,error:string>"
     )
+
+
+class Panic(BaseException):
+    """As libraries in Rust raise it."""
+
+
+def raising(error: BaseException) -> Callable[[int], int]:
+    def raises(_: int) -> int:
+        raise error
+
+    return raises
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), Panic("odd row"), CancelledError()])
+def test_whatever_a_function_raises_is_its_rows(error: BaseException) -> None:
+    fine, value, said = caught(raising(error), T.LongType())(True, 1)
+    assert (fine, value) == (False, None)
+    assert (said or "").startswith(type(error).__name__)
+
+
+@pytest.mark.parametrize(
+    "error", [MemoryError(), ModuleNotFoundError("no geo"), OSError(errno.EMFILE, "too many files")]
+)
+def test_what_a_machine_lacks_is_no_rows_fault(error: Exception) -> None:
+    with pytest.raises(RuntimeError, match="step 1: its function could not be run in this worker"):
+        caught(raising(error), T.LongType())(True, 1)
+
+
+def test_who_interrupts_is_heard() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        caught(raising(KeyboardInterrupt()), T.LongType())(True, 1)
+
+
+def test_a_file_that_is_not_there_is_a_rows_fault() -> None:
+    fine, _, said = caught(raising(FileNotFoundError("a.csv")), T.LongType())(True, 1)
+    assert (fine, said) == (False, "FileNotFoundError: a.csv")
+
+
+def test_an_exception_is_the_same_wherever_it_is_raised() -> None:
+    error = ValueError("<Row object at 0x7f3a2c1d5e10> is none, nor is <b at 0x1F>")
+    assert described(error) == "ValueError: <Row object> is none, nor is <b>"
+
+
+class Colour(str, Enum):  # noqa: UP042 - StrEnum has a text of its own
+    RED = "red"
+
+
+class Odd(dt.datetime):
+    def astimezone(self, _: Any = None) -> Any:
+        raise ValueError("not this one")
+
+
+AT = T.StructType([T.StructField("at", T.TimestampType())])
+TIMES = {
+    "plain": (T.TimestampType(), lambda at: at),
+    "without-zone": (T.TimestampNTZType(), lambda at: at),
+    "array": (T.ArrayType(T.TimestampType()), lambda at: [at]),
+    "struct": (AT, lambda at: (at,)),
+    "map": (T.MapType(T.StringType(), T.TimestampNTZType()), lambda at: {"a": at}),
+    "key": (T.MapType(T.TimestampType(), T.LongType()), lambda at: {at: 1}),
+    "day": (T.DateType(), lambda at: at if at is pd.NaT else at.date()),
+}
+
+
+@pytest.mark.parametrize(("kind", "around"), TIMES.values(), ids=TIMES.keys())
+def test_what_pandas_has_for_no_time_is_refused(kind: T.DataType, around: Any) -> None:
+    """Spark would raise on it behind the function, and end the batch."""
+    fine, _, said = caught(lambda _: around(pd.NaT), kind)(True, 1)
+    assert not fine
+    assert (said or "").startswith("TypeError: ")
+    fine, value, said = caught(lambda _: around(pd.Timestamp("2026-01-31 12:00")), kind)(True, 1)
+    assert (fine, said) == (True, None)
+    convert = LocalDataToArrowConversion._create_converter(kind)
+    assert pa.array([convert(value)], to_arrow_type(kind, timezone="UTC")).null_count == 0
+
+
+def test_values_of_classes_of_ones_own_are_plain_ones() -> None:
+    moment = checked(T.TimestampType())(Odd(2026, 1, 31, 12, tzinfo=dt.UTC))
+    assert (type(moment), moment) == (dt.datetime, NOON)
+    for kind, wanted in (
+        (T.StringType(), "red"),
+        (T.VarcharType(9), "red"),
+        (T.ArrayType(T.StringType()), ["red"]),
+    ):
+        given = [Colour.RED] if isinstance(wanted, list) else Colour.RED
+        (value,) = [checked(kind)(given)]
+        assert value == wanted
+        text = value[0] if isinstance(value, list) else value
+        assert type(text) is str
+    by_colour = T.MapType(T.StringType(), T.LongType())
+    (key,) = checked(by_colour)({Colour.RED: 1})
+    assert (type(key), key) == (str, "red")
+    assert shown(by_colour)({Colour.RED: 1}) == {"red": 1}
+
+
+def test_two_keys_of_a_map_that_become_one_are_refused() -> None:
+    kind, naive = T.MapType(T.TimestampType(), T.LongType()), NOON.replace(tzinfo=None)
+    with pytest.raises(TypeError, match="keys that are one"):
+        checked(kind)({NOON: 1, naive: 2})
+    with pytest.raises(TypeError, match="keys that are one"):
+        to_field(kind)({NOON: 1, naive: 2})
 
 
 RATE = 2

@@ -11,7 +11,7 @@ from py4j.protocol import Py4JNetworkError
 
 from state_lib.config import Settings
 from state_lib.drivers.watched import Watched
-from state_lib.errors import ConfigurationError, HoldfastError, Unavailable
+from state_lib.errors import ConfigurationError, HoldfastError, Unavailable, WorkerLost
 from state_lib.spark import running
 from state_lib.spark.driver import Driver
 from state_lib.spark.opened import Opened
@@ -68,6 +68,19 @@ def test_pauses_grow_up_to_a_bound(pauses: Pauses, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(Driver, "run", fail)
     assert run(pauses) == ("failed", "the hosts are away", True)
     assert pauses.seconds == [1.0, 2.0, 4.0, 8.0, 15.0, 15.0, 15.0]
+
+
+def test_a_worker_that_ended_is_tried_again(
+    pauses: Pauses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel may have taken it for its memory: not every time."""
+
+    def fail(_: Driver) -> None:
+        raise WorkerLost("a Python worker ended")
+
+    monkeypatch.setattr(Driver, "run", fail)
+    assert run(pauses) == ("failed", "a Python worker ended", True)
+    assert len(pauses.seconds) == MOST
 
 
 def test_one_that_committed_begins_anew(pauses: Pauses, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -14,22 +17,27 @@ from pyspark import cloudpickle
 from pyspark.sql import Row
 from pyspark.sql.types import (
     ArrayType,
+    DataType,
     LongType,
     MapType,
     StringType,
     StructField,
     StructType,
+    TimestampType,
 )
 
-from state_lib.errors import ProcessorFailed
+from state_lib.errors import ProcessorFailed, ProcessorUnready
 from state_lib.keys import window_key
 from state_lib.marker import CommitHeader
 from state_lib.processing import Fold, Processor, State
 from state_lib.spark.plan import BatchPlan, ExchangePlan
+from state_lib.spark.process.arguments import from_arrow
 from state_lib.spark.process.codec import RowCodec
-from state_lib.spark.process.folding import Folded
+from state_lib.spark.process.folding import Folded, _Folding
+from state_lib.spark.process.given import Given
+from state_lib.spark.process.pace import Pace
 from state_lib.spark.process.run import run_all
-from state_lib.spark.process.values import from_arrow
+from state_lib.spark.process.values import shown
 from state_lib.specs import OutputSpec, StoreSpec, Topology
 from state_lib.stores.values import split_timestamp
 from state_lib.testing.tasks import EPOCH, Tasks
@@ -180,9 +188,107 @@ def test_what_its_topic_does_not_take_is_a_letter(world: World) -> None:
     assert world.outputs() == [(b"a", {"k": "a", "value": "x" * 7}, 3)]
 
 
-def test_code_that_cannot_be_made_anew_stops(world: World) -> None:
-    with pytest.raises(ProcessorFailed, match="made anew"):
+def test_code_that_cannot_be_made_anew_is_tried_again(world: World) -> None:
+    """One machine may lack what others have."""
+    with pytest.raises(ProcessorUnready, match="'s' raised in its functions, made anew on task 0"):
         world.run(reducing(code=b"no pickle"), entries(("a", 5, 1, 0, 0)))
+    missing = pickle.dumps((None, larger), 0).replace(larger.__module__.encode(), b"not_installed")
+    with pytest.raises(ProcessorUnready, match="Is what it imports installed there"):
+        world.run(reducing(code=missing), entries(("a", 5, 1, 0, 0)))
+    assert world.kept() == {}
+
+
+class Panic(BaseException):
+    """As libraries in Rust raise it."""
+
+
+def raising(error: BaseException) -> Callable[..., Any]:
+    def raises(_: Any, new: Any) -> Any:
+        if new.x == 1:
+            raise error
+        return new
+
+    return raises
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), Panic("odd row")])
+def test_whatever_it_raises_is_its_rows(world: World, error: BaseException) -> None:
+    table = entries(("a", 5, 1, 0, 0), ("a", 1, 2, 0, 1), ("a", 7, 3, 0, 2))
+    (letter,) = world.run(reducing(raising(error)), table)
+    assert (letter["offset"], letter["reason"]) == (1, "raised:s")
+    assert letter["exception"].startswith(type(error).__name__)
+    assert world.kept() == {b"a": ("a", 7, 3)}
+
+
+@pytest.mark.parametrize("error", [MemoryError(), ModuleNotFoundError("no geo")])
+def test_what_a_machine_lacks_is_tried_again(world: World, error: Exception) -> None:
+    table = entries(("a", 5, 1, 0, 0), ("a", 1, 2, 0, 1))
+    with pytest.raises(ProcessorUnready, match="store 's' raised in its function on task 0"):
+        world.run(reducing(raising(error)), table)
+    assert world.kept() == {}
+
+
+def test_what_is_too_large_says_how_large(world: World) -> None:
+    with pytest.raises(ProcessorFailed, match=r"makes a record of \d+ bytes.* takes 3 on key"):
+        world.run(reducing(on_error="stop"), entries(("a", 5, 1, 0, 0)), limit=3)
+
+
+@pytest.mark.parametrize(
+    ("kind", "item"),
+    [
+        (StructType([StructField("identifier_of_the_customer", LongType()),
+                     StructField("quantity_that_was_ordered", LongType())]), (1, 2)),
+        (TimestampType(), dt.datetime(1970, 1, 1, tzinfo=dt.UTC)),
+    ],
+    ids=["names", "times"],
+)  # fmt: skip
+def test_nested_values_are_larger_in_outputs(world: World, kind: DataType, item: Any) -> None:
+    """Kept without names, and times as numbers: the host would refuse the commit each time."""
+    schema = StructType([StructField("items", ArrayType(kind))])
+    code = cloudpickle.dumps((lambda: ([],), lambda _, row, __: ([item] * row.x,)))
+    store = replace(KEYED, value_serde=RowCodec(schema).serde)
+    verb = replace(reducing(), code=code, results=schema.json(), fold=Fold(store, "k"))
+    sent = len(orjson.dumps({"k": "a", "items": [shown(kind)(item)] * 1000}))
+    packed = len(Folded(schema.json(), single=False).pack(([item] * 1000,)))
+    limit = packed * 8 + 600
+    assert limit < sent, "what is checked by a factor of 8 alone"
+    (letter,) = world.run(verb, entries(("a", 1000, 1, 0, 0)), limit=limit)
+    assert letter["reason"] == "too-large:s"
+    assert world.outputs() == []
+    assert world.run(verb, entries(("a", 10, 1, 0, 1)), limit=limit) == []
+
+
+def test_a_key_of_many_rows_is_looked_at_within(world: World) -> None:
+    called = list[int]()
+
+    def counting(_: Any, new: Any) -> Any:
+        called.append(new.x)
+        return new
+
+    rows, verb = entries(*(("a", x, 1, 0, x) for x in range(1000))), reducing()
+    batch = BatchPlan(EPOCH, 1, {}, SOURCES, 3, 5, 0, {}, limits={"s": 1000})
+    with world.tasks.exchange("app", 0, EPOCH, 1) as exchange:
+        given = Given(rows, 0, verb, batch.sources())
+        assert verb.fold is not None
+        run = _Folding(verb, verb.fold, batch, exchange, Pace(0, 0.0))
+        run._functions._join = counting
+        with pytest.raises(ProcessorUnready, match="'s' takes too long on task 0: 100 calls"):
+            run.all(given)
+    assert len(called) < 100
+
+
+class Colour(str, Enum):  # noqa: UP042 - StrEnum has a text of its own
+    RED = "red"
+
+
+def test_a_text_of_ones_own_is_kept_as_what_it_holds() -> None:
+    schema = StructType(
+        [StructField("a", StringType()), StructField("m", MapType(StringType(), StringType()))]
+    )
+    folded = Folded(schema.json(), single=False)
+    made = folded.unpack(folded.pack((Colour.RED, {Colour.RED: Colour.RED})))
+    assert made == Row(a="red", m={"red": "red"})
+    assert {type(made.a), *map(type, made.m)} == {str}
 
 
 def test_a_value_is_known_as_it_was_made() -> None:

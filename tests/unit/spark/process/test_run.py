@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from asyncio import CancelledError
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -332,3 +333,33 @@ def test_rows_that_are_none_of_the_schema_are_refused() -> None:
     for wrong in (Row(k="a"), ("a",), ("a", "b"), 1, Row(k="a", x=1, y=2)):
         with pytest.raises(TypeError):
             results.records([wrong], 7)
+
+
+@pytest.mark.parametrize("raised", [SystemExit, CancelledError])
+def test_whatever_a_processor_raises_is_its_rows(world: World, raised: type[BaseException]) -> None:
+    def raises(*_: Any) -> Any:
+        raise raised
+
+    asked = {"n": lambda handle, name: handle.getValueState(name, "x BIGINT")}
+    code = cloudpickle.dumps(Doing(asked, raises))
+    (letter,) = map(orjson.loads, world.run(entries(("a", 1, 7, 0, 0)), 3, code=code).letters)
+    assert (letter["reason"], letter["exception"]) == ("raised:p", f"{raised.__name__}:")
+
+
+@pytest.mark.parametrize("raised", [MemoryError, ImportError])
+def test_what_a_machine_lacks_is_tried_again(world: World, raised: type[Exception]) -> None:
+    def raises(*_: Any) -> Any:
+        raise raised
+
+    asked = {"n": lambda handle, name: handle.getValueState(name, "x BIGINT")}
+    code = cloudpickle.dumps(Doing(asked, raises))
+    with pytest.raises(ProcessorUnready, match="'p' raised in handleInputRows on task 0"):
+        world.run(entries(("a", 1, 7, 0, 0)), 3, code=code)
+
+
+def test_one_that_ends_in_init_is_tried_again(world: World) -> None:
+    def ends(*_: Any) -> Any:
+        raise SystemExit
+
+    with pytest.raises(ProcessorUnready, match="raised in init on task 0"):
+        world.run(None, 3, code=asking(ends))
