@@ -71,11 +71,11 @@ types: setup ## mypy, strict
 STAGES := $(shell sed -n 's/^\[\(.*\)\]$$/\1/p' .ci/stages.toml)
 
 .PHONY: test
-test: lint types ## Lint, types and all tests but the slow proofs
+test: lint types ## Lint, types and the tests of a quarter of an hour
 	@python .ci/gate.py --quick
 
 .PHONY: test-full
-test-full: setup ## The slow proofs: kills, outages, full disks, ten minutes of soak
+test-full: setup ## All others, and the slow proofs: kills, outages, full disks, ten minutes of soak
 	@python .ci/gate.py --full chaos-long soak
 
 .PHONY: $(STAGES:%=test-%)

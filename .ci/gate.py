@@ -2,8 +2,9 @@
 
     gate.py [--quick] [--full] [STAGE …]
 
-Stages are those of stages.toml. All of them run, even if an early one is red. The exit code is 1 if
-any was. What a stage says, test by test, is in a report of its own, so that a hang names itself.
+Stages are those of stages.toml, which says which are for whom. All of them run, even if an early
+one is red. The exit code is 1 if any was. What a stage says, test by test, is in a report of its
+own, so that a hang names itself.
 
 The quick ones, and full ones that wait most of their time, run two at a time, where they can
 have namespaces of their own, and speak at their ends; then the other full ones do.
@@ -52,6 +53,7 @@ class Stage:
     tests: list[str]
     limit_s: float
     full: bool = False
+    later: bool = False
     network: bool = False
     asked: bool = False
     beside: bool = False
@@ -94,7 +96,8 @@ def main() -> int:
     wanted = [
         s
         for s in stages
-        if s.name in args.stage or (not s.asked and (args.full if s.full else args.quick))
+        if s.name in args.stage
+        or (not s.asked and (args.full if s.full or s.later else args.quick))
     ]
     slow = slowness.measure()
     print(f"gate: {', '.join(s.name for s in wanted)}; slowness {slow:.1f}", flush=True)
