@@ -44,7 +44,8 @@ class Held:
         took["told of its return"] = scene.until(
             f"{host}'s recovery told", lambda: self._counts()[over] > before[over], OVER_S
         )
-        assert self._counts() - before == Counter((alarm, over)), self._told.of(DOWN)
+        after = self._counts()
+        assert {one: after[one] - before[one] for one in (alarm, over)} == {alarm: 1, over: 1}
         return host
 
     def _counts(self) -> Counter[tuple[str, str]]:

@@ -47,7 +47,7 @@ def ends(ask: Callable[[], object]) -> str:
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("question", ["list", "read", "write", "upload", "delete"])
+@pytest.mark.parametrize("question", ["list", "read", "write", "upload", "delete", "rename"])
 def test_every_question_ends(question: str, tmp_path: Path) -> None:
     """A write did not: its client waits without a limit for the word to go on."""
     storage, local = Storage(URL, "app", "0"), tmp_path / "local"
@@ -58,6 +58,7 @@ def test_every_question_ends(question: str, tmp_path: Path) -> None:
         "write": lambda: storage.write("manifests/one", b"content"),
         "upload": lambda: storage.upload(local, "files/one"),
         "delete": lambda: storage.delete(["files/one"]),
+        "rename": lambda: storage.rename("files/one", "files/one.bad"),
     }
     said = ends(asked[question])
     assert f"{URL}/app/0: cannot " in said
