@@ -2,8 +2,9 @@
 
     gate.py [--quick] [--full] [STAGE …]
 
-Stages are those of stages.toml, which says which of them are for whom. All of them run, even if an early one is red. The exit code is 1 if
-any was. What a stage says, test by test, is in a report of its own, so that a hang names itself.
+Stages are those of stages.toml, which says which are for whom. All of them run, even if an early
+one is red. The exit code is 1 if any was. What a stage says, test by test, is in a report of its
+own, so that a hang names itself.
 
 The quick ones, and full ones that wait most of their time, run two at a time, where they can
 have namespaces of their own, and speak at their ends; then the other full ones do.
