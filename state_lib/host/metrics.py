@@ -72,6 +72,13 @@ class HostMetrics:
             PREFIX,
             registry=self.registry,
         )
+        self._snapshot = Gauge(
+            "snapshot_timestamp_seconds",
+            "Wall time of the newest snapshot that this process has written of the task.",
+            ("app", "task"),
+            PREFIX,
+            registry=self.registry,
+        )
         self._began: dict[tuple[str, str], tuple[float, int]] = {}
         self._ends: dict[tuple[str, str], int] = {}
         self._lock = threading.Lock()
@@ -92,6 +99,10 @@ class HostMetrics:
         self._latency.labels(app, task).observe(seconds)
         for store, changed in puts.items():
             self._put.labels(app, task, store).inc(changed)
+
+    def on_snapshot(self, task: str, written_at: int) -> None:
+        """A snapshot is listed; ``written_at`` is wall time (ms)."""
+        self._snapshot.labels(_app(task), task).set(written_at / 1000)
 
     def on_restore_start(self, task: str, store: str, start: int, end: int) -> None:
         """See `RestoreListener`."""

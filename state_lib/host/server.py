@@ -63,7 +63,7 @@ class StateHost:
         )
         context.state_dir.mkdir(parents=True, exist_ok=True)
         self.tasks = TaskManager(context, settings.host_addresses, settings.flush_interval_s)
-        self._snapshots = SnapshotJobs(self.tasks, settings.snapshots_url)
+        self._snapshots = SnapshotJobs(self.tasks, settings.snapshots_url, metrics.on_snapshot)
         self._retention = RetentionWatch(self.tasks)
         self._discovery = Discovery(self.tasks, self.address)
         self._token = token

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -125,10 +125,16 @@ class SnapshotJobs:
     Args:
         tasks: of this host.
         url: where snapshots go.
+        on_written: told of the task and wall time (ms) of each that is listed.
     """
 
-    def __init__(self, tasks: TaskManager, url: str) -> None:
-        self._tasks, self._url = tasks, url
+    def __init__(
+        self,
+        tasks: TaskManager,
+        url: str,
+        on_written: Callable[[str, int], object] = lambda _task, _written_at: None,
+    ) -> None:
+        self._tasks, self._url, self._on_written = tasks, url, on_written
         self._lock = threading.Lock()
         self._jobs: dict[str, Job] = {}
         self._stopping = threading.Event()
@@ -231,6 +237,7 @@ class SnapshotJobs:
             shutil.rmtree(job.directory, ignore_errors=True)
             job.end()
         if job.written is not None:
+            self._on_written(task.name, job.written.manifest.written_at)
             about = {"uploaded_bytes": job.written.uploaded_bytes}
             log.info("snapshot", task=task.name, snapshot=job.written.manifest.id, **about)
 

@@ -8,11 +8,12 @@ import hashlib
 import os
 import secrets
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from fsspec.asyn import AsyncFileSystem, sync
 from fsspec.implementations.local import LocalFileSystem
 from upath import UPath
 
@@ -20,6 +21,10 @@ from state_lib.errors import ConfigurationError, HoldfastError, StorageUnavailab
 from state_lib.marker import now_ms
 from state_lib.names import check_name
 
+ANSWER_S = 45.0
+"""For one question, tries of a filesystem's own included: less than a sensor waits for a look."""
+SLOWEST = 64 << 10
+"""Bytes per second that are written at the least; many files share a line."""
 _PIECE_BYTES = 4 << 20
 _PARTIAL = ".partial-"
 _STEPS = {
@@ -44,6 +49,11 @@ class Storage:
 
     What is written appears whole or not at all: by a rename on local disk; object stores have no
     other way.
+
+    Storage that takes connections and says nothing holds nobody up for ever: questions end after
+    `ANSWER_S`, writes after as much and what their size allows, if fsspec's filesystem can be
+    cancelled (S3's, Google's and Azure's can). The bytes of a download come by the filesystem's
+    own time-outs.
 
     Args:
         url: of all snapshots.
@@ -88,7 +98,7 @@ class Storage:
         """The content, or None if it is not there."""
         with self._translated(f"read {name}"):
             try:
-                content: bytes = self._fs.cat_file(f"{self._root}/{name}")
+                content: bytes = self._within(ANSWER_S, "cat_file", f"{self._root}/{name}")
             except FileNotFoundError:
                 return None
             return content
@@ -97,7 +107,8 @@ class Storage:
         """Write or replace."""
         with self._translated(f"write {name}"):
             if not self._local:
-                self._fs.pipe_file(f"{self._root}/{name}", content)
+                limit_s = _writing_s(len(content))
+                self._within(limit_s, "pipe_file", f"{self._root}/{name}", content)
                 return
             with self._replacing(name) as partial:
                 partial.write_bytes(content)
@@ -106,7 +117,8 @@ class Storage:
         """Write or replace by a local file's content."""
         with self._translated(f"write {name}"):
             if not self._local:
-                self._fs.put_file(str(local), f"{self._root}/{name}")
+                limit_s = _writing_s(local.stat().st_size)
+                self._within(limit_s, "put_file", str(local), f"{self._root}/{name}")
                 return
             with self._replacing(name) as partial:
                 shutil.copyfile(local, partial)
@@ -147,21 +159,41 @@ class Storage:
         """Remove what is there; what is not is no error."""
         for name in names:
             with self._translated(f"delete {name}"), contextlib.suppress(FileNotFoundError):
-                self._fs.rm_file(f"{self._root}/{name}")
+                self._within(ANSWER_S, "rm_file", f"{self._root}/{name}")
 
     def rename(self, name: str, other: str) -> None:
         """Give another name to what is there; what is not is no error."""
         with self._translated(f"rename {name}"), contextlib.suppress(FileNotFoundError):
-            self._fs.mv(f"{self._root}/{name}", f"{self._root}/{other}")
+            here, there = f"{self._root}/{name}", f"{self._root}/{other}"
+            if not isinstance(self._fs, AsyncFileSystem):
+                self._fs.mv(here, there)
+                return
+            self._within(ANSWER_S, "cp_file", here, there)  # object stores have no other way
+            self._within(ANSWER_S, "rm_file", here)
 
     def _ls(self, folder: str) -> list[tuple[str, dict[str, Any]]]:
         path = f"{self._root}/{folder}".rstrip("/")
         with self._translated(f"list {path}"):
             try:
-                found = self._fs.ls(path, detail=True)
+                found = self._within(ANSWER_S, "ls", path, detail=True)
             except FileNotFoundError:
                 return []
             return [(e["name"].rstrip("/").rsplit("/", 1)[-1], e) for e in found]
+
+    def _within(self, seconds: float, method: str, *arguments: Any, **more: Any) -> Any:
+        """Call the filesystem; one that can be cancelled is, when the time is over.
+
+        aiohttp's own time-outs do not see a server that never says that a write may go on.
+        """
+        if not isinstance(self._fs, AsyncFileSystem):
+            return getattr(self._fs, method)(*arguments, **more)
+        call: Callable[..., Any] = getattr(self._fs, f"_{method}")
+        try:
+            return sync(self._fs.loop, call, *arguments, timeout=seconds, **more)
+        except TimeoutError as error:
+            if str(error):  # the filesystem's own
+                raise
+            raise TimeoutError(f"no answer within {seconds:.0f} s") from error
 
     @contextlib.contextmanager
     def _replacing(self, name: str) -> Iterator[Path]:
@@ -195,6 +227,10 @@ class Storage:
                 action=action,
                 reason=str(error) or repr(error),
             ) from error
+
+
+def _writing_s(size: int) -> float:
+    return ANSWER_S + size / SLOWEST
 
 
 def is_partial(name: str) -> bool:

@@ -1,8 +1,9 @@
 """Real Airflow on PostgreSQL, every DAG of one application, and kills at random all the while.
 
 Nothing is missed: each lost store is restored by Airflow and reported, each killed driver comes
-back. Nothing is done twice: one restore for each loss, never two drivers that commit. What is there
-at the end is what the source gives, and no process has grown.
+back, as soon as is promised where nothing else is at work, and of a host that stays down one alarm
+and one recovery are told. Nothing is done twice: one restore for each loss, never two drivers that
+commit. What is there at the end is what the source gives, and no process has grown.
 """
 
 from __future__ import annotations
@@ -27,11 +28,12 @@ from tests.chaos.soak.helpers import Person, feeding
 from tests.chaos.soak.names import APP, AUDITS, DAGS, SOURCE
 from tests.chaos.soak.play import QUIET, Soak
 from tests.chaos.soak.telling import Telling, say
+from tests.chaos.soak.told import Told
 from tests.support.drivers import Census
 from tests.support.waiting import SLOWNESS
 
 SOAK_S = float(os.environ.get("HOLDFAST_SOAK_S", "600"))
-"""Rounds are played for two thirds of it, each kind that matters at least once."""
+"""Rounds are played for two thirds of it, and for longer until each of the first has been."""
 SEED = int(os.environ.get("HOLDFAST_SOAK_SEED", "1122"))
 PATIENCE_S = 180.0
 pytestmark = [pytest.mark.full, pytest.mark.timeout(SOAK_S + 2400)]
@@ -73,11 +75,12 @@ def airflow_of(cluster: Cluster, patience_s: float) -> Airflow:
 def test_nothing_is_missed_and_nothing_done_twice(cluster: Cluster, home: Path) -> None:
     say(f"soak: {SOAK_S:.0f} s, seed {SEED}")
     events, found = Events(cluster, SOURCE), dict[str, Any]()
+    told = Told(home / "told.jsonl")
     with ExitStack() as stack:
         census = stack.enter_context(Census(str(JOB)))
         airflow = stack.enter_context(airflow_of(cluster, PATIENCE_S * SLOWNESS))
         hasty = [stack.enter_context(airflow_of(cluster, 0)) for _ in range(2)]
-        soak = stack.enter_context(closing(Soak(cluster, airflow, census, SEED)))
+        soak = stack.enter_context(closing(Soak(cluster, airflow, census, SEED, told)))
         stack.callback(soak.tell, home / "soak.json", found)
         person = Person(hasty[0])
         telling = Telling(soak.scene, soak.killer, soak.ledger, soak.memory, hasty[1])
@@ -93,7 +96,7 @@ def test_nothing_is_missed_and_nothing_done_twice(cluster: Cluster, home: Path) 
         found["reports that are clean"] = ending.reports_are_clean(cluster)
         soak.ledger.check()
         found["questions approved"] = len(person.asked)
-        found["told"] = ending.alarms_are_right(home / "told.jsonl", soak.ledger)
+        found["told"] = ending.alarms_are_right(told, soak.ledger)
         ending.stopped(cluster, airflow, run)
         assert census.most == 1, f"two drivers at once: {census.at_most}"
         found["drivers that committed"] = ending.never_two_that_commit(cluster)

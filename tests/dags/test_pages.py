@@ -43,7 +43,7 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.usefixtures("log")
-@pytest.mark.parametrize("page", ["log", "spark"])
+@pytest.mark.parametrize("page", ["log", "spark", "capacity"])
 def test_nobody_reads_without_a_log_in(client: TestClient, page: str) -> None:
     path = f"/holdfast/streams/flights_stream/supervise/{page}"
     assert client.get(path).status_code == 401

@@ -163,8 +163,8 @@ def test_nothing_is_lost_when_a_broker_is_killed_under_load(
         assert marker.n == last
         pairs = [pair for chunk in chunks for pair in chunk.to_pylist()]
     assert {pair["key"]: pair["value"] for pair in pairs} == rows
-    see_metrics(at, token)
     take_snapshot(stack, settings, at, token)
+    see_metrics(at, token)
     see_it_come_back(brokers, f"kafka-{leader}", kafka, logs)
 
 
@@ -183,7 +183,8 @@ def see_metrics(at: HostAddress, token: str) -> None:
         if names <= set(labels):
             seen |= names
             assert named <= OF_THE_TARGET.union(*(labels[name] for name in names)), rule["alert"]
-    assert {"holdfast_task_open", "holdfast_commit_latency_seconds_bucket"} <= seen
+    counted = ("task_open", "commit_latency_seconds_bucket", "snapshot_timestamp_seconds")
+    assert {f"holdfast_{one}" for one in counted} <= seen
 
 
 def take_snapshot(stack: Composed, settings: Settings, at: HostAddress, token: str) -> None:

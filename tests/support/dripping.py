@@ -1,4 +1,4 @@
-"""Somebody who answers slowly for ever."""
+"""Somebody who answers slowly for ever, and somebody who never does."""
 
 from __future__ import annotations
 
@@ -35,3 +35,10 @@ def dripping() -> Iterator[int]:
             thread.join()
             for one in taken:
                 one.close()
+
+
+@contextmanager
+def silent(port: int = 0) -> Iterator[int]:
+    """The port of one who takes connections and what is sent, and says nothing."""
+    with closing(socket.create_server(("127.0.0.1", port), backlog=128)) as server:
+        yield server.getsockname()[1]

@@ -1,15 +1,32 @@
-"""What the soak judges by: memory that stays flat, and rounds of which none is left out."""
+"""What the soak judges by: memory that stays flat, promises, rounds of which none is left out."""
 
 from __future__ import annotations
 
+import json
 import random
 from itertools import islice
+from pathlib import Path
 
 import pytest
 
-from tests.chaos.soak.deck import FIRST, MORE, deck
+from tests.chaos.soak.bounds import too_late
+from tests.chaos.soak.deck import (
+    AIRFLOW,
+    BROKER,
+    DELETED,
+    DRIVER,
+    FIRST,
+    HOST,
+    JVM,
+    MORE,
+    SERVICES,
+    TRIGGERER,
+    Round,
+    deck,
+)
 from tests.chaos.soak.ledger import Loss
 from tests.chaos.soak.lives import WARM_S, Life, row_of
+from tests.chaos.soak.told import Told
 
 EVERY_S, MINUTES = 5, 10
 
@@ -65,3 +82,49 @@ def test_a_second_restore_of_a_loss_is_found() -> None:
         loss.check_built()
     loss.killed = ["host-1"]
     loss.check_built()
+
+
+@pytest.mark.parametrize(
+    ("one", "driver_s", "commit_s", "late"),
+    [
+        (Round((DRIVER,)), 9.0, 20.0, []),
+        (Round((DRIVER,)), 11.0, 8.0, ["a driver after 11.0 s and not 10"]),
+        (Round((JVM,)), 8.0, 23.0, ["committing after 31.0 s and not 30"]),
+        (Round((DRIVER, AIRFLOW)), 29.0, 29.0, []),
+        (Round((DRIVER, TRIGGERER)), 31.0, 9.0, ["a driver after 31.0 s and not 30"]),
+        (Round((HOST, DRIVER)), 50.0, 90.0, []),
+        (Round((DRIVER,), DELETED), 50.0, 90.0, []),
+    ],
+)
+def test_a_driver_that_is_late_is_found(
+    one: Round, driver_s: float, commit_s: float, late: list[str]
+) -> None:
+    took = {"driver": driver_s, "commit": commit_s}
+    assert too_late(one, took) == late
+    assert too_late(one, took, slowness=3) == []
+
+
+def test_somebody_of_each_kind_is_killed_and_timed_where_the_promise_is() -> None:
+    killed = {victim for one in FIRST for victim in one.victims}
+    assert {DRIVER, HOST, BROKER, AIRFLOW, *SERVICES} <= killed
+    timed = [one for one in FIRST if one.timed]
+    assert {one.of_airflow for one in timed} == {True, False}
+    slow = {"driver": 100.0, "commit": 100.0}
+    assert all(too_late(one, slow) for one in timed), "a round without a bound is not timed"
+
+
+def test_what_is_told_of_several_is_told_of_each(tmp_path: Path) -> None:
+    said = [
+        {"kind": "alarm", "condition": "host-down", "subject": "host-1, host-2"},
+        {"kind": "recovery", "condition": "host-down", "subject": "host-2"},
+        {"kind": "alarm", "condition": "store-lost", "subject": "soak/0"},
+    ]
+    assert Told(tmp_path / "nothing").of("host-down") == []
+    (tmp_path / "told").write_text("".join(f"{json.dumps(one)}\n" for one in said))
+    told = Told(tmp_path / "told")
+    assert told.of("host-down") == [
+        ("alarm", "host-1"),
+        ("alarm", "host-2"),
+        ("recovery", "host-2"),
+    ]
+    assert told.counts()["alarm host-down"] == 1

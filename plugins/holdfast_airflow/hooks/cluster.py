@@ -1,7 +1,7 @@
 """Drivers that run inside a cluster (YARN, Kubernetes): submitted and tracked by the provider.
 
-Tested with the provider's own hook, a scripted ``spark-submit`` and a small ResourceManager; not
-run against a real cluster.
+Tested with the provider's own hook, a scripted ``spark-submit`` and a small ResourceManager of
+YARN; not run against a real cluster, and on Kubernetes not at all.
 """
 
 from __future__ import annotations

@@ -15,15 +15,18 @@ from pathlib import Path
 import psutil
 
 from state_lib.host.placement import owner_of
+from state_lib.stack import supervisor
 from tests.chaos.check import TASKS
 from tests.chaos.soak.deck import AIRFLOW, CORRUPT, DRIVER, HOST, JVM, SERVICES
 from tests.chaos.soak.ledger import Ledger, Loss
 from tests.chaos.soak.names import APP
 from tests.chaos.soak.scene import Scene
-from tests.support.waiting import until
+from tests.support.waiting import SLOWNESS, until
 
 DRIVER_S = 60.0
 """A driver may just be starting."""
+STOPPED_S, STARTED_S = 60.0, 60.0
+"""For a host that is held down, and brought back."""
 
 
 class Killer:
@@ -51,6 +54,23 @@ class Killer:
                 os.kill(pid, signal.SIGKILL)
         self.killed.update(names)
         return names
+
+    def take_down(self) -> str:
+        """SIGKILL any host, and let nobody start it again; returns its name."""
+        host, stack = self._any_host(), self._scene.cluster.stack
+        client = supervisor.Client(stack.paths)
+
+        def is_stopped() -> bool:  # who has just exited cannot be stopped, and is started again
+            client.stop(host)
+            return stack.status()[host].state == "stopped"
+
+        self.kill((HOST,), host)
+        until(is_stopped, STOPPED_S, f"{host} stopped")
+        return host
+
+    def bring_back(self, host: str) -> None:
+        """Start it, and wait until it is healthy."""
+        self._scene.cluster.stack.up(only=[host], timeout_s=STARTED_S * SLOWNESS)
 
     def lose(self, damage: str) -> Loss:
         """Damage a task's directory and SIGKILL its host, which writes nothing in between.

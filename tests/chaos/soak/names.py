@@ -9,8 +9,8 @@ SOURCE = f"{APP}-source"
 DAGS = Path(__file__).with_name("dags")
 AUDITS = Path(__file__).with_name("audits")
 """What recomputes the application, for its audit DAG."""
-STREAM, RESTORE = f"{APP}_stream", f"{APP}_restore"
+STREAM, RESTORE, WATCH = (f"{APP}_{w}" for w in ("stream", "restore", "watch"))
 PERIODIC = tuple(
     f"{APP}_{w}" for w in ("verify", "snapshots", "prune", "drill", "audit", "capacity")
 )
-ALL = (STREAM, RESTORE, f"{APP}_watch", f"{APP}_repair", *PERIODIC)
+ALL = (STREAM, RESTORE, WATCH, f"{APP}_repair", *PERIODIC)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import time
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -14,13 +14,16 @@ from state_lib.client.airflow import Airflow, Run
 from state_lib.errors import HoldfastError
 from tests.chaos.cluster import Cluster
 from tests.chaos.soak.deck import FIRST, deck
+from tests.chaos.soak.held import Held
 from tests.chaos.soak.killer import Killer
 from tests.chaos.soak.ledger import Ledger
 from tests.chaos.soak.memory import Memory
 from tests.chaos.soak.names import ALL, STREAM
+from tests.chaos.soak.rest import at_rest
 from tests.chaos.soak.rounds import Rounds
 from tests.chaos.soak.scene import Scene
 from tests.chaos.soak.telling import loss_table, memory_table, runs_by_state, say
+from tests.chaos.soak.told import Told
 from tests.support.drivers import Census
 from tests.support.waiting import until
 
@@ -40,15 +43,19 @@ class Soak:
         airflow: of it; patient.
         census: counts drivers.
         seed: of what is chosen at random.
+        told: what notifiers were told.
     """
 
-    def __init__(self, cluster: Cluster, airflow: Airflow, census: Census, seed: int) -> None:
+    def __init__(
+        self, cluster: Cluster, airflow: Airflow, census: Census, seed: int, told: Told
+    ) -> None:
         self._airflow, self._seed = airflow, seed
         rng = self._rng = random.Random(seed)  # noqa: S311 - a repeatable choice
         self.scene, self.memory = Scene(cluster, census), Memory(cluster)
         self.ledger = Ledger(cluster, airflow)
         self.killer = Killer(self.scene, self.ledger, rng)
-        self._rounds = Rounds(self.scene, self.killer, self.ledger, rng)
+        held = Held(self.scene, self.killer, told, airflow)
+        self._rounds = Rounds(self.scene, self.killer, self.ledger, held, rng)
         self._quiet_since = time.time()
 
     def start(self) -> Run:
@@ -68,7 +75,8 @@ class Soak:
             if number >= len(FIRST) and time.monotonic() > end:
                 return
             say(f"round {number + 1}: {one.name}")
-            self._rounds.play(one)
+            with at_rest(self.scene, self._airflow) if one.timed else nullcontext():
+                self._rounds.play(one)
             say(f"   {self.scene.lines[-1]}")
             time.sleep(self._rng.uniform(*PAUSE_S))
 

@@ -5,20 +5,22 @@ from __future__ import annotations
 import random
 import time
 
+from tests.chaos.soak.bounds import too_late
 from tests.chaos.soak.deck import HOST, Round
+from tests.chaos.soak.held import Held
 from tests.chaos.soak.killer import Killer
 from tests.chaos.soak.ledger import Ledger, Loss
 from tests.chaos.soak.scene import Scene
-from tests.support.waiting import until
+from tests.support.waiting import SLOWNESS, until
 
 AWAY_S = 60.0
 """From the kill of a service of Airflow until its health report says so."""
 HEALTHY_S = 180.0
 """From then until all are healthy."""
 DRIVER_S = 60.0
-"""From there, or from the kill, to another driver."""
+"""From there, or from the kill, to another driver, whatever else is at work: see `bounds`."""
 COMMITS_S = 120.0
-"""From there to its first commit; and until what was there is processed by all tasks."""
+"""From there to its first commit, and until what was there is processed by all tasks; likewise."""
 BACK_S = 300.0
 """From the loss of a store until it is restored, verified and reported."""
 
@@ -26,8 +28,11 @@ BACK_S = 300.0
 class Rounds:
     """Plays one after the other; how long each took is a line of the scene."""
 
-    def __init__(self, scene: Scene, killer: Killer, ledger: Ledger, rng: random.Random) -> None:
-        self._scene, self._killer, self._ledger, self._rng = scene, killer, ledger, rng
+    def __init__(
+        self, scene: Scene, killer: Killer, ledger: Ledger, held: Held, rng: random.Random
+    ) -> None:
+        self._scene, self._killer, self._ledger = scene, killer, ledger
+        self._held, self._rng = held, rng
 
     def play(self, one: Round) -> None:
         """Damage, kill, wait; all limits are for an idle machine."""
@@ -36,7 +41,10 @@ class Rounds:
         loss = self._killer.lose(one.damage) if one.damage else None
         if loss is not None and one.victims:
             self._overlap(loss, one)
-        killed = self._killer.kill(one.victims, None if loss is None else loss.host)
+        if one.held:
+            killed = [self._held.play(took)]
+        else:
+            killed = self._killer.kill(one.victims, None if loss is None else loss.host)
         if loss is not None:
             loss.killed += killed
         if one.of_airflow:
@@ -57,6 +65,8 @@ class Rounds:
         who = f" ({', '.join(killed)})" if HOST in one.victims else ""
         kept = "the same driver" if same else "another driver"
         scene.lines.append(f"{one.name}{who}: {spent}; {kept}")
+        late = too_late(one, took, SLOWNESS) if one.timed else []
+        assert not late, f"{scene.lines[-1]}: {late}"
 
     def _overlap(self, loss: Loss, one: Round) -> None:
         """Kill somewhere between the host's return and the end of the restore.

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -45,9 +45,11 @@ from tests.dags.conftest import Connect, Scripts
 from tests.integration.test_disk_full import SPACES, may_mount
 from tests.support import lost
 from tests.support.apps import KV, WIN, App, app_of
+from tests.support.dripping import silent
 from tests.support.full_disk import fill
 from tests.support.host_process import TOKEN, Hosts
 from tests.support.hosts import publish
+from tests.support.s3 import s3_server
 from tests.support.sensing import Looks, deferred, first, quiet, sensed
 from tests.support.waiting import SLOWNESS, until
 
@@ -194,6 +196,28 @@ def test_a_snapshot_that_gets_old(make: Make, looks: Looks, tmp_path: Path) -> N
     found = sensed(sensor, looks, lambda: hosts.commit(2, {b"k": b"w"}))
     assert found["tasks"] == [f"{hosts.app.name}/0"]
     assert "the oldest is" in found["seen"]
+
+
+def test_storage_that_goes_silent(
+    make: Make, looks: Looks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes connections and never says a word: that is told, and no look hangs."""
+    monkeypatch.setattr("state_lib.snapshots.storage.ANSWER_S", 1.0)
+    with ExitStack() as stack:
+        server = stack.enter_context(s3_server())
+        hosts = make(snapshots_url=server.bucket("goes-silent"))
+        with hosts.client() as client:
+            client.snapshot(hosts.app.name, 0)
+            status = client.snapshot_status
+            until(lambda: status(hosts.app.name, 0)["state"] == "done", 60, "a snapshot")
+
+        def silence() -> None:
+            server.stop()
+            stack.enter_context(silent(server.port))
+
+        found = sensed(of(SnapshotStaleSensor, hosts), looks, silence)
+    assert "no answer within 1 s" in found["seen"]
+    assert found["document"] == "docs/runbook/snapshots.md"
 
 
 @contextmanager

@@ -28,7 +28,7 @@ from state_lib.declaration import Aggregation, Declaration, Expression, Field, K
 from state_lib.drivers.control import Control
 from state_lib.drivers.identity import Identity
 from state_lib.drivers.presence import Presence
-from state_lib.errors import Superseded
+from state_lib.errors import Superseded, Unavailable
 from state_lib.exits import EXIT_REFUSED, EXIT_SUPERSEDED
 from state_lib.kafka import Kafka
 from state_lib.logs import configure_logging
@@ -88,7 +88,7 @@ def follow(kafka: Kafka, name: str, control: Control, epoch: int, *, once: bool)
     producer = kafka.producer()
     n = 0
     while not stopping.wait(BATCH_S):
-        if word(name) != "deaf" and control.heed(epoch) is not None:
+        if word(name) != "deaf" and heeds(control, epoch):
             return
         if word(name) == "idle":
             continue
@@ -99,6 +99,14 @@ def follow(kafka: Kafka, name: str, control: Control, epoch: int, *, once: bool)
         producer.flush()
         if once:
             return
+
+
+def heeds(control: Control, epoch: int) -> bool:
+    """Whether it was asked to stop; nothing can be heard while Kafka is away, as by any driver."""
+    try:
+        return control.heed(epoch) is not None
+    except Unavailable:
+        return False
 
 
 def word(name: str) -> str:

@@ -18,6 +18,7 @@ from state_lib import processes
 from state_lib.client.airflow import Run
 from state_lib.drivers.control import ask_to_stop
 from state_lib.drivers.reporting import FIRST_PAUSE_S
+from state_lib.stack import supervisor
 from tests.support.airflow_home import SCRIPTED
 from tests.support.airflow_stack import SERVICES, WITHIN_S
 from tests.support.drivers import Census
@@ -26,7 +27,9 @@ from tests.support.waiting import SLOWNESS, until
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(900)]
 NOTICED_S = 10
+AWAY_S = 120.0
 LEFT, RIGHT = "left", "right"
+AWAY, BACK = "Kafka cannot be asked about right", "Kafka answers about right again"
 
 
 @pytest.fixture(scope="module")
@@ -174,6 +177,30 @@ def test_a_task_marked_as_failed_stops_its_driver_at_an_edge(live: Live) -> None
     until(lambda: not psutil.pid_exists(before.facts.pid), WITHIN_S)  # type: ignore[union-attr]
     until(lambda: live.airflow.run(run.dag, run.id).state == "failed", WITHIN_S)
     assert live.sight(LEFT, lambda s: not s.drivers).driver == before.driver
+
+
+def test_kafka_that_is_away_for_minutes_is_told_once_and_costs_nothing(live: Live) -> None:
+    """The task waits on, the driver goes on when it can; one line each at the end and the start."""
+    before, tries = live.driver(RIGHT), live.task(RIGHT)[1]
+    assert before.facts is not None
+
+    def told(what: str) -> int:
+        return sum(what in line for line in live.said(RIGHT))
+
+    away, back = told(AWAY), told(BACK)
+    supervisor.Client(live.stack.paths).stop("kafka")
+    until(lambda: told(AWAY) > away, WITHIN_S, "told")
+    end = time.monotonic() + AWAY_S
+    while time.monotonic() < end:
+        assert live.task(RIGHT) == ("deferred", tries)
+        assert psutil.pid_exists(before.facts.pid)
+        time.sleep(2)
+    live.stack.up(only=["kafka"], timeout_s=WITHIN_S * SLOWNESS)
+    after = live.sight(RIGHT, lambda s: s.away is None and s.n > before.n)
+    assert (after.driver, after.epoch) == (before.driver, before.epoch)
+    until(lambda: told(BACK) > back, WITHIN_S, "told of its return")
+    assert (told(AWAY), told(BACK)) == (away + 1, back + 1), live.said(RIGHT)
+    assert live.task(RIGHT) == ("deferred", tries)
 
 
 def test_the_other_stream_is_left_alone_until_it_is_stopped(

@@ -227,9 +227,10 @@ RULES = {
     "driver-stalled": "HoldfastStreamQuiet",
     "store-lost": "HoldfastTaskNotOpen",
     "disk-filling": "HoldfastDiskFilling",
+    "snapshot-stale": "HoldfastSnapshotStale",
 }
-ELSEWHERE = {"changelog-unsafe", "snapshot-stale"}
-"""Of these hosts know nothing: only brokers and storage do."""
+ELSEWHERE = {"changelog-unsafe"}
+"""Of these hosts know nothing: only brokers do."""
 
 
 def test_conditions_and_prometheus_rules_are_the_same_but_for_what_is_documented() -> None:

@@ -1,0 +1,59 @@
+"""Prometheus' own tool: the rules are rules, and fire where `rules.test.yaml` says so.
+
+It is in Debian's package `prometheus`, which is fetched and unpacked, not installed.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support.compose import DOCKER
+
+NAME = "promtool"
+pytestmark = [
+    pytest.mark.full,
+    pytest.mark.timeout(400),
+    pytest.mark.skipif(
+        not (shutil.which(NAME) or shutil.which("apt-get")), reason="needs promtool, or apt-get"
+    ),
+]
+
+
+def run(*words: str | Path, cwd: Path) -> str:
+    done = subprocess.run(words, cwd=cwd, capture_output=True, text=True, check=False, timeout=180)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture
+def promtool(tmp_path: Path) -> str:
+    """The machine's, or Debian's, with lists and cache of its own: no root is needed."""
+    if found := shutil.which(NAME):
+        return found
+    own = []
+    for kind in ("State", "State::Lists", "Cache"):
+        folder = tmp_path / kind.replace("::", "-").lower()
+        (folder / "partial").mkdir(parents=True)
+        own += ["-o", f"Dir::{kind}={folder}"]
+    own += ["-o", "Dir::State::status=/var/lib/dpkg/status", "-o", "APT::Sandbox::User="]
+    run("apt-get", *own, "update", cwd=tmp_path)
+    run("apt-get", *own, "download", "prometheus", cwd=tmp_path)
+    (package,) = tmp_path.glob("prometheus_*.deb")
+    run("dpkg-deb", "--extract", package, tmp_path / "unpacked", cwd=tmp_path)
+    return str(tmp_path / "unpacked" / "usr" / "bin" / NAME)
+
+
+def test_alarms_fire_where_their_cases_say_so(promtool: str, tmp_path: Path) -> None:
+    folder = DOCKER / "prometheus"
+    assert "rules found" in run(promtool, "check", "rules", "rules.yaml", cwd=folder)
+    assert "SUCCESS" in run(promtool, "test", "rules", "rules.test.yaml", cwd=folder)
+    mute = tmp_path / "mute"
+    shutil.copytree(folder, mute)
+    text = (mute / "rules.yaml").read_text()
+    (mute / "rules.yaml").write_text(text.replace('{job="holdfast-host"} == 0', "{} == 2"))
+    with pytest.raises(AssertionError, match="HoldfastHostDown"):
+        run(promtool, "test", "rules", "rules.test.yaml", cwd=mute)
