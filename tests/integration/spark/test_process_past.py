@@ -34,7 +34,9 @@ def silent(told: Told) -> Counter[str]:
     return Counter(orjson.loads(v)["device"] for some in told["outputs"] for _, v, _ in some)
 
 
-@pytest.mark.parametrize("back", [range(PARTITIONS), [0]], ids=["all", "one"])
+@pytest.mark.parametrize(
+    "back", [range(PARTITIONS), pytest.param([0], marks=pytest.mark.full)], ids=["all", "one"]
+)
 def test_ticks_are_repeated_in_their_order(
     spark: SparkSession, kafka: Kafka, name: str, tmp_path: Path, back: Sequence[int]
 ) -> None:
