@@ -150,7 +150,9 @@ def test_timers_by_event_time_are_as_by_sparks_operator(
 ) -> None:
     """A batch is judged by the times of those before it, and the last by its own as well."""
     minutes = [[("a", 0), ("b", 10)], [("a", 50)], [("c", 75)], [("a", 100)], [("d", 200)]]
-    beats = [[{"device": d, "at": T0 + m * MINUTE} for d, m in some] for some in minutes]
+    beats: list[list[dict[str, Any]]] = [
+        [{"device": d, "at": T0 + m * MINUTE} for d, m in some] for some in minutes
+    ]
 
     def process(rows: GroupedData) -> DataFrame:
         return rows.transformWithState(
