@@ -156,6 +156,8 @@ def test_it_starts_and_its_store_is_a_dataframe(
 
         def kept() -> int:
             found = 0
+            if (error := there["query"].exception()) is not None:
+                raise error
             with contextlib.suppress(HoldfastError):  # it is not open yet
                 for p in range(PARTITIONS):
                     found += sum(1 for _ in host.task(app.name, p).scan("aircraft")[1])
@@ -168,7 +170,7 @@ def test_it_starts_and_its_store_is_a_dataframe(
                 body, partition = json.dumps(flight).encode(), number % PARTITIONS
                 producer.produce(source, body, None, partition, timestamp=flight["scheduled"])
             assert producer.flush(10) == 0
-            until(lambda: kept() == len(AIRCRAFT), 60, "kept")
+            until(lambda: kept() == len(AIRCRAFT), 120, "kept")
             hosts = f'.option("hosts", "{at}").load()'
             frame = eval(own(read).replace(".load()", hosts), there)  # noqa: S307 - as above
             rows = frame.selectExpr("key", "flights", "miles", "last.dest", "last.scheduled")
