@@ -1,36 +1,41 @@
-"""Where a key belongs and how window keys are laid out: byte for byte as Kafka and Kafka Streams.
+"""Where a key belongs, and how keys and stamps are laid out: to the byte as Kafka Streams has them.
 
-Sources: ``org.apache.kafka.common.utils.Utils.murmur2`` and ``toPositive``, ``WindowKeySchema``.
-Composite window key: ``key ‖ start (8 bytes, signed) ‖ seqnum (4 bytes)``, big-endian; starts are
-milliseconds since 1970 and may be negative. Negative starts sort after positive ones.
+Sources: ``org.apache.kafka.common.utils.Utils.murmur2`` and ``toPositive``, ``WindowKeySchema``,
+``ValueAndTimestampSerializer``. All numbers are big-endian.
+
+- In a window store and its changelog: ``key ‖ start (8 bytes, signed) ‖ seqnum (4 bytes)``; starts
+  are milliseconds since 1970 and may be negative. Negative starts sort after positive ones.
+- In an output of a window store: ``key ‖ start``.
+- Values of timestamped and window stores: ``timestamp (8 bytes, ms) ‖ value``. Their changelogs
+  have the value alone, for its timestamp is the record's.
+
+Numpy and pyarrow are imported where whole columns are taken: a restore's workers need the rest.
 """
 
 from __future__ import annotations
 
 import struct
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 from state_lib.errors import SerdeError
-from state_lib.serdes.base import as_binary
-from state_lib.serdes.columns import (
-    Bytes1,
-    Ints,
-    binary_array,
-    binary_parts,
-    gather,
-    ragged_index,
-    starts_of,
-)
-from state_lib.specs import SUFFIX_BYTES
 
-_SUFFIX = struct.Struct(">qi")
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    from state_lib.serdes.columns import Bytes1, Ints
+
+START_BYTES = 8
+SUFFIX_BYTES = 12
+"""Of a window key behind the inner key: start and sequence number."""
+START = slice(-SUFFIX_BYTES, START_BYTES - SUFFIX_BYTES)
+"""Where the start lies in a window key."""
+STAMP_BYTES = 8
+_SUFFIX, _NUMBER = struct.Struct(">qi"), struct.Struct(">q")
 _SEED, _M = 0x9747B28C, 0x5BD1E995
 _MASK = 0xFFFFFFFF
-_START_BYTES = 8
 
 
 def murmur2(key: bytes) -> int:
@@ -61,13 +66,34 @@ def window_key(key: bytes, start_ms: int, seq: int = 0) -> bytes:
 def split_window_key(composite: bytes) -> tuple[bytes, int, int]:
     """Inner key, start (ms) and seqnum. Raises SerdeError if shorter than the suffix."""
     if len(composite) < SUFFIX_BYTES:
-        raise _too_short(len(composite), composite)
+        raise _too_short("a window key", SUFFIX_BYTES, composite)
     start, seq = _SUFFIX.unpack_from(composite, len(composite) - SUFFIX_BYTES)
     return composite[:-SUFFIX_BYTES], start, seq
 
 
+def start_of(raw: bytes) -> int:
+    """A window's start (ms) from its 8 bytes, such as those at `START`."""
+    return int.from_bytes(raw, "big", signed=True)
+
+
+def output_key(composite: bytes) -> bytes:
+    """``key ‖ start`` of a window key: Kafka Streams' windowed topic serde."""
+    return composite[: START.stop]
+
+
+def split_output_key(key: bytes) -> tuple[bytes, int]:
+    """Inner key and start (ms). Raises SerdeError if shorter than a start."""
+    if len(key) < START_BYTES:
+        raise _too_short("a window's key in an output", START_BYTES, key)
+    return key[:-START_BYTES], start_of(key[-START_BYTES:])
+
+
 def window_keys(keys: pa.Array[Any], starts_ms: npt.NDArray[np.int64]) -> pa.BinaryArray:
     """`window_key` of every key with its start, seqnum 0. Raises SerdeError on a null key."""
+    import numpy as np
+
+    from state_lib.serdes.columns import binary_array, gather, ragged_index, starts_of
+
     data, begins, lengths = _rows(keys)
     if len(starts_ms) != len(lengths):
         raise SerdeError(
@@ -76,9 +102,9 @@ def window_keys(keys: pa.Array[Any], starts_ms: npt.NDArray[np.int64]) -> pa.Bin
     at = starts_of(lengths + SUFFIX_BYTES)
     out = np.zeros(int(at[-1]), np.uint8)
     out[ragged_index(at[:-1], lengths)] = gather(data, begins, lengths)
-    packed = np.asarray(starts_ms, np.int64).astype(">i8").view(np.uint8).reshape(-1, 8)
+    packed = np.asarray(starts_ms, np.int64).astype(">i8").view(np.uint8).reshape(-1, START_BYTES)
     tail = at[1:] - SUFFIX_BYTES
-    for column in range(8):
+    for column in range(START_BYTES):
         out[tail + column] = packed[:, column]
     return binary_array(out, lengths + SUFFIX_BYTES, None)
 
@@ -89,25 +115,86 @@ def split_window_keys(composite: pa.Array[Any]) -> tuple[pa.BinaryArray, Ints]:
     Raises:
         SerdeError: a key is null, or shorter than the suffix.
     """
+    import numpy as np
+
+    from state_lib.serdes.columns import binary_array, gather
+
     data, begins, lengths = _rows(composite)
     inner = lengths - SUFFIX_BYTES
     if len(inner) and inner.min() < 0:
         at = int(inner.argmin())
-        raise _too_short(int(lengths[at]), data[begins[at] : begins[at] + lengths[at]].tobytes())
-    raw = data[(begins + inner)[:, None] + np.arange(_START_BYTES)].reshape(-1)
+        seen = data[begins[at] : begins[at] + lengths[at]].tobytes()
+        raise _too_short("a window key", SUFFIX_BYTES, seen)
+    raw = data[(begins + inner)[:, None] + np.arange(START_BYTES)].reshape(-1)
     return binary_array(gather(data, begins, inner), inner, None), raw.view(">i8").astype(np.int64)
 
 
+def stamped(times: Iterable[int], values: Iterable[bytes | None]) -> list[bytes | None]:
+    """Values with their timestamps (ms) before them; None stays None."""
+    pack = _NUMBER.pack
+    return [None if v is None else pack(t) + v for t, v in zip(times, values, strict=True)]
+
+
+def split_timestamp(stored: bytes) -> tuple[bytes, int]:
+    """Value and timestamp (ms). Raises SerdeError if shorter than a timestamp."""
+    if len(stored) < STAMP_BYTES:
+        raise _too_short("a timestamped value", STAMP_BYTES, stored, "timestamped")
+    return stored[STAMP_BYTES:], _NUMBER.unpack_from(stored)[0]
+
+
+def split_timestamps(stored: pa.BinaryArray, nothing: int = 0) -> tuple[pa.BinaryArray, Ints]:
+    """`split_timestamp` of every value: values and timestamps (ms); ``nothing`` where it is null.
+
+    By hand: pyarrow's ``binary_slice`` fails on arrays with many nulls (26.0, "Negative buffer
+    resize").
+
+    Raises:
+        SerdeError: one is shorter than a timestamp.
+    """
+    import numpy as np
+
+    from state_lib.serdes.columns import binary_array, binary_parts, gather, valid_mask
+
+    data, begins, lengths = binary_parts(stored)
+    valid = valid_mask(stored)
+    rest = lengths - STAMP_BYTES
+    if valid is not None:
+        rest = np.where(valid, rest, 0)
+        begins = np.where(valid, begins, -STAMP_BYTES)  # reads nothing
+    if len(rest) and rest.min() < 0:
+        seen = stored[int(rest.argmin())].as_py()
+        raise _too_short("a timestamped value", STAMP_BYTES, seen, "timestamped")
+    there = begins if valid is None else begins[valid]
+    found = data[there[:, None] + np.arange(STAMP_BYTES)].reshape(-1).view(">i8")
+    stamps = found.astype(np.int64)
+    if valid is not None:
+        stamps = np.full(len(valid), nothing, np.int64)
+        stamps[valid] = found
+    return binary_array(gather(data, begins + STAMP_BYTES, rest), rest, valid), stamps
+
+
+def after(key: bytes) -> bytes:
+    """The least key greater than ``key``."""
+    return key + b"\0"
+
+
+def after_prefix(prefix: bytes) -> bytes | None:
+    """The least key greater than all that start with the prefix; None if there is none."""
+    head = prefix.rstrip(b"\xff")
+    return head[:-1] + bytes([head[-1] + 1]) if head else None
+
+
 def _rows(keys: Any) -> tuple[Bytes1, Ints, Ints]:
+    from state_lib.serdes.base import as_binary
+    from state_lib.serdes.columns import binary_parts
+
     array = as_binary("key", keys)
     if array.null_count:
         raise SerdeError("a null key has no place here: skip it before", serde="key", seen=None)
     return binary_parts(array)
 
 
-def _too_short(size: int, seen: bytes) -> SerdeError:
+def _too_short(what: str, least: int, seen: bytes, serde: str = "window") -> SerdeError:
     return SerdeError(
-        f"a window key has at least {SUFFIX_BYTES} bytes, not {size}",
-        serde="window",
-        seen=seen.hex(),
+        f"{what} has at least {least} bytes, not {len(seen)}", serde=serde, seen=seen.hex()
     )

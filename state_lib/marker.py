@@ -233,7 +233,7 @@ class Verdict(Enum):
 
 
 def judge(marker: Marker, header: CommitHeader) -> Verdict:
-    """Decide on a commit, as shared/DESIGN.md "Commit" step 1.
+    """Decide on a commit, as docs/protocol.md, "One commit", step 1.
 
     Raises:
         Superseded: the commit's driver has been replaced.

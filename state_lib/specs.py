@@ -17,8 +17,6 @@ StoreKind = Literal["key-value", "timestamped-key-value", "window"]
 BackendName = Literal["rocksdb", "memory"]
 DAY_MS = 24 * 3600 * 1000
 MAX_PARTITIONS = 10_000
-SUFFIX_BYTES = 12
-"""Of a window key behind the inner key: start and sequence number."""
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,6 @@ PAGES = {
         (
             "state_lib.stores.interfaces",
             "state_lib.stores.bytes_store",
-            "state_lib.stores.values",
             "state_lib.serdes.base",
             "state_lib.serdes.scalar",
             "state_lib.serdes.struct",

@@ -14,18 +14,16 @@ from state_lib.audit.standing import Standing
 from state_lib.changelog.reader import read
 from state_lib.changelog.topics import dead_letters_topic
 from state_lib.kafka import Kafka, starts
-from state_lib.keys import split_window_key
+from state_lib.keys import split_output_key, split_timestamp, split_window_key
 from state_lib.serdes import Serde, serde_from
 from state_lib.serdes.kinds import Kind
 from state_lib.serdes.shown import from_json, to_json
-from state_lib.specs import SUFFIX_BYTES, OutputSpec, StoreSpec, Topology
+from state_lib.specs import OutputSpec, StoreSpec, Topology
 from state_lib.stores.digest import digest
-from state_lib.stores.values import split_timestamp
 
 Letter = tuple[str, int, int, str]
 """Topic, partition, offset and reason."""
 _HEADERS = ("topic", "partition", "offset", "message")
-_START_BYTES = 8
 
 
 @dataclass
@@ -103,8 +101,8 @@ def output_entries(
     reached: dict[StoreKey, tuple[int, Any]] = {}
     for message in _messages(kafka, standing, output.topic, topology.partitions):
         raw, value = message.key() or b"", message.value()
-        start = int.from_bytes(raw[-_START_BYTES:], "big", signed=True) if spec.is_window else None
-        key = serde.deserialize(raw[:-_START_BYTES] if spec.is_window else raw)
+        inner, start = split_output_key(raw) if spec.is_window else (raw, None)
+        key = serde.deserialize(inner)
         at = (hashed(key), start)
         if value is None:
             out.rows.pop(at, None)
@@ -192,8 +190,7 @@ def _row(
     row: dict[str, Any] = {"start": None}
     inner = key
     if spec.is_window:
-        _, row["start"], _ = split_window_key(key)
-        inner = key[:-SUFFIX_BYTES]
+        inner, row["start"], _ = split_window_key(key)
     row["key"] = keys.deserialize(inner)
     if spec.is_timestamped:
         value, row["timestamp"] = split_timestamp(value)

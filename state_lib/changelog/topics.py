@@ -72,7 +72,7 @@ def transactional_id(app: str, partition: int) -> str:
 
 
 def changelog_config(spec: StoreSpec) -> dict[str, str]:
-    """Configuration of a store's changelog (shared/DESIGN.md, Data model)."""
+    """Configuration of a store's changelog, as docs/architecture.md has it."""
     config = _base("compact")
     config["delete.retention.ms"] = str(DELETE_RETENTION_MS)
     if spec.is_window:

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from state_lib.keys import split_window_key
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -38,9 +40,9 @@ def results(settings: Settings) -> Iterator[Table]:
     for name in ("origin", "hour (UTC)", "departures", "cancellations", "summed delay"):
         table.add_column(name, justify="left" if name in ("origin", "hour (UTC)") else "right")
     for key, row in sorted(hours, key=lambda e: -(e[1]["delay_sum"] or 0))[:TOP]:
-        start = int.from_bytes(key[-12:-4], "big", signed=True)
+        inner, start, _ = split_window_key(key)
         table.add_row(
-            key[:-12].decode(),
+            inner.decode(),
             f"{datetime.fromtimestamp(start / 1000, UTC):%Y-%m-%d %H:%M}",
             str(row["departures"]),
             str(row["cancellations"]),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from state_lib.specs import SUFFIX_BYTES
+from state_lib.keys import START, start_of
 from state_lib.stores.interfaces import BytesStore
 from state_lib.stores.segments import segment_id
 
@@ -49,8 +49,7 @@ def _order(store: BytesStore) -> Callable[[bytes], Any]:
     interval = store.spec.segment_interval_ms
 
     def of_window(key: bytes) -> tuple[int, bytes]:
-        start = int.from_bytes(key[-SUFFIX_BYTES:-4], "big", signed=True)
-        return segment_id(start, interval), key
+        return segment_id(start_of(key[START]), interval), key
 
     return of_window
 

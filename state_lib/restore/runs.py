@@ -7,7 +7,6 @@ a worker process (`state_lib.restore.worker`), which is why it imports neither n
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 from confluent_kafka import Message
 
 from state_lib.failpoints import failpoint
+from state_lib.keys import stamped
 from state_lib.specs import StoreSpec
 from state_lib.stores.bytes_store import bytes_store
 from state_lib.stores.memory.engine import MemoryEngine
@@ -24,7 +24,6 @@ from state_lib.stores.rocksdb.options import RocksDBOptions
 
 _ENTRY_OVERHEAD = 150
 """Bytes of Python objects per entry of a run, counted against its bound."""
-_stamp = struct.Struct(">q").pack
 Pairs = tuple[list[bytes], list[bytes | None]]
 
 
@@ -95,9 +94,7 @@ class Columns:
         keys = [m.key() or b"" for m in messages]
         if not self._spec.is_timestamped:
             return keys, [m.value() for m in messages]
-        values = [
-            None if (v := m.value()) is None else _stamp(m.timestamp()[1]) + v for m in messages
-        ]
+        values = stamped((m.timestamp()[1] for m in messages), (m.value() for m in messages))
         if not self._spec.is_window:
             return keys, values
         live, clock = self._store.live, self._clock

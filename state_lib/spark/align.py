@@ -1,4 +1,4 @@
-"""Brings all tasks to one position before the stream starts (shared/DESIGN.md, "Align")."""
+"""Brings all tasks to one position before the stream starts (docs/protocol.md, "The driver")."""
 
 from __future__ import annotations
 

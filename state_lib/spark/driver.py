@@ -1,4 +1,4 @@
-"""The driver: claim, align, stream (shared/DESIGN.md). Kafka alone says what is done."""
+"""The driver: claim, align, stream (docs/protocol.md). Kafka alone says what is done."""
 
 from __future__ import annotations
 

@@ -29,18 +29,27 @@ def beside(given: SparkSession) -> SparkSession:
         ConfigurationError: the session speaks to a remote server, or was stopped; a setting of its
             JVM changes what expressions mean.
     """
-    if not hasattr(given, "_jsparkSession"):
+    check_is_here(given)
+    session = given.newSession()
+    require_of_sql(session)
+    return session
+
+
+def check_is_here(session: SparkSession) -> None:
+    """Refuse a session whose JVM cannot be reached.
+
+    Raises:
+        ConfigurationError: it speaks to a remote server, or was stopped.
+    """
+    if not hasattr(session, "_jsparkSession"):
         raise ConfigurationError(
             "the session speaks to a remote Spark by Spark Connect, and a driver needs its JVM: "
             "run where Spark's driver runs, with SparkSession.builder.master(...)"
         )
-    if not is_alive(given):
+    if not is_alive(session):
         raise ConfigurationError(
             "the session has been stopped: make another by SparkSession.builder.getOrCreate()"
         )
-    session = given.newSession()
-    require_of_sql(session)
-    return session
 
 
 def is_alive(session: SparkSession) -> bool:

@@ -12,10 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from state_lib.declaration import ORDER_FIELDS, Kept
-from state_lib.keys import window_keys
+from state_lib.keys import split_timestamps, window_keys
 from state_lib.serdes import Serde, serde_from
 from state_lib.serdes.arrays import shaped
-from state_lib.serdes.columns import binary_array, binary_parts, gather
 from state_lib.serdes.kinds import kind_from
 from state_lib.spark import decimals
 
@@ -112,7 +111,7 @@ def merge(rows: Rows, stored: pa.BinaryArray, verb: Kept) -> Merged:
     """Merge rows into stored values (``timestamp ‖ value``; null where the key is new)."""
     serde: Serde[Any] = serde_from(verb.store.value_serde)
     known = pc.is_valid(stored)
-    old_stamps, payload = _split(stored)
+    payload, old_stamps = split_timestamps(stored, NOTHING)
     stamps = np.maximum(_ints(rows.timestamps), old_stamps)
     old = serde.decode_arrow(payload)
     single = not pa.types.is_struct(old.type)
@@ -157,21 +156,6 @@ def _flat(column: pa.ChunkedArray) -> pa.Array:
 def _ints(array: pa.Array) -> Ints:
     filled: Ints = pc.fill_null(array.cast(pa.int64()), NOTHING).to_numpy(zero_copy_only=False)
     return filled
-
-
-def _split(stored: pa.BinaryArray) -> tuple[Ints, pa.BinaryArray]:
-    """Timestamps (least possible where null) and values of ``timestamp ‖ value``.
-
-    By hand: pyarrow's ``binary_slice`` fails on arrays with many nulls (26.0, "Negative buffer
-    resize").
-    """
-    data, starts, lengths = binary_parts(stored)
-    valid = pc.is_valid(stored).to_numpy(zero_copy_only=False)
-    stamps = np.full(len(stored), NOTHING, np.int64)
-    raw = data[starts[valid][:, None] + np.arange(8)].reshape(-1)
-    stamps[valid] = raw.view(">i8")
-    rest = np.where(valid, lengths - 8, 0)
-    return stamps, binary_array(gather(data, np.where(valid, starts + 8, 0), rest), rest, valid)
 
 
 def _heads(keys: pa.BinaryArray) -> Ints:

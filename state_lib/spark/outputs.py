@@ -8,6 +8,7 @@ import orjson
 import pyarrow as pa
 
 from state_lib.declaration import WINDOW_FIELDS, Kept
+from state_lib.keys import output_key
 from state_lib.serdes import serde_from
 from state_lib.serdes.kinds import Kind
 from state_lib.serdes.shown import is_json, to_json
@@ -32,7 +33,7 @@ def output_keys(verb: Kept, rows: Rows) -> pa.BinaryArray:
     """The store's key without the sequence number: Kafka Streams' windowed topic serde."""
     if not verb.store.is_window:
         return rows.keys
-    return pa.array([key[:-4] for key in rows.keys.to_pylist()], pa.binary())
+    return pa.array([output_key(key) for key in rows.keys.to_pylist()], pa.binary())
 
 
 def _key(verb: Kept, rows: Rows) -> dict[str, list[Any]]:

@@ -2,7 +2,7 @@
 
 A task whose host is down, or restores it, would hold up all others. It is parked instead: batches
 go on without its rows, and its marker stays. Once it can be claimed again it repeats, alone, the
-batches that it missed, between those of the stream. (shared/DESIGN.md, "Parking"; docs/adr/0020)
+batches that it missed, between those of the stream. (docs/adr/0020)
 """
 
 from __future__ import annotations

@@ -7,7 +7,8 @@ from contextlib import ExitStack, contextmanager
 from itertools import chain
 
 from state_lib.errors import SerdeError
-from state_lib.specs import SUFFIX_BYTES, StoreSpec
+from state_lib.keys import START, START_BYTES, SUFFIX_BYTES, start_of
+from state_lib.specs import StoreSpec
 from state_lib.stores.interfaces import BytesStore, Changes, Engine, Entries, check_lengths
 from state_lib.stores.segments import (
     check_store_name,
@@ -19,7 +20,6 @@ from state_lib.stores.segments import (
 )
 
 _MAX_CACHED_STARTS = 100_000
-_START_BYTES = 8
 
 
 def bytes_store(spec: StoreSpec, engine: Engine) -> BytesStore:
@@ -77,7 +77,7 @@ class _FamilyOfStart(dict[bytes, str]):
         self._spec = spec
 
     def __missing__(self, start: bytes) -> str:
-        if len(start) != _START_BYTES:
+        if len(start) != START_BYTES:
             raise SerdeError(
                 f"a key of window store {self._spec.name!r} has less than {SUFFIX_BYTES} bytes",
                 serde="window",
@@ -85,7 +85,7 @@ class _FamilyOfStart(dict[bytes, str]):
             )
         if len(self) >= _MAX_CACHED_STARTS:
             self.clear()
-        segment = segment_id(_start(start), self._spec.segment_interval_ms)
+        segment = segment_id(start_of(start), self._spec.segment_interval_ms)
         family = self[start] = segment_family(self._spec.name, segment)
         return family
 
@@ -137,7 +137,7 @@ class WindowBytesStore:
     def _route(self, keys: Sequence[bytes]) -> dict[str, list[int]]:
         """Rows of each family, in order; with one family only, no rows are listed."""
         lookup = self._family_of
-        families = [lookup[key[-SUFFIX_BYTES:-4]] for key in keys]
+        families = [lookup[key[START]] for key in keys]
         routed: dict[str, list[int]] = {family: [] for family in dict.fromkeys(families)}
         if len(routed) > 1:
             for row, family in enumerate(families):
@@ -169,8 +169,4 @@ class WindowBytesStore:
 
     def live(self, key: bytes, clock: int) -> bool:
         """See `BytesStore`."""
-        return is_live(_start(key[-SUFFIX_BYTES:-4]), clock, self._spec)
-
-
-def _start(raw: bytes) -> int:
-    return int.from_bytes(raw, "big", signed=True)
+        return is_live(start_of(key[START]), clock, self._spec)

@@ -11,20 +11,15 @@ from contextlib import ExitStack, contextmanager
 from itertools import islice
 from typing import NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
-from state_lib.errors import SerdeError
-from state_lib.keys import split_window_keys
-from state_lib.serdes.columns import Ints, binary_array, binary_parts, gather
-from state_lib.specs import SUFFIX_BYTES, StoreSpec
+from state_lib.keys import SUFFIX_BYTES, after_prefix, split_window_keys
+from state_lib.specs import StoreSpec
 from state_lib.stores.interfaces import BytesStore
-from state_lib.stores.values import after_prefix
 
 MAX_ROWS, MAX_BYTES = 50_000, 16 << 20
 """Of one part; a single step of `_STEP` entries may go beyond the bytes."""
 _STEP = 512
-_TIMESTAMP_BYTES = 8
 
 
 class Columns(NamedTuple):
@@ -83,26 +78,6 @@ def live(spec: StoreSpec, part: Columns, clock: int) -> Columns:
         return part
     mask = pa.array(lives)
     return Columns(part.keys.filter(mask), part.values.filter(mask))
-
-
-def split_timestamps(stored: pa.BinaryArray) -> tuple[pa.BinaryArray, Ints]:
-    """Values and timestamps (ms) of a column of ``timestamp ‖ value`` without nulls.
-
-    Raises:
-        SerdeError: one is shorter than a timestamp.
-    """
-    data, begins, lengths = binary_parts(stored)
-    rest = lengths - _TIMESTAMP_BYTES
-    if len(rest) and rest.min() < 0:
-        seen = stored[int(rest.argmin())].as_py()
-        raise SerdeError(
-            f"a timestamped value has at least {_TIMESTAMP_BYTES} bytes, not {len(seen)}",
-            serde="timestamped",
-            seen=seen.hex(),
-        )
-    stamps = data[begins[:, None] + np.arange(_TIMESTAMP_BYTES)].reshape(-1).view(">i8")
-    values = binary_array(gather(data, begins + _TIMESTAMP_BYTES, rest), rest, None)
-    return values, stamps.astype(np.int64)
 
 
 def _joined(parts: Sequence[Columns]) -> Columns:

@@ -6,11 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from state_lib.keys import split_window_key, window_key
-from state_lib.specs import SUFFIX_BYTES, StoreSpec
+from state_lib.keys import SUFFIX_BYTES, after, after_prefix, split_window_key, window_key
+from state_lib.specs import StoreSpec
 from state_lib.stores.interfaces import Engine
 from state_lib.stores.segments import segment_family, segments_of
-from state_lib.stores.values import after, after_prefix
 from state_lib.times import MAX_MS, MIN_MS
 
 _MAX_SEQ = 2**31 - 1

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from state_lib.changelog.topics import changelog_topic
 from state_lib.changelog.writer import Records, record_times
 from state_lib.errors import InvalidRequest
+from state_lib.keys import stamped
 from state_lib.marker import CommitHeader
 from state_lib.specs import Topology
 from state_lib.stores.task_stores import StoreChanges
-
-_stamp = struct.Struct(">q").pack
 
 
 @dataclass(frozen=True)
@@ -76,10 +74,7 @@ class Batch:
                 continue
             values = puts.values
             if spec.is_timestamped:
-                values = [
-                    None if v is None else _stamp(t) + v
-                    for v, t in zip(puts.values, record_times(puts.timestamps), strict=True)
-                ]
+                values = stamped(record_times(puts.timestamps), puts.values)
             out[name] = (puts.keys, values)
         return out
 

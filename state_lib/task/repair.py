@@ -20,6 +20,7 @@ from state_lib.changelog.topics import changelog_topic
 from state_lib.changelog.writer import OutcomeUnknown, Records
 from state_lib.errors import LogLost, NotRepairable, Unavailable
 from state_lib.failpoints import failpoint
+from state_lib.keys import split_timestamp
 from state_lib.marker import IN_DOUBT, Marker
 from state_lib.restore.facts import LocalFacts, free_bytes, log_ranges
 from state_lib.restore.listener import RestoreListener
@@ -29,7 +30,6 @@ from state_lib.restore.source import lost_commits
 from state_lib.specs import StoreSpec
 from state_lib.stores.digest import StoreDigest, store_digest
 from state_lib.stores.task_stores import Checkpoint, TaskStores
-from state_lib.stores.values import split_timestamp
 from state_lib.task.copies import best_copy, brought
 from state_lib.task.loss import Found, Loss, find, lost_stores
 from state_lib.task.opening import Opening, write_marker

@@ -20,6 +20,7 @@ from state_lib.changelog.topics import changelog_topic
 from state_lib.changelog.writer import Records
 from state_lib.errors import StateCorrupt
 from state_lib.failpoints import failpoint
+from state_lib.keys import split_timestamp
 from state_lib.marker import RUNNING, Marker, now_ms
 from state_lib.restore.differences import Difference, differences, forgotten
 from state_lib.restore.facts import log_ranges
@@ -34,7 +35,6 @@ from state_lib.stores.digest import store_digest
 from state_lib.stores.interfaces import BytesStore
 from state_lib.stores.rocksdb.options import RocksDBOptions
 from state_lib.stores.task_stores import Checkpoint, TaskStores
-from state_lib.stores.values import split_timestamp
 from state_lib.task.retention import lift_retention
 
 log = structlog.get_logger(__name__)

@@ -44,7 +44,7 @@ log = structlog.get_logger(__name__)
 
 
 class StateTask:
-    """Task ``<app>/<partition>``: claim, read, commit, as shared/DESIGN.md "Commit".
+    """Task ``<app>/<partition>``: claim, read, commit, as docs/protocol.md, "One commit".
 
     Commits of one task are serial. Reads see committed state only and wait for no transaction.
     """

@@ -12,9 +12,8 @@ import orjson
 from confluent_kafka import Message
 
 from state_lib.changelog.topics import dead_letters_topic
-from state_lib.keys import partition_for
+from state_lib.keys import partition_for, split_timestamp
 from state_lib.serdes import serde_from
-from state_lib.stores.values import split_timestamp
 from state_lib.testing.pipeline import Given, Pipeline
 from state_lib.testing.tasks import Tasks
 

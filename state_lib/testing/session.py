@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from state_lib.config import Settings
 from state_lib.errors import ConfigurationError
+from state_lib.spark.given import check_is_here
 from state_lib.spark.partitioner import partitioner
 from state_lib.spark.session import open_session, require_of_sql
 
@@ -33,11 +34,12 @@ def local_session() -> SparkSession:
 
 
 def check(spark: SparkSession) -> None:
-    """Refuse a session that cannot place keys.
+    """Refuse a session that cannot be reached, or cannot place keys.
 
     Raises:
         ConfigurationError: says where to get one that can.
     """
+    check_is_here(spark)
     try:
         partitioner(spark)
     except Py4JJavaError as error:

@@ -13,6 +13,7 @@ from confluent_kafka import Message
 
 from state_lib.declaration import Source
 from state_lib.errors import InvalidRequest
+from state_lib.keys import split_output_key
 from state_lib.serdes import serde_from
 from state_lib.testing.avro import LocalSchemas
 from state_lib.testing.keys import Keys
@@ -188,7 +189,8 @@ class OutputShape:
         keys = Keys(self.key_serde)
         key: Any
         if self.windowed:
-            key = keys.shown(raw[:-8]), int.from_bytes(raw[-8:], "big", signed=True)
+            inner, start = split_output_key(raw)
+            key = keys.shown(inner), start
         else:
             key = keys.shown(raw)
         return TestRecord(

@@ -1,7 +1,7 @@
 """The chaos audit: recompute everything from the source with plain Python and compare.
 
 Shares no code with state_lib but the scan client: what a store should hold is worked out here from
-source records, recorded batches and the rules of shared/DESIGN.md alone.
+source records, recorded batches and the rules of docs/protocol.md alone.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Exactly once through SIGKILL at every named point of the protocol (shared/DESIGN.md, Commit)."""
+"""Exactly once through SIGKILL at every named point of the protocol (docs/protocol.md)."""
 
 from __future__ import annotations
 

@@ -13,13 +13,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
+from state_lib.keys import after
 from state_lib.specs import StoreSpec
 from state_lib.stores.bytes_store import bytes_store
 from state_lib.stores.interfaces import Engine
 from state_lib.stores.memory import MemoryEngine
 from state_lib.stores.rocksdb import RocksDBEngine, RocksDBOptions
 from state_lib.stores.selection import KeyRange
-from state_lib.stores.values import after
 from tests.support.selected import selected
 
 SMALL = RocksDBOptions(write_buffer_bytes=64 << 10, block_cache_bytes=8 << 20)

@@ -8,13 +8,21 @@ from hypothesis import strategies as st
 
 from state_lib.errors import SerdeError
 from state_lib.keys import (
+    START,
     murmur2,
+    output_key,
     partition_for,
+    split_output_key,
+    split_timestamp,
+    split_timestamps,
     split_window_key,
     split_window_keys,
+    stamped,
+    start_of,
     window_key,
     window_keys,
 )
+from tests.support.stored import with_timestamp
 
 VECTORS = {  # org.apache.kafka.common.utils.UtilsTest.testMurmur2
     b"21": -973932308,
@@ -86,3 +94,42 @@ def test_columns_of_window_keys_are_split_as_each_of_them(
 def test_a_column_with_something_that_is_no_window_key_is_refused() -> None:
     with pytest.raises(SerdeError, match="at least 12 bytes, not 3"):
         split_window_keys(pa.array([window_key(b"", 1), b"abc"], pa.binary()))
+
+
+@given(st.binary(max_size=9), STARTS)
+def test_a_start_is_found_where_it_lies(key: bytes, start: int) -> None:
+    composite = window_key(key, start, 7)
+    assert start_of(composite[START]) == start
+    assert split_output_key(output_key(composite)) == (key, start)
+    with pytest.raises(SerdeError, match="at least 8 bytes, not 7"):
+        split_output_key(bytes(7))
+
+
+STORED = st.none() | st.tuples(st.binary(max_size=9), STARTS)
+
+
+@given(st.lists(STORED, max_size=20), st.integers(0, 3))
+def test_stamps_are_the_same_one_by_one_and_in_columns(
+    rows: list[tuple[bytes, int] | None], skip: int
+) -> None:
+    """Whatever is null, and wherever the column begins."""
+    values = [None if row is None else row[0] for row in rows]
+    times = [0 if row is None else row[1] for row in rows]
+    stored = stamped(times, values)
+    assert stored == [None if row is None else with_timestamp(*row) for row in rows]
+    assert [None if one is None else split_timestamp(one) for one in stored] == rows
+    column = pa.array(stored, pa.binary()).slice(skip)
+    found, stamps = split_timestamps(column, nothing=-5)
+    assert found.to_pylist() == values[skip:]
+    assert stamps.tolist() == [-5 if row is None else row[1] for row in rows[skip:]]
+    again = pa.concat_arrays([found, found]).to_pylist()  # its buffers are whole
+    assert again == values[skip:] * 2
+
+
+def test_a_stored_value_without_a_stamp_is_refused() -> None:
+    with pytest.raises(SerdeError, match="at least 8 bytes, not 3"):
+        split_timestamp(b"abc")
+    with pytest.raises(SerdeError, match="at least 8 bytes, not 3"):
+        split_timestamps(pa.array([None, bytes(8), b"abc"], pa.binary()))
+    with pytest.raises(ValueError, match="zip"):
+        stamped([1], [])

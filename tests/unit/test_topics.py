@@ -79,7 +79,7 @@ def test_an_output_whose_rows_are_of_the_future_takes_them(
 
 
 def test_names_do_not_tell_who_owns_a_topic() -> None:
-    """Why ownership is what the topology lists: see shared/DESIGN.md, Data model."""
+    """Why ownership is what the topology lists: see docs/architecture.md, "Words"."""
     assert changelog_topic("a", "b-c") == changelog_topic("a-b", "c")
 
 

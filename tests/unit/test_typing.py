@@ -1,4 +1,4 @@
-"""What a user's type checker says of a job: nothing."""
+"""What a user's type checker says of a job and of its tests: nothing."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-JOB = Path(__file__).parents[1] / "typing" / "user_job.py"
+USERS = sorted((Path(__file__).parents[1] / "typing").glob("*.py"))
 
 
-def test_a_job_has_no_type_errors(tmp_path: Path) -> None:
-    """As a user checks it: strictly, and with none of our settings."""
+def test_jobs_and_their_tests_have_no_type_errors(tmp_path: Path) -> None:
+    """As a user checks them: strictly, and with none of our settings."""
+    assert [path.name for path in USERS] == ["user_job.py", "user_tests.py"]
     config = tmp_path / "mypy.ini"
     config.write_text("[mypy]\nstrict = true\nfollow_imports = silent\n")
-    command = [sys.executable, "-m", "mypy", "--config-file", str(config), str(JOB)]
+    command = [sys.executable, "-m", "mypy", "--config-file", str(config), *map(str, USERS)]
     cache = ["--cache-dir", str(tmp_path / "cache")]
     done = subprocess.run(
         [*command, *cache], capture_output=True, text=True, timeout=300, check=False

@@ -28,9 +28,9 @@ from state_lib.host.http.parameters import (
 from state_lib.host.http.reads import count_rows, read_page
 from state_lib.host.sizes import approximate_size
 from state_lib.host.tasks import TaskManager
+from state_lib.keys import after
 from state_lib.specs import StoreSpec, Topology
 from state_lib.stores.selection import KeyRange, WindowRange
-from state_lib.stores.values import after
 from state_lib.task import StateTask
 
 AT = "/apps/{app}/stores/{store}"

@@ -11,7 +11,7 @@ import struct
 from contextlib import suppress
 from typing import SupportsIndex
 
-from state_lib.stores.values import after_prefix
+from state_lib.keys import after_prefix
 
 MIN_MS, MAX_MS = -(2**63), 2**63 - 1
 """What a timer's expiry may be."""

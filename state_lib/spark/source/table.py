@@ -10,13 +10,13 @@ from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.types import DataType, StructField, StructType, TimestampType
 
 from state_lib.errors import HoldfastError, NotFound, SerdeError
-from state_lib.keys import split_window_keys
+from state_lib.keys import split_timestamps, split_window_keys
 from state_lib.serdes import serde_from
 from state_lib.serdes.arrays import shaped
 from state_lib.serdes.columns import Ints
 from state_lib.spark.source.metadata import METADATA, Repeated
 from state_lib.specs import StoreSpec
-from state_lib.stores.columns import MAX_BYTES, Columns, split_timestamps
+from state_lib.stores.columns import MAX_BYTES, Columns
 
 KEY, VALUE, START, END, STAMP, BESIDE = (
     "key",

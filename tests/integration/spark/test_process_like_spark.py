@@ -1,91 +1,61 @@
-"""Processors as by Spark: by its own tester, and by its operator where time plays no part."""
+"""Processors as by Spark, outputs and states: by its own tester, and by its operator."""
 
 from __future__ import annotations
 
-import json
-import os
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark import cloudpickle
-from pyspark.sql import Row, SparkSession
-from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql import DataFrame, GroupedData, Row, SparkSession
+from pyspark.sql.streaming import StatefulProcessor
 from pyspark.sql.streaming.tws_tester import TwsTester
 
 from state_lib import Application, TopologyTestDriver
-from tests.support.processors import HOUR, Silence, silence
+from tests.support import processors, spark_processors
+from tests.support.by_spark import ran
+from tests.support.processors import BEAT, HOUR, Silence, silence
+from tests.support.spark_processors import (
+    COUNTED,
+    READING,
+    SAID,
+    DownTime,
+    Fading,
+    Top,
+    Violations,
+    ViolationsInPandas,
+)
+from tests.support.states import lists, maps, timers, values
 
 T0 = 1_700_000_000_000 // HOUR * HOUR
-READING = "id STRING, temperature BIGINT"
-
-
-class Violations(StatefulProcessor):
-    """Of Spark's documentation: counts readings, and keeps how many were too hot."""
-
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        self.violations = handle.getValueState("numViolations", "value INT")
-
-    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:
-        del timerValues
-        count, new = 0, 0
-        for row in rows:
-            if row.temperature is not None:
-                count += 1
-                new += row.temperature > 100
-        known: Any = self.violations.get() if self.violations.exists() else (0,)
-        (before,) = known
-        self.violations.update((before + new,))
-        yield Row(id=key[0], count=count, violations=before + new)
-
-    def close(self) -> None:
-        pass
-
-
-class Top(StatefulProcessor):
-    """Keeps the hottest readings in a list, and how often each was seen in a map."""
-
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        self.top = handle.getListState("top", "t BIGINT")
-        self.seen = handle.getMapState("seen", "t BIGINT", "n BIGINT")
-
-    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:
-        del timerValues
-        for row in rows:
-            if row.temperature is not None:
-                self.top.appendValue((row.temperature,))
-                old = self.seen.getValue((row.temperature,))
-                self.seen.updateValue((row.temperature,), ((old[0] if old else 0) + 1,))
-        hottest = sorted((t for (t,) in self.top.get()), reverse=True)[:3]
-        self.top.put([(t,) for t in hottest])
-        most = sum(n for _, (n,) in self.seen.iterator())
-        yield Row(id=key[0], count=most, violations=sum(hottest))
-
-    def close(self) -> None:
-        pass
+MINUTE = 60_000
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _shipped() -> Iterator[None]:
-    """Spark's workers need not find this module: it is pickled whole."""
-    module = sys.modules[__name__]
-    cloudpickle.register_pickle_by_value(module)
+    """Spark's workers need not find these modules: they are pickled whole."""
+    for module in (processors, spark_processors):
+        cloudpickle.register_pickle_by_value(module)
     yield
-    cloudpickle.unregister_pickle_by_value(module)
+    for module in (processors, spark_processors):
+        cloudpickle.unregister_pickle_by_value(module)
 
 
-OUT = "id STRING, count BIGINT, violations BIGINT"
-PROCESSORS = [Violations, Top]
+PROCESSORS = [Violations, Top, ViolationsInPandas]
+Build = Callable[[Application], None]
+States = dict[str, dict[Any, Any]]
 
 
-def readings(processor: StatefulProcessor) -> Any:
+def readings(processor: StatefulProcessor, out: str, mode: str = "None") -> Build:
     def build(app: Application) -> None:
         rows = app.stream("readings", READING).groupBy("id")
-        rows.transformWithState(processor, OUT, "Update", "None", name="p").to("out")
+        in_pandas = isinstance(processor, ViolationsInPandas)
+        verb = rows.transformWithStateInPandas if in_pandas else rows.transformWithState
+        verb(processor, out, "Update", mode, name="p").to("out")
 
     return build
 
@@ -97,56 +67,59 @@ def batches() -> list[list[dict[str, Any]]]:
     return [made[:15], made[15:16], made[16:]]
 
 
-def ours(spark: SparkSession, processor: StatefulProcessor) -> list[dict[str, Any]]:
-    with TopologyTestDriver(readings(processor), spark) as driver:
+def ours(spark: SparkSession, processor: StatefulProcessor) -> tuple[list[Any], States]:
+    """Outputs of each batch, and all that is kept at the end."""
+    found = []
+    with TopologyTestDriver(readings(processor, COUNTED), spark) as driver:
+        out = driver.createOutputTopic("out")
         for rows in batches():
             driver.createInputTopic("readings").pipeValueList(rows)
-            driver.droppedRecords()
-        values: list[dict[str, Any]] = driver.createOutputTopic("out").readValuesToList()
-        return values
+            found.append(out.readValuesToList())
+        if isinstance(processor, Top):
+            return found, {"top": lists(driver, "p-top"), "seen": maps(driver, "p-seen")}
+        return found, {"numViolations": values(driver, "p-numViolations")}
 
 
 @pytest.mark.parametrize("kind", PROCESSORS)
 def test_it_is_as_by_sparks_tester(spark: SparkSession, kind: type[StatefulProcessor]) -> None:
     tester, told = TwsTester(kind()), []
     for rows in batches():
+        now: list[Any] = []
         for key in sorted({row["id"] for row in rows}):
-            mine = [Row(**row) for row in rows if row["id"] == key]
-            told += [row.asDict() for row in tester.test(key, mine)]
-    assert ours(spark, kind()) == told
+            mine = [row for row in rows if row["id"] == key]
+            if kind is ViolationsInPandas:
+                frame: Any = tester.testInPandas(key, pd.DataFrame(mine))
+                now += frame.to_dict("records")
+            else:
+                now += [row.asDict() for row in tester.test(key, [Row(**row) for row in mine])]
+        told.append(now)
+    found, states = ours(spark, kind())
+    assert found == told
+    keys = sorted({row["id"] for rows in batches() for row in rows})
+    if kind is Top:
+        assert states["top"] == {key: tester.peekListState("top", key) for key in keys}
+        assert states["seen"] == {key: tester.peekMapState("seen", key) for key in keys}
+    else:
+        peeked = {key: tester.peekValueState("numViolations", key) for key in keys}
+        assert states["numViolations"] == peeked
 
 
 @pytest.mark.parametrize("kind", PROCESSORS)
 def test_it_is_as_by_sparks_operator(
     spark: SparkSession, tmp_path: Path, kind: type[StatefulProcessor]
 ) -> None:
-    """On RocksDB, a batch for each file."""
-    source, told = tmp_path / "in", list[dict[str, Any]]()
-    source.mkdir()
-    for number, rows in enumerate(batches()):
-        text = "\n".join(json.dumps(row) for row in rows)
-        file = source / f"{number}.json"
-        file.write_text(text, encoding="utf-8")
-        os.utime(file, (number, number))  # Spark reads files in order of time
-    session = spark.newSession()
-    session.conf.set(
-        "spark.sql.streaming.stateStore.providerClass",
-        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
-    )
-    session.conf.set("spark.sql.shuffle.partitions", "1")
-    files = session.readStream.schema(READING).option("maxFilesPerTrigger", 1).json(str(source))
-    made = files.groupBy("id").transformWithState(kind(), OUT, "Update", "None")
-    query = (
-        made.writeStream.outputMode("update")
-        .option("checkpointLocation", str(tmp_path / "checkpoint"))
-        .trigger(availableNow=True)
-        .foreachBatch(lambda frame, _: told.extend(row.asDict() for row in frame.collect()))
-        .start()
-    )
-    assert query.awaitTermination(120)
-    per_batch = len({row["id"] for row in batches()[0]})
-    assert sorted(told[:per_batch], key=str) == ours(spark, kind())[:per_batch]
-    assert sorted(map(str, told)) == sorted(map(str, ours(spark, kind())))
+    def process(rows: GroupedData) -> DataFrame:
+        in_pandas = kind is ViolationsInPandas
+        verb = rows.transformWithStateInPandas if in_pandas else rows.transformWithState
+        return verb(kind(), COUNTED, "Update", "None")
+
+    found, states = ours(spark, kind())
+    theirs = ran(spark, tmp_path, READING, batches(), process)
+    assert [sorted(rows, key=str) for rows in theirs.rows] == found
+    if kind is Top:
+        assert (theirs.lists("top"), theirs.maps("seen")) == (states["top"], states["seen"])
+    else:
+        assert theirs.values("numViolations") == states["numViolations"]
 
 
 @settings(max_examples=8, deadline=None)
@@ -170,3 +143,87 @@ def test_silence_is_as_by_sparks_tester(spark: SparkSession, beats: list[tuple[s
         for device in "ab":
             kept = tester.peekValueState("seen", device)
             assert seen.get(device) == (None if kept is None else {"at": kept[0]})
+
+
+def test_timers_by_event_time_are_as_by_sparks_operator(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """A batch is judged by the times of those before it, and the last by its own as well."""
+    minutes = [[("a", 0), ("b", 10)], [("a", 50)], [("c", 75)], [("a", 100)], [("d", 200)]]
+    beats: list[list[dict[str, Any]]] = [
+        [{"device": d, "at": T0 + m * MINUTE} for d, m in some] for some in minutes
+    ]
+
+    def process(rows: GroupedData) -> DataFrame:
+        return rows.transformWithState(
+            Silence(), "device STRING, silent_at BIGINT", "Update", "EventTime"
+        )
+
+    found = []
+    with TopologyTestDriver(silence, spark, now=T0 + 1000 * HOUR) as driver:
+        topic, silent = driver.createInputTopic("beats"), driver.createOutputTopic("silent")
+        for some in beats:
+            for beat in some:
+                topic.pipeInput(beat, timestamp=beat["at"])
+            found.append(silent.readValuesToList())
+        driver.advanceStreamTime()
+        found.append(silent.readValuesToList())
+        assert [[v["device"] for v in some] for some in found] == [
+            [], [], [], ["b"], [], ["c", "a"],
+        ]  # fmt: skip
+        theirs = ran(spark, tmp_path, BEAT, beats, process, event_time="at")
+        assert theirs.rows == found
+        assert theirs.values("seen") == values(driver, "silence-seen")
+        assert theirs.timers() == timers(driver, "silence-timers")
+        assert timers(driver, "silence-timers") == [(T0 + 260 * MINUTE, "d")]
+
+
+def test_times_to_live_are_as_by_sparks_operator(spark: SparkSession, tmp_path: Path) -> None:
+    """Between two batches more than a millisecond goes by, and less than a day."""
+
+    def process(rows: GroupedData) -> DataFrame:
+        return rows.transformWithState(Fading(), SAID, "Update", "ProcessingTime")
+
+    given = [[row for row in some if row["temperature"] is not None] for some in batches()]
+    found = []
+    with TopologyTestDriver(readings(Fading(), SAID, "ProcessingTime"), spark, now=T0) as driver:
+        topic, out = driver.createInputTopic("readings"), driver.createOutputTopic("out")
+        for rows in given:
+            topic.pipeValueList(rows)
+            found.append(out.readValuesToList())
+            driver.advanceWallClockTime("1 second")
+        theirs = ran(spark, tmp_path, READING, given, process)
+        assert [sorted(rows, key=str) for rows in theirs.rows] == found
+        assert theirs.values("longValue") == values(driver, "p-longValue")
+        assert theirs.lists("longList") == lists(driver, "p-longList")
+        assert theirs.maps("longMap") == maps(driver, "p-longMap")
+        for state in ("Value", "List", "Map"):
+            assert driver.getKeyValueStore(f"p-short{state}").all() == {}
+
+
+def test_timers_by_processing_time_are_as_by_sparks_tester(spark: SparkSession) -> None:
+    """Seconds go by between readings; a timer's handler registers the next."""
+    steps: list[str | int] = ["a", 3, "b", 1, "a", 3, 6, "b", "c", 11, 2, "a", "c", 4, 10, 30]
+    tester, now = TwsTester(DownTime(), timeMode="ProcessingTime"), T0
+    tester.setProcessingTime(T0)
+    told, found = list[Any](), list[Any]()
+    build = readings(DownTime(), SAID, "ProcessingTime")
+    with TopologyTestDriver(build, spark, now=T0) as driver:
+        topic, out = driver.createInputTopic("readings"), driver.createOutputTopic("out")
+        for step in steps:
+            if isinstance(step, str):
+                reading = {"id": step, "temperature": now}
+                told.append([row.asDict() for row in tester.test(step, [Row(**reading)])])
+                topic.pipeInput(reading)
+            else:
+                now += step * 1000
+                fired: Any = tester.setProcessingTime(now)
+                told.append(sorted((row.asDict() for row in fired), key=str))
+                driver.advanceWallClockTime(step * 1000)
+            found.append(sorted(out.readValuesToList(), key=str))
+        assert found == told
+        assert sum(map(len, found)) == 18, "of 7 readings and 11 timers"
+        kept = {key: tester.peekValueState("last_seen", key) for key in "abc"}
+        assert values(driver, "p-last_seen") == kept
+        left = [(at, key) for key in "abc" for at in tester.handle._timers.listTimers(key)]
+        assert timers(driver, "p-timers") == sorted(left)

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql.connect.session import SparkSession as RemoteSession
 
+from state_lib import Application, TopologyTestDriver
 from state_lib.errors import ConfigurationError
 from state_lib.spark import given
 
@@ -63,3 +65,11 @@ def test_workers_with_holdfast_are_taken(tmp_path: Path) -> None:
     link.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"')
     link.chmod(0o755)
     asked(str(link))
+
+
+def test_a_session_of_spark_connect_is_refused() -> None:
+    """There is no server that it could speak to: nothing is asked of it."""
+    remote: Any = object.__new__(RemoteSession)
+    for use in (lambda: Application("app", remote), lambda: TopologyTestDriver(print, remote)):
+        with pytest.raises(ConfigurationError, match=r"Spark Connect.* needs its JVM"):
+            use()

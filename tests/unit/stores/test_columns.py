@@ -7,15 +7,13 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from state_lib.errors import SerdeError
 from state_lib.keys import window_key
 from state_lib.specs import StoreSpec
 from state_lib.stores import columns as module
 from state_lib.stores.bytes_store import bytes_store
-from state_lib.stores.columns import Columns, columns, live, selected, split_timestamps
+from state_lib.stores.columns import Columns, columns, live, selected
 from state_lib.stores.interfaces import BytesStore
 from state_lib.stores.memory import MemoryEngine
-from tests.support.stored import with_timestamp
 
 HOUR = 3_600_000
 KV = StoreSpec("kv")
@@ -102,14 +100,3 @@ def test_expired_windows_are_left_out() -> None:
     assert left.values.to_pylist() == [b"%d" % start for start in starts if start > HOUR]
     assert live(WIN, part, -9 * HOUR) == part
     assert live(KV, part, 10**15) == part
-
-
-def test_timestamps_are_split_from_values() -> None:
-    stored = [with_timestamp(b"one", 1), with_timestamp(b"", -5), with_timestamp(b"three", 2**62)]
-    column = pa.array([b"before", *stored], pa.binary()).slice(1)
-    values, stamps = split_timestamps(column)
-    assert values.to_pylist() == [b"one", b"", b"three"]
-    assert stamps.tolist() == [1, -5, 2**62]
-    assert len(split_timestamps(column[:0])[1]) == 0
-    with pytest.raises(SerdeError, match="at least 8 bytes, not 3"):
-        split_timestamps(pa.array([stored[0], b"abc"], pa.binary()))
