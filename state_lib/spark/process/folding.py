@@ -40,7 +40,7 @@ from state_lib.spark.process.pace import Pace
 from state_lib.spark.process.schemas import struct_of
 from state_lib.spark.process.values import Convert, shown
 from state_lib.spark.sizes import UNBOUNDED
-from state_lib.stores.values import split_timestamp
+from state_lib.keys import split_timestamp
 
 _FIXED = 128
 """What all of a column that has no bound of its own takes in JSON at most."""

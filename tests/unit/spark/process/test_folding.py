@@ -39,7 +39,7 @@ from state_lib.spark.process.pace import Pace
 from state_lib.spark.process.run import run_all
 from state_lib.spark.process.values import shown
 from state_lib.specs import OutputSpec, StoreSpec, Topology
-from state_lib.stores.values import split_timestamp
+from state_lib.keys import split_timestamp
 from state_lib.testing.tasks import EPOCH, Tasks
 from tests.support.entries import ROWS, SOURCES, entries
 
