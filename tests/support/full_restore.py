@@ -20,6 +20,7 @@ from state_lib.errors import HoldfastError
 from state_lib.logs import configure_logging
 from state_lib.restore import run
 from state_lib.restore.listener import Silent
+from state_lib.restore.local import mark_whole
 from state_lib.restore.options import RestoreOptions
 from state_lib.restore.plan import CHANGELOG
 from state_lib.specs import Topology
@@ -49,8 +50,7 @@ class Filling(Silent):
         self.ballast = ballast
         self.leave, self.armed = 0, ("", "", 0)
         self._seen = Counter[tuple[str, str]]()
-        self._whole = run.mark_whole
-        run.mark_whole = self._when_whole
+        setattr(run, "mark_whole", self._when_whole)  # noqa: B010 - it is imported there
 
     def arm(self, moment: Moment, leave: int) -> None:
         """From now on."""
@@ -74,7 +74,7 @@ class Filling(Silent):
 
     def _when_whole(self, building: Path, plan: str = "") -> None:
         self._look("whole", "")
-        self._whole(building, plan)
+        mark_whole(building, plan)
 
     def _look(self, what: str, store: str) -> None:
         self._seen[what, store] += 1

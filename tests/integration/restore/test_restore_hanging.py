@@ -94,12 +94,12 @@ def test_repairs_and_ways_back_wait_for_no_stopped_host(hosts: Hosts) -> None:
         os.kill(pid, signal.SIGSTOP)
         try:
             for story, again in (
-                (lambda: client.past_fetch(app, 0, "any"), f"restore run {app} --to"),
-                (lambda: client.repair_run(app, 0), f"repair changelog {app}"),
+                (client.past_fetch(app, 0, "any"), f"restore run {app} --to"),
+                (client.repair_run(app, 0), f"repair changelog {app}"),
             ):
                 began = time.monotonic()
                 with pytest.raises(Unavailable, match=again):
-                    list(story())
+                    list(story)
                 assert time.monotonic() - began < SOON_S
                 assert client._client is None, "the next call makes a connection of its own"
         finally:

@@ -98,7 +98,8 @@ def test_a_long_tail_is_flushed_sooner(
         task.open()
         marker = task.commit(batch(claimed(task), {"kv": kv(*((f"k{n}", "1") for n in range(90)))}))
         manager._keep(task)
-        assert task.flushed is None, "it was opened just now"
+        before = task.flushed
+        assert before is None, "it was opened just now"
         task.flushed_at -= since_s
         task.flush()
         assert task.flushed is marker
