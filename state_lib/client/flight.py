@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -318,12 +317,15 @@ class FlightHostClient:
     ) -> Iterator[dict[str, Any]]:
         """What the host tells one by one; Unavailable once it answers nobody any more."""
         action, client = flight.Action(name, pack(body)), self._connected()
-        begin = partial(client.do_action, action, self._within(timeout_s))
+
+        def begin() -> Iterator[dict[str, Any]]:
+            results = client.do_action(action, self._within(timeout_s))
+            return (unpack(result.body) for result in results)
+
         silent = silence(name, body["app"], body["partition"], self._where)
         with self._errors():
             try:
-                for result in told(begin, FlightHostClient(self.address, self._token), silent):
-                    yield unpack(result.body)
+                yield from told(begin, FlightHostClient(self.address, self._token), silent)
             except Unavailable:
                 self._client = None  # and not closed: a thread waits there
                 raise

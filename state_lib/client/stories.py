@@ -11,12 +11,13 @@ import queue
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TypeVar
+from typing import Any
 
 from state_lib.client.watch import Asked, Watch
 from state_lib.errors import Unavailable
+from state_lib.wire import ALIVE
 
-T = TypeVar("T")
+Event = dict[str, Any]
 SILENT_S = 30.0
 """For how long a host may answer nobody while it is listened to."""
 _AGAIN = {
@@ -41,8 +42,8 @@ def silence(story: str, app: str, partition: int, host: str) -> Unavailable:
     )
 
 
-def told(begin: Callable[[], Iterator[T]], host: Asked, silent: Unavailable) -> Iterator[T]:
-    """What a host tells, until it ends.
+def told(begin: Callable[[], Iterator[Event]], host: Asked, silent: Unavailable) -> Iterator[Event]:
+    """What a host tells, until it ends; not that it is alive.
 
     A call of pyarrow that waits for an action's next result cannot be ended from outside. So a
     thread of its own waits there; it is left behind if the host is silent, and ends with the next
@@ -51,36 +52,53 @@ def told(begin: Callable[[], Iterator[T]], host: Asked, silent: Unavailable) -> 
     Args:
         begin: asks the host; called in that thread.
         host: another connection to it; is closed in the end.
-        silent: raised once the host has answered nobody for `SILENT_S`.
+        silent: raised once the host has answered nobody for `SILENT_S`, or nothing has come for as
+            long on a connection on which it had told that it is alive: what lies between has
+            forgotten that connection, though the host answers on others.
 
     Raises:
         Unavailable: ``silent``.
         Others: whatever ``begin`` and its results raise.
     """
-    heard: queue.SimpleQueue[tuple[T] | BaseException | None] = queue.SimpleQueue()
-    left = threading.Event()
+    heard: queue.SimpleQueue[Event | BaseException | None] = queue.SimpleQueue()
+    left, most_s = threading.Event(), None
     listening = partial(_listen, begin, heard, left)
     with Watch(host, SILENT_S, partial(heard.put, silent)):
         threading.Thread(target=listening, name="listen", daemon=True).start()
         try:
-            while (one := heard.get()) is not None:
-                if isinstance(one, BaseException):
-                    raise one
-                yield one[0]
+            while (one := _next(heard, most_s, silent)) is not None:
+                if one == ALIVE:
+                    most_s = SILENT_S
+                else:
+                    yield one
         finally:
             left.set()
 
 
+def _next(
+    heard: queue.SimpleQueue[Event | BaseException | None],
+    most_s: float | None,
+    silent: Unavailable,
+) -> Event | None:
+    try:
+        one = heard.get(timeout=most_s)
+    except queue.Empty:
+        raise silent from None
+    if isinstance(one, BaseException):
+        raise one
+    return one
+
+
 def _listen(
-    begin: Callable[[], Iterator[T]],
-    heard: queue.SimpleQueue[tuple[T] | BaseException | None],
+    begin: Callable[[], Iterator[Event]],
+    heard: queue.SimpleQueue[Event | BaseException | None],
     left: threading.Event,
 ) -> None:
     try:
         for one in begin():
             if left.is_set():
                 return
-            heard.put((one,))
+            heard.put(one)
     except BaseException as error:  # noqa: BLE001 - handed to whoever listens
         heard.put(error)
     else:

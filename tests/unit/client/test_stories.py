@@ -24,7 +24,7 @@ HOST = """
 import sys, time
 from pyarrow import flight
 from state_lib.errors import Busy
-from state_lib.wire import pack, to_flight, unpack
+from state_lib.wire import ALIVE, pack, to_flight, unpack
 
 class Host(flight.FlightServerBase):
     def do_action(self, context, action):
@@ -35,10 +35,15 @@ class Host(flight.FlightServerBase):
             raise to_flight(Busy("another one runs"))
         return self.tell(**body["plan"])
 
-    def tell(self, events, pause_s):
+    def tell(self, events, pause_s, beats=0):
         for n in range(events):
             yield flight.Result(pack({"event": "batch", "n": n}))
-            time.sleep(pause_s)
+            for _ in range(beats):
+                yield flight.Result(pack(ALIVE))
+                time.sleep(pause_s / beats)
+            time.sleep(0 if beats else pause_s)
+        if beats:
+            time.sleep(5)
         yield flight.Result(pack({"event": "done"}))
 
 host = Host("grpc://127.0.0.1:0")
@@ -130,6 +135,19 @@ def test_a_slow_host_that_answers_is_waited_for(host: Host) -> None:
         told = list(client.restore_run("app", 0, plan(1, 3 * SILENT_S)))
         assert [one["event"] for one in told] == ["batch", "done"]
         assert time.monotonic() - began > 2.5 * SILENT_S
+
+
+def test_a_connection_that_is_dead_though_the_host_answers_on_others(host: Host) -> None:
+    """It has told that it is alive, and tells nothing more; that is no event for anybody."""
+    with host.client() as client:
+        began, told = time.monotonic(), list[dict[str, Any]]()
+        with pytest.raises(Unavailable, match="has not answered for 1 s"):
+            told.extend(client.restore_run("app", 0, {**plan(2, 1.5), "beats": 5}))
+        took_s = time.monotonic() - began
+        assert 3.0 + SILENT_S - 0.5 < took_s < 3.0 + SOON_S
+        assert [one["n"] for one in told] == [0, 1]
+        assert client.answers(10.0)
+    until(nobody_listens, 20, "left alone by the thread that waited")
 
 
 def test_who_leaves_keeps_no_thread(host: Host) -> None:
