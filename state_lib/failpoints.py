@@ -40,6 +40,7 @@ NAMES = (
     "snapshot.upload",
     "snapshot.before_manifest",
     "snapshot.after_manifest",
+    "snapshot.before_savepoint",
     "snapshot.prune",
     "removal.noticed",
     "removal.forgotten",

@@ -21,6 +21,11 @@ MARKER_KEY = b"holdfast-marker"
 TOKEN_HEADER = "authorization"  # noqa: S105 - a header's name
 
 
+ALIVE = {"event": "alive"}
+"""What a host tells at the begin of a story, and whenever it had nothing to tell for `BEAT_S`."""
+BEAT_S = 5.0
+
+
 def pack(message: dict[str, Any]) -> bytes:
     """Metadata beside a record batch, commands and action bodies."""
     return orjson.dumps(message, option=orjson.OPT_NON_STR_KEYS)

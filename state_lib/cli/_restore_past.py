@@ -21,6 +21,7 @@ from state_lib.errors import InvalidRequest
 from state_lib.kafka import Kafka
 from state_lib.restore.past import PastPlan
 from state_lib.times import iso
+from state_lib.words import size
 
 
 def check_options(to: str | None, source: str | None, *, republish: bool) -> None:
@@ -50,12 +51,14 @@ def show_past(journey: Journey, *, as_json: bool) -> None:
     table = Table(title=f"{journey.app}: back in time", title_justify="left", title_style="bold")
     for name in ("task", "snapshot", "state of", "commit", "clock"):
         table.add_column(name, no_wrap=name == "snapshot", overflow="fold")
-    for name in ("read again", "batches", "bytes"):
+    for name in ("read again", "batches", "bytes", "seconds"):
         table.add_column(name, justify="right")
     for one in journey.plans:
         table.add_row(*_row(one))
     console.print(table)
     for one in journey.plans:
+        if one.needed_bytes and not one.is_nothing:
+            console.print(Text(f"  {one.task}: {_disk(one)}", style="" if _fits(one) else "red"))
         for what in one.discards:
             console.print(Text(f"  {one.task} loses {what}", style="yellow"))
     for driver in journey.drivers:
@@ -95,7 +98,7 @@ def go_back(
 def _row(one: PastPlan) -> tuple[str, ...]:
     if one.is_nothing:
         stands = "it stands there"
-        return one.task, one.snapshot, stands, f"{one.epoch}/{one.n}", "", "", "", ""
+        return one.task, one.snapshot, stands, f"{one.epoch}/{one.n}", "", "", "", "", ""
     return (
         one.task,
         one.snapshot,
@@ -104,8 +107,18 @@ def _row(one: PastPlan) -> tuple[str, ...]:
         (iso(one.clock) or "") if one.clock >= 0 else "",
         f"{one.records:,}",
         f"{one.batches:,}",
-        f"{one.bytes:,}",
+        size(one.bytes),
+        f"{one.seconds:,.1f}",
     )
+
+
+def _disk(one: PastPlan) -> str:
+    needed, free = size(one.needed_bytes), size(one.free_bytes)
+    return f"disk: at most about {needed} needed, {free} free"
+
+
+def _fits(one: PastPlan) -> bool:
+    return one.needed_bytes <= one.free_bytes
 
 
 class _Lines:

@@ -10,15 +10,14 @@ import pyarrow as pa
 from pyarrow import flight
 
 from state_lib.addresses import HostAddress
+from state_lib.client.exchange import Exchange, closing_call
+from state_lib.client.stories import silence, told
 from state_lib.client.watch import Watch
 from state_lib.errors import HoldfastError, Unavailable
-from state_lib.marker import CommitHeader, Marker
+from state_lib.marker import Marker
 from state_lib.specs import Topology
-from state_lib.stores.pages import Page
 from state_lib.wire import MARKER_KEY, TOKEN_HEADER, UP, from_flight, pack, unpack
 
-CHUNK_ROWS = 200_000
-"""Rows per Flight message, so that no message nears the 2 GiB of a binary column."""
 LOOK_S, PLAN_S, FORGET_S, READ_S = 30.0, 120.0, 300.0, 3600.0
 """How long a host may take to say what it has, to plan a restore, to close and remove a task, to
 read all of one. A host that is stopped or hangs keeps its connections: without a bound whoever
@@ -94,7 +93,7 @@ class FlightHostClient:
             InvalidRequest: ``wanted`` is not a valid source of this task; says why.
         """
         body = {"app": app, "partition": partition, "wanted": wanted}
-        return next(self._events("restore-plan", body, PLAN_S))
+        return self._act("restore-plan", body, PLAN_S)
 
     def restore_run(
         self, app: str, partition: int, plan: dict[str, Any]
@@ -275,7 +274,7 @@ class FlightHostClient:
             writer, reader = self._connected().do_exchange(descriptor, self._within(timeout_s))
             if silent_s is not None:
                 stack.enter_context(self._watching(silent_s, reader.cancel))
-            stack.enter_context(_closing(writer))
+            stack.enter_context(closing_call(writer))
             writer.begin(UP)
             first = unpack(reader.read_chunk().app_metadata)
             yield Exchange(writer, reader, first)
@@ -316,10 +315,20 @@ class FlightHostClient:
     def _events(
         self, name: str, body: dict[str, Any], timeout_s: float | None = None
     ) -> Iterator[dict[str, Any]]:
+        """What the host tells one by one; Unavailable once it answers nobody any more."""
+        action, client = flight.Action(name, pack(body)), self._connected()
+
+        def begin() -> Iterator[dict[str, Any]]:
+            results = client.do_action(action, self._within(timeout_s))
+            return (unpack(result.body) for result in results)
+
+        silent = silence(name, body["app"], body["partition"], self._where)
         with self._errors():
-            action = flight.Action(name, pack(body))
-            for result in self._connected().do_action(action, self._within(timeout_s)):
-                yield unpack(result.body)
+            try:
+                yield from told(begin, FlightHostClient(self.address, self._token), silent)
+            except Unavailable:
+                self._client = None  # and not closed: a thread waits there
+                raise
 
     def _chunks(self, reader: Any) -> Iterator[pa.RecordBatch]:
         with self._errors():
@@ -342,73 +351,3 @@ class FlightHostClient:
         except StopIteration as error:
             self.close()
             raise from_flight(error, self._where) from error
-
-
-@contextlib.contextmanager
-def _closing(writer: Any) -> Iterator[None]:
-    """End a call, whatever has become of it."""
-    try:
-        yield
-    finally:
-        with contextlib.suppress(flight.FlightError, pa.ArrowException, OSError):
-            writer.close()
-
-
-class Exchange:
-    """An open exchange: any number of gets, then changes, then one commit."""
-
-    def __init__(self, writer: Any, reader: Any, first: dict[str, Any]) -> None:
-        self._writer, self._reader = writer, reader
-        self.marker = Marker.from_json(first["marker"])
-        self.already_done: bool = first["op"] == "already"
-
-    def get(self, store: str, keys: pa.BinaryArray) -> pa.BinaryArray:
-        """Stored values of sorted composite keys; null where absent or expired."""
-        parts = []
-        for start in range(0, len(keys), CHUNK_ROWS):
-            chunk = keys[start : start + CHUNK_ROWS]
-            self._send({"op": "get", "store": store}, chunk, None, None)
-            parts.append(self._reader.read_chunk().data.column(0))
-        return pa.concat_arrays(parts) if parts else pa.array([], pa.binary())
-
-    def page(self, store: str, lower: bytes | None, upper: bytes | None, rows: int) -> Page:
-        """The first entries with ``lower <= key < upper``, as `state_lib.stores.pages.page_of`."""
-        low, high = (None if bound is None else bound.hex() for bound in (lower, upper))
-        message = {"op": "page", "store": store, "lower": low, "upper": high, "rows": rows}
-        self._writer.write_metadata(pack(message))
-        return Page.of(self._reader.read_chunk().data.column(0))
-
-    def put(
-        self, store: str, keys: pa.BinaryArray, values: pa.BinaryArray, timestamps: pa.Int64Array
-    ) -> None:
-        """Changes of a store; a null value deletes."""
-        self._send_all({"op": "put", "store": store}, keys, values, timestamps)
-
-    def output(
-        self, topic: str, keys: pa.BinaryArray, values: pa.BinaryArray, timestamps: pa.Int64Array
-    ) -> None:
-        """Records for an output topic, in the same transaction."""
-        self._send_all({"op": "output", "topic": topic}, keys, values, timestamps)
-
-    def dead_letters(self, letters: pa.BinaryArray) -> None:
-        """Records that could not be used, as `state_lib.host.letters` reads them."""
-        for start in range(0, len(letters), CHUNK_ROWS):
-            self._send({"op": "dead-letters"}, None, letters[start : start + CHUNK_ROWS], None)
-
-    def commit(self, header: CommitHeader) -> Marker:
-        """Commit what was sent; returns the marker that stands afterwards."""
-        self._writer.write_metadata(pack({"op": "commit", "header": header.to_json()}))
-        return Marker.from_json(unpack(self._reader.read_chunk().app_metadata)["marker"])
-
-    def _send_all(self, message: dict[str, Any], keys: Any, values: Any, stamps: Any) -> None:
-        for start in range(0, len(keys), CHUNK_ROWS):
-            part = slice(start, start + CHUNK_ROWS)
-            self._send(message, keys[part], values[part], stamps[part])
-
-    def _send(self, message: dict[str, Any], keys: Any, values: Any, stamps: Any) -> None:
-        rows = next(len(c) for c in (keys, values, stamps) if c is not None)
-        columns = [
-            pa.nulls(rows, field.type) if column is None else column.cast(field.type)
-            for column, field in zip((keys, values, stamps), UP, strict=True)
-        ]
-        self._writer.write_with_metadata(pa.record_batch(columns, schema=UP), pack(message))

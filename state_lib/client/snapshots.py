@@ -20,6 +20,7 @@ from state_lib.errors import (
     Unavailable,
     from_wire,
 )
+from state_lib.failpoints import failpoint
 from state_lib.host.placement import owner_of
 from state_lib.kafka import Kafka
 from state_lib.marker import Marker, now_ms
@@ -138,6 +139,7 @@ class SnapshotClient:
             find(url, self.app, p, job["snapshot"])
             for p, job in zip(self._partitions, jobs, strict=True)
         ]
+        failpoint("snapshot.before_savepoint")
         return write_savepoint(url, savepoint, manifests)
 
     def _marker(self, partition: int) -> Marker:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from state_lib.restore.progress import Event
 from state_lib.task import StateTask
 from state_lib.task.past import Past
 from state_lib.task.repairing import loss_of
+from state_lib.wire import ALIVE, BEAT_S
 
 _LOOK_S = 0.5
 
@@ -117,11 +119,17 @@ def run_repair(
 def _told(task: StateTask, action: Callable[[], dict[str, Any]]) -> Iterator[Event]:
     with task.progress.follow() as events:
         run = _Run(task, action)
+        yield ALIVE
+        told_at = time.monotonic()
         while not (run.over and events.empty()):
             try:
-                yield events.get(timeout=_LOOK_S)
+                event = events.get(timeout=min(_LOOK_S, BEAT_S))
             except queue.Empty:
-                continue
+                if time.monotonic() - told_at < BEAT_S:
+                    continue
+                event = ALIVE
+            yield event
+            told_at = time.monotonic()
     yield run.result()
 
 

@@ -19,11 +19,16 @@ from state_lib.evolution import contradictions
 from state_lib.kafka import Kafka, Partition, ends, require, starts
 from state_lib.marker import RUNNING, Marker, flat, nested
 from state_lib.processing import TIMERS
+from state_lib.restore.candidates import FETCH_BYTES_PER_S, OPEN_S
 from state_lib.snapshots.listing import find
 from state_lib.snapshots.manifest import Manifest
 from state_lib.specs import Topology
+from state_lib.stores.digest import StoreDigest
 from state_lib.stores.task_stores import layout_of
 
+# Of one core of a small machine: estimates for people, nothing depends on them.
+_COMPARED_PER_S = 300_000
+_SPACE = 2  # the snapshot beside the stores, and what differs once more in them
 _LATER = "take a later one ('holdfast snapshot list')"
 
 
@@ -42,6 +47,10 @@ class PastPlan:
         batches, records: that are read again; offsets, at least the records. Batches, and
             ``codes``, the jobs that they were recorded by, are known once `reaching` has looked.
         bytes: of the snapshot; what this disk has already is not fetched.
+        seconds: until the task is back, estimated: to fetch the snapshot, and to compare it with
+            the stores; what differs is written meanwhile. Batches are repeated after that.
+        needed_bytes, free_bytes: of disk; the former at most, about. 0 of older hosts, which do
+            not say; what is free only a host knows.
         republish: whether outputs up to ``published`` are written once more.
         is_back: it went there already, and no driver has claimed it since.
         discards: what is not there any more afterwards.
@@ -63,6 +72,9 @@ class PastPlan:
     records: int
     bytes: int
     republish: bool
+    seconds: float = 0.0
+    needed_bytes: int = 0
+    free_bytes: int = 0
     is_back: bool = False
     batches: int = 0
     codes: tuple[str, ...] = ()
@@ -143,6 +155,8 @@ def plan_past(
         records=sum(max(0, published.get(p, 0) - offset) for p, offset in begin.items()),
         bytes=manifest.size_bytes,
         republish=republish,
+        seconds=_seconds(manifest),
+        needed_bytes=_SPACE * manifest.size_bytes,
         ticks=any(s.state.startswith(TIMERS) for s in topology.stores),
         is_back=newest.state == RUNNING
         and newest.claim != newest.epoch
@@ -253,6 +267,12 @@ def _refused(task: str, snapshot: str, why: str, **details: Any) -> HoldfastErro
         snapshot=snapshot,
         **details,
     )
+
+
+def _seconds(manifest: Manifest) -> float:
+    entries = sum(StoreDigest.parse(told).entries for told in manifest.digests.values())
+    fetched = manifest.size_bytes / FETCH_BYTES_PER_S
+    return round(OPEN_S + fetched + entries / _COMPARED_PER_S, 1)
 
 
 def _discarded(plan: PastPlan, topology: Topology) -> str:

@@ -57,6 +57,10 @@ def restore_task(request: RestoreRequest, local: Local | None = None) -> TaskSto
     except HoldfastError as error:
         request.listener.on_restore_error(request.name, error.message)
         raise
+    except OSError as error:  # what RocksDB meets comes as ours already
+        told = _disk_away(request, error)
+        request.listener.on_restore_error(request.name, told.message)
+        raise told from error
     except BaseException as error:
         request.listener.on_restore_error(request.name, repr(error))
         raise
@@ -239,3 +243,12 @@ def _check_disk(request: RestoreRequest, plan: RestorePlan) -> None:
             free_bytes=plan.free_bytes,
             needed_bytes=needed,
         )
+
+
+def _disk_away(request: RestoreRequest, error: OSError) -> Unavailable:
+    return Unavailable(
+        f"cannot restore {request.name} under {request.path.parent}: {error}; free space there or "
+        "correct its rights, it is tried again",
+        task=request.name,
+        path=str(request.path),
+    )

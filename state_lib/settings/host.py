@@ -36,7 +36,9 @@ class HostSettings(BaseModel):
         description="RocksDB's memtables of one host, all tasks together, in bytes (or '1GiB').",
     )
     flush_interval_s: Seconds = Field(
-        60.0, description="Longest time between flushes of a task, in s: bounds what is replayed."
+        60.0,
+        description="Longest time between flushes of a task, in s: bounds what is replayed after a "
+        "kill. A task that would replay 25,000 records or more is flushed four times as often.",
     )
     snapshots_url: str = Field(
         "",

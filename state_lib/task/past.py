@@ -17,6 +17,7 @@ from state_lib.changelog.writer import OutcomeUnknown
 from state_lib.errors import InvalidRequest, Unavailable
 from state_lib.failpoints import failpoint
 from state_lib.marker import RESTORING, Marker, Verdict, nested, now_ms
+from state_lib.restore.facts import free_bytes
 from state_lib.restore.past import PastPlan, plan_past
 from state_lib.task.claiming import judge_claim
 from state_lib.task.opening import Opening, write_marker
@@ -68,7 +69,7 @@ class Past:
 
 def plan(opening: Opening, snapshot: str, *, republish: bool, newest: Marker) -> PastPlan:
     """See `plan_past`. Raises InvalidRequest also where the host has no storage."""
-    return plan_past(
+    found = plan_past(
         opening.topology,
         opening.partition,
         newest,
@@ -76,6 +77,7 @@ def plan(opening: Opening, snapshot: str, *, republish: bool, newest: Marker) ->
         snapshot,
         republish=republish,
     )
+    return replace(found, free_bytes=free_bytes(opening.path))
 
 
 def begin(opening: Opening, past: Past, close: Callable[[], None]) -> bool:

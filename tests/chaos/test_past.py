@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
 import time
 
 import pytest
 
 from state_lib.apps.past import carry_out, plan
 from state_lib.changelog.claims import topology_of
+from state_lib.client import stories
 from state_lib.client.snapshots import SnapshotClient
 from state_lib.config import Settings
 from state_lib.digests.compare import compare
@@ -23,7 +27,9 @@ pytestmark = [pytest.mark.full, pytest.mark.timeout(900)]
 OF_HOSTS = ["past.before_begin", "past.after_begin", "past.after_chunk", "past.after_marker"]
 
 
-def test_a_supervised_stream_goes_back(cluster: Cluster, events: Events, app: str) -> None:
+def test_a_supervised_stream_goes_back(
+    cluster: Cluster, events: Events, app: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     settings = cluster.settings
     events.more(3000)
     supervisor = Supervisor(cluster, app, events.topic)
@@ -53,11 +59,40 @@ def test_a_supervised_stream_goes_back(cluster: Cluster, events: Events, app: st
             supervisor.until("restart")
             supervisor.until("committing")
             check(settings, app, events.topic)
+
+        supervisor.until_caught_up()
+        monkeypatch.setattr(stories, "SILENT_S", 3.0)
+        _hosts_hang_on_the_way_back(cluster, app, to)
+        _go_back(settings, app, to)
+        supervisor.until("restart")
+        supervisor.until("committing")
+        check(settings, app, events.topic)
         _equals_its_changelogs(settings, app)
         assert "superseded" not in supervisor.names()
         assert "gave_up" not in supervisor.names()
     finally:
         supervisor.close()
+
+
+def _hosts_hang_on_the_way_back(cluster: Cluster, app: str, to: str) -> None:
+    """They go on once they can; nobody waits for them until then."""
+    pids, held = [cluster.pid(f"host-{i}") for i in (1, 2)], "past.before_marker"
+
+    def hang() -> None:
+        cluster.wait_fired(held)
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+
+    cluster.arm(f"{held}=sleep:5")
+    hanging = threading.Thread(target=hang)
+    hanging.start()
+    try:
+        with pytest.raises(Unavailable, match=f"has not answered for 3 s.*restore run {app} --to"):
+            carry_out(cluster.settings, plan(cluster.settings, app, to))
+    finally:
+        hanging.join()
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
 
 
 def _go_back(settings: Settings, app: str, to: str) -> None:

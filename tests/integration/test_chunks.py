@@ -10,8 +10,9 @@ import pyarrow as pa
 import pytest
 
 from state_lib.changelog.topics import dead_letters_topic
-from state_lib.client import flight as client_flight
-from state_lib.client.flight import Exchange, FlightHostClient
+from state_lib.client import exchange as client_exchange
+from state_lib.client.exchange import Exchange
+from state_lib.client.flight import FlightHostClient
 from tests.integration.conftest import MakeApp
 from tests.support.apps import KV, NOON, App, batch
 from tests.support.fold import committed, fold
@@ -23,7 +24,7 @@ ROWS, MOST = 5, 2
 @pytest.fixture
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Rows of each message that is sent from now on."""
-    monkeypatch.setattr(client_flight, "CHUNK_ROWS", MOST)
+    monkeypatch.setattr(client_exchange, "CHUNK_ROWS", MOST)
     rows, send = list[int](), Exchange._send
 
     def counted(self: Exchange, message: Any, *columns: Any) -> None:

@@ -16,7 +16,8 @@ import pytest
 from state_lib.addresses import HostAddress
 from state_lib.changelog.topics import commits_topic, dead_letters_topic
 from state_lib.client import flight as client_flight
-from state_lib.client.flight import Exchange, FlightHostClient
+from state_lib.client.exchange import Exchange
+from state_lib.client.flight import FlightHostClient
 from state_lib.errors import (
     HoldfastError,
     InvalidRequest,

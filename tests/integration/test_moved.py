@@ -12,7 +12,8 @@ import pyarrow as pa
 import pytest
 
 from state_lib.addresses import HostAddress
-from state_lib.client.flight import Exchange, FlightHostClient
+from state_lib.client.exchange import Exchange
+from state_lib.client.flight import FlightHostClient
 from state_lib.declaration import Declaration
 from state_lib.errors import Moved
 from state_lib.kafka import Kafka

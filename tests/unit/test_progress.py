@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import pairwise
 
 import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state_lib.changelog.progress import Recorded, effective, repeats, ticks
+from state_lib.changelog.progress import Alike, Recorded, effective, repeats, ticks
 from state_lib.kafka import Partition
 from state_lib.marker import nested
 from state_lib.spark.plan import BatchPlan
@@ -202,3 +203,22 @@ def test_without_processors_a_record_is_as_it_was() -> None:
         "parked", "recorded",
     }  # fmt: skip
     assert plain.processing_time == 1000
+
+
+def test_what_is_equal_in_many_records_is_kept_once() -> None:
+    """A task that missed a day of a batch a second has 86,400 of them."""
+    alike, records = Alike(), [batch(1, n, 10 * n, 10 * n + 10) for n in range(4)]
+    said = [
+        {
+            "epoch": 1, "n": r.n, "from": nested(r.from_), "to": nested(r.to), "clock": 0, "now": 0,
+            "max_future_ms": 1, "tasks": None, "limits": {"count": 9 if r.n < 3 else 8},
+        }
+        for r in records
+    ]  # fmt: skip
+    read = [Recorded.from_json(orjson.loads(orjson.dumps(s)), 0, alike) for s in said]
+    assert [(r.from_, r.to) for r in read] == [(r.from_, r.to) for r in records]
+    assert all(one.to is other.from_ for one, other in pairwise(read))
+    assert read[0].limits is read[1].limits
+    assert (read[2].limits, read[3].limits) == ({"count": 9}, {"count": 8})
+    partitions = [p for r in read for p in r.to]
+    assert len({id(p) for p in partitions}) == 2

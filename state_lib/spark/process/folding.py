@@ -18,7 +18,7 @@ from pyspark.sql import Row
 
 from state_lib.declaration import WINDOW_FIELDS
 from state_lib.errors import ProcessorFailed
-from state_lib.keys import window_key
+from state_lib.keys import split_timestamp, window_key
 from state_lib.processing import Fold, Processor
 from state_lib.serdes import serde_from
 from state_lib.serdes.shown import to_json
@@ -40,7 +40,6 @@ from state_lib.spark.process.pace import Pace
 from state_lib.spark.process.schemas import struct_of
 from state_lib.spark.process.values import Convert, shown
 from state_lib.spark.sizes import UNBOUNDED
-from state_lib.keys import split_timestamp
 
 _FIXED = 128
 """What all of a column that has no bound of its own takes in JSON at most."""

@@ -22,6 +22,8 @@ def test_back_and_forth(make_app: MakeApp, stores: list) -> None:  # type: ignor
 
     plan = one.plan(taken.id)
     assert (plan.records, plan.batches) == (80, 8)
+    assert plan.bytes == taken.size_bytes < plan.needed_bytes < plan.free_bytes
+    assert 0 < plan.seconds < 5
     assert (plan.epoch, plan.n) == (counted.epoch, counted.n)
     assert not plan.is_nothing
     assert digests(one.task) == now, "nothing has changed"

@@ -36,8 +36,12 @@ def test_an_application_goes_back_and_its_driver_is_followed(world: World) -> No
         shown = orjson.loads(run("plan", app, "--to", to, "--json")[0])
         assert (shown["app"], shown["drivers"]) == (app, ["one"])
         assert [p["records"] for p in shown["plans"]] == [60] * PARTITIONS
+        assert all(0 < p["needed_bytes"] < p["free_bytes"] for p in shown["plans"])
+        assert all(p["seconds"] > 0 for p in shown["plans"])
         out, _ = run("run", app, "--to", to, says="n\n", code=1)
         assert "driver one ends" in out
+        assert "seconds" in out
+        assert f"{app}/2: disk: at most about" in out
         assert f"{app}/2 loses the state of commit" in out
         assert world.digests() == now
         assert heard == [], "nothing was done"

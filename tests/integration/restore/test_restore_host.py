@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import threading
 from collections.abc import Iterator
@@ -145,6 +146,8 @@ def test_a_lost_task_is_reported_and_restored_while_others_go_on(
 
     done = shell.invoke(command, ["restore", "run", app.name])
     assert done.exit_code == 0, done.output
+    assert re.search(rf"{name} .* 2 records, [\d,]+/s", done.output), "a bar for each task"
+    assert f"{app.name}/0 " not in done.output, "and none for one that stands where it should"
     assert digests(host.manager.task(app.name, 1)) == before
     assert host.manager.openers.quarantined == {}
     assert host.manager.not_ready == {}

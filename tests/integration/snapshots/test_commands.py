@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -178,6 +182,35 @@ def test_a_savepoint_of_an_idle_application(cluster: Served) -> None:
     assert gone["savepoints"] == [listed.id]
     run("prune", app, "--keep", "1", "--savepoints", "0")
     assert list_savepoints(url, app) == []
+
+
+def test_killed_before_a_savepoint_is_listed(cluster: Served) -> None:
+    """Every task's snapshot is there, and nothing names them yet."""
+    app, url = cluster.app.name, cluster.url
+    for partition in range(PARTITIONS):
+        cluster.commit(partition)
+    killed = subprocess.run(
+        [str(Path(sys.executable).with_name("holdfast")), "snapshot", "savepoint", app],
+        env={**os.environ, "HOLDFAST_FAILPOINTS": "snapshot.before_savepoint=kill"},
+        cwd=Path(__file__).parents[3],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert list_savepoints(url, app) == []
+    assert run_json("list", app)["savepoints"] == []
+    taken = [[m.id for m in list_snapshots(url, app, p) if m.savepoint] for p in range(PARTITIONS)]
+    assert [len(ids) for ids in taken] == [1] * PARTITIONS
+    run("verify", app)
+
+    made = run_json("savepoint", app)
+    (listed,) = list_savepoints(url, app)
+    assert (listed.id, listed.n) == (made["id"], 1)
+    for partition in range(PARTITIONS):
+        assert taken[partition][0] in {m.id for m in list_snapshots(url, app, partition)}
+    assert run("verify", app, made["id"], "--deep").output.count("whole") == PARTITIONS
 
 
 def test_a_savepoint_while_batches_are_committed(cluster: Served, tmp_path: Path) -> None:

@@ -99,9 +99,17 @@ def test_commits_and_restores_are_counted() -> None:
     assert value("holdfast_put_total", store) == 7
     assert value("holdfast_commit_latency_seconds_count", {"app": "app", "task": "app/1"}) == 2
     assert value("holdfast_restore_remaining_records_total", store) == 60
-    metrics.on_restore_end("app/1", "s", 30)
+    assert (value("holdfast_restore_rate", store) or 0) > 0
+    metrics.on_restore_error("app/1", "Kafka is away")
+    assert value("holdfast_restore_rate", store) == 0, "nothing moves"
+    metrics.on_restore_start("app/1", "s", 50, 110)
+    metrics.on_batch_restored("app/1", "s", 0, 60)
+    metrics.on_batch_restored("app/1", "s", 60, 110)
+    assert (value("holdfast_restore_rate", store) or 0) > 0
+    metrics.on_restore_end("app/1", "s", 60)
     assert value("holdfast_restore_remaining_records_total", store) == 0
-    assert value("holdfast_restore_total", store) == 30
+    assert value("holdfast_restore_rate", store) == 0
+    assert value("holdfast_restore_total", store) == 90
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from pyspark.sql.types import (
 )
 
 from state_lib.errors import ProcessorFailed, ProcessorUnready
-from state_lib.keys import window_key
+from state_lib.keys import split_timestamp, window_key
 from state_lib.marker import CommitHeader
 from state_lib.processing import Fold, Processor, State
 from state_lib.spark.plan import BatchPlan, ExchangePlan
@@ -39,7 +39,6 @@ from state_lib.spark.process.pace import Pace
 from state_lib.spark.process.run import run_all
 from state_lib.spark.process.values import shown
 from state_lib.specs import OutputSpec, StoreSpec, Topology
-from state_lib.keys import split_timestamp
 from state_lib.testing.tasks import EPOCH, Tasks
 from tests.support.entries import ROWS, SOURCES, entries
 
