@@ -16,7 +16,7 @@ from state_lib.spark.plan import SEEN, BatchPlan
 from state_lib.spark.process import rows as processed
 from state_lib.spark.rows import apply_steps, decode, judged_by
 from state_lib.spark.sizes import UNBOUNDED
-from state_lib.spark.sources import active, empty
+from state_lib.spark.sources import active, empty, without_call_sites
 from state_lib.spark.template import Template
 
 if TYPE_CHECKING:
@@ -58,7 +58,8 @@ class Combiner:
         known = self._templates.get(shape)
         if known is not None and known.fits:
             return known.over(judged)
-        with active(self._spark):  # expressions that are text are parsed by its settings
+        # Expressions that are text are parsed by the active session's settings.
+        with active(self._spark), without_call_sites():
             built = _combined(
                 self._spark, judged, self._aggregations, self._partitions, plan, self._processes,
                 self.schemas,
@@ -98,7 +99,7 @@ def combine(
 
     Rows that processors take are not combined, see `state_lib.spark.process.rows`.
     """
-    with active(spark):
+    with active(spark), without_call_sites():
         return _combined(spark, judged_by(batch, plan), aggregations, partitions, plan)
 
 

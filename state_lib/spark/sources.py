@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from pyspark.errors import ParseException
+from pyspark.errors import utils as errors
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import (
     BinaryType,
@@ -160,6 +161,21 @@ def active(spark: SparkSession) -> Iterator[None]:
             sessions.setActiveSession(before.get())
         else:
             sessions.clearActiveSession()
+
+
+@contextmanager
+def without_call_sites() -> Iterator[None]:
+    """Let PySpark not remember where in Python columns were made.
+
+    Around each call on one it asks the JVM ten times, for a line in error messages that nobody is
+    shown of queries that are built here: half the time of building one.
+    """
+    before = errors._enable_debugging_cache  # noqa: SLF001 - PySpark's answer, asked for once
+    errors._enable_debugging_cache = False  # noqa: SLF001 - as above
+    try:
+        yield
+    finally:
+        errors._enable_debugging_cache = before  # noqa: SLF001 - as above
 
 
 def said(error: Exception) -> str:
