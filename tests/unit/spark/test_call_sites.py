@@ -13,7 +13,12 @@ def test_they_are_as_before_after_a_build_that_failed(
     monkeypatch: pytest.MonkeyPatch, before: bool | None
 ) -> None:
     monkeypatch.setattr(utils, "_enable_debugging_cache", before)
-    with pytest.raises(ValueError, match="built"), without_call_sites():
+
+    @without_call_sites()
+    def build() -> None:
         assert not utils.is_debugging_enabled()
         raise ValueError("what was built")
+
+    with pytest.raises(ValueError, match="built"):
+        build()
     assert utils._enable_debugging_cache is before
