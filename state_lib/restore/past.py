@@ -17,7 +17,7 @@ from state_lib.changelog.topics import progress_topic
 from state_lib.errors import HoldfastError, InvalidRequest, TopicRecreated
 from state_lib.evolution import contradictions
 from state_lib.kafka import Kafka, Partition, ends, require, starts
-from state_lib.marker import RUNNING, Marker, flat, nested
+from state_lib.marker import RESTORING, RUNNING, Marker, flat, nested
 from state_lib.snapshots.listing import find
 from state_lib.snapshots.manifest import Manifest
 from state_lib.specs import Topology
@@ -45,6 +45,8 @@ class PastPlan:
         is_back: it went there already, and no driver has claimed it since.
         discards: what is not there any more afterwards.
         ticks: whether there are processors: ticks are repeated, too.
+        back_by, back_at: who took it back in time last, and when (wall ms), wherever to; "" and 0:
+            nobody. ``under_way``: it is on its way there still.
     """
 
     task: str
@@ -67,6 +69,9 @@ class PastPlan:
     codes: tuple[str, ...] = ()
     discards: tuple[str, ...] = ()
     ticks: bool = False
+    back_by: str = ""
+    back_at: int = 0
+    under_way: bool = False
 
     @property
     def is_nothing(self) -> bool:
@@ -143,6 +148,9 @@ def plan_past(
         bytes=manifest.size_bytes,
         republish=republish,
         ticks=any(s.state for s in topology.stores),
+        back_by=str(newest.back.get("by", "")),
+        back_at=int(newest.back.get("at", 0)),
+        under_way=newest.state == RESTORING,
         is_back=newest.state == RUNNING
         and newest.claim != newest.epoch
         and (newest.back["snapshot"], newest.back["republish"]) == (manifest.id, republish),
