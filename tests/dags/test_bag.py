@@ -49,6 +49,7 @@ TASKS = {
         "task_without_owner",
         "driver_stalled",
         "changelog_unsafe",
+        "compaction_stuck",
         "store_lost",
         "snapshot_stale",
         "disk_filling",
