@@ -1,6 +1,6 @@
-"""``python -m state_lib.apps.jobs KIND APP ID JSON``: work on state whose report is the record ID.
+"""``python -m state_lib.apps.jobs KIND APP ID``: work on state whose report is the record ID.
 
-What it needs besides the application is in JSON, as the functions below take it.
+What it is told besides lies beside the report, as ``ID.given``: JSON, as the functions below take it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from state_lib.apps.past import Journey, carry_out
 from state_lib.apps.restoring import host_of, partition_of
 from state_lib.client.snapshots import SnapshotClient
 from state_lib.config import Settings
+from state_lib.errors import NotFound
 from state_lib.logs import configure_logging
 from state_lib.reports.folder import Kind, Reports
 from state_lib.reports.job import Tell, run_job
@@ -102,14 +103,18 @@ WORK: Mapping[str, Work] = {
 
 def main(arguments: list[str]) -> int:
     """Run it; returns the exit code."""
-    kind, app, job, given = arguments
+    kind, app, job = arguments
     settings = Settings.load()
     configure_logging(settings.log_level)
+    reports = Reports.of(settings, app, cast("Kind", kind))
 
     def work(tell: Tell) -> Mapping[str, Any]:
+        given = reports.read(f"{job}.given")
+        if given is None:
+            raise NotFound(f"{reports.url(f'{job}.given')} is not there: who launched this job?")
         return WORK[kind](settings, app, tell, **orjson.loads(given))
 
-    return run_job(Reports.of(settings, app, cast("Kind", kind)), job, work)
+    return run_job(reports, job, work)
 
 
 if __name__ == "__main__":
