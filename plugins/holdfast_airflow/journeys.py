@@ -39,10 +39,12 @@ def as_markdown(journey: Journey) -> str:
         "|---|---|---|---|--:|--:|--:|",
         *map(_row, journey.plans),
         "",
-        *(f"- **discarded** of {one.task}: {what}" for one in journey.plans for what in one.discards),
-        *(f"- driver {driver} ends at a batch's edge; its supervisor starts another"
-          for driver in journey.drivers),
-    ]  # fmt: skip
+        *(f"- **discarded** of {p.task}: {what}" for p in journey.plans for what in p.discards),
+        *(
+            f"- driver {one} ends at a batch's edge, and is followed by one"
+            for one in journey.drivers
+        ),
+    ]
     return "\n".join([*lines, ""])
 
 

@@ -1,6 +1,6 @@
 """``python -m state_lib.apps.jobs KIND APP ID``: work on state whose report is the record ID.
 
-What it is told besides lies beside the report, as ``ID.given``: JSON, as the functions below take it.
+What it is told besides is in ``ID.given`` beside the report: JSON, as the functions below take it.
 """
 
 from __future__ import annotations

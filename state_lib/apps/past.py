@@ -205,25 +205,22 @@ def _not_done(
     if not planned:
         return {}
     where = {partition: one.snapshot for partition, one in planned.items()}
-    republish = next(iter(planned.values())).republish
+    again = next(iter(planned.values())).republish
     deadline = time.monotonic() + UNDER_WAY_S
     while True:
-        now = dict(zip(where, _plans(settings, kafka, app, where, republish=republish), strict=True))
-        for partition, one in now.items():
-            before = planned[partition]
-            if one.back_by != request and (one.back_by, one.back_at) != (
-                before.back_by,
-                before.back_at,
-            ):
+        found = _plans(settings, kafka, app, where, republish=again)
+        for before, one in zip(planned.values(), found, strict=True):
+            moved = (one.back_by, one.back_at) != (before.back_by, before.back_at)
+            if moved and one.back_by != request:
                 raise InvalidRequest(
                     f"{one.task} was taken back in time at {iso(one.back_at)} by {one.back_by}, "
                     "after this was planned: plan again",
                     task=one.task,
                     by=one.back_by,
                 )
-        under_way = [one.task for one in now.values() if one.under_way and one.back_by == request]
+        under_way = [one.task for one in found if one.under_way and one.back_by == request]
         if not under_way:
-            return {p: one for p, one in now.items() if one.back_by != request}
+            return {_partition(one): one for one in found if one.back_by != request}
         if time.monotonic() > deadline:
             raise Unavailable(
                 f"{', '.join(under_way)} are on their way back since an earlier try: look at the "

@@ -29,9 +29,7 @@ class ApproveOnceOperator(ApprovalOperator):
         kwargs: As Airflow's `ApprovalOperator`.
     """
 
-    def __init__(
-        self, *, app: str, notifiers: Sequence[BaseNotifier] = (), **kwargs: Any
-    ) -> None:
+    def __init__(self, *, app: str, notifiers: Sequence[BaseNotifier] = (), **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.app = app
         self.question = Question(app, notifiers)

@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import BaseOperator
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from airflow.sdk.exceptions import AirflowFailException
 
 from holdfast_airflow.errors import as_airflow
 from holdfast_airflow.hooks.holdfast import HoldfastHook
 from holdfast_airflow.journeys import goes, in_a_line, journey_of
-from holdfast_airflow.jobs import JobMemory, lives
 from holdfast_airflow.operators.work import StateWorkOperator
 from holdfast_airflow.plans import partitions_of
 
@@ -115,7 +114,7 @@ class GoBackOperator(StateWorkOperator):
 
         Raises:
             AirflowFailException: nobody has approved this.
-            AirflowException: another run is at it; a retry comes after it.
+            Others: as `StateWorkOperator.execute`.
         """
         with as_airflow():
             journey = journey_of(self.journey)
@@ -128,8 +127,6 @@ class GoBackOperator(StateWorkOperator):
             )
         ti: Any = context["ti"]
         self._request = f"Airflow: {ti.dag_id}, {ti.run_id}, {ti.task_id}, {ti.map_index}"
-        with as_airflow():
-            self._refuse_beside(JobMemory(context, self.app, self.kind))
         return super().execute(context)
 
     def given(self) -> Mapping[str, Any]:
@@ -146,11 +143,3 @@ class GoBackOperator(StateWorkOperator):
         how = "its supervisor starts a new driver" if drivers else f"start the job of {self.app}"
         self.log.info("%s: %s, which reads on from there", self.app, how)
         return list(result["tasks"])
-
-    def _refuse_beside(self, memory: JobMemory) -> None:
-        """A job of another run is no job of this one."""
-        last = memory.last()
-        if last is None or memory.is_mine() or memory.was_cleared():
-            return
-        if lives(last, last.look()):
-            raise AirflowException(f"another run takes {self.app} back in time: {last.place}")

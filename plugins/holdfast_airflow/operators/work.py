@@ -8,16 +8,35 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from holdfast_airflow.errors import as_airflow
 from holdfast_airflow.hooks.hosts import check_token
+from holdfast_airflow.jobs import JobMemory, lives
 from holdfast_airflow.operators.job import ReportJobOperator
 from holdfast_airflow.settings import environment_of
+from state_lib.errors import Busy
 
 if TYPE_CHECKING:
+    from airflow.sdk import Context
+
     from state_lib.config import Settings
 
 
 class StateWorkOperator(ReportJobOperator):
     """Launches `state_lib.apps.jobs`; see `ReportJobOperator` for what happens around it."""
+
+    def execute(self, context: Context) -> Any:
+        """See `ReportJobOperator`; a job of another run is not adopted, for it was told otherwise.
+
+        Raises:
+            AirflowException: there is one; a retry comes after it.
+        """
+        with as_airflow():
+            memory = JobMemory(context, self.app, self.kind)
+            last = memory.last()
+            mine = memory.is_mine() or memory.was_cleared()
+            if last is not None and not mine and lives(last, last.look()):
+                raise Busy(f"another run has a {self.kind} of {self.app} at work: {last.place}")
+        return super().execute(context)
 
     def given(self) -> Mapping[str, Any]:
         """What the job is told besides the application, as plain data."""
