@@ -29,9 +29,10 @@ REPAIR_DOC = """
 Beside that, for topics that were deleted, cut or made again:
 
 1. `find_lost` asks every host what its tasks lost, and whether its copy can take their place. If
-   nothing is lost, the rest is skipped. End the stream first: its driver ends by itself.
-2. `approve_lost` waits for a person.
-3. `repair_lost` creates what does not exist; hosts write it anew, read it back and compare.
+   nothing is lost, the rest is skipped.
+2. `approve_lost` waits for a person, as `approve` does.
+3. `repair_lost` creates what does not exist; hosts write it anew, read it back and compare. The
+   stream has ended when it met the loss: start it again.
 
 `verify` checks the application after either, except for compaction: the brokers' cleaner needs a
 while. Sources and outputs are never altered. `holdfast repair config {app}` and `holdfast repair

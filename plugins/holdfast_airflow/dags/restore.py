@@ -44,7 +44,7 @@ DAG only waits. It is not paused when it is new: nobody else restores what they 
 SENSED_AT = "sensed_at"
 
 
-def restore_dag(
+def restore_dag(  # noqa: PLR0913 - keywords of a DAG file
     app: str,
     *,
     notifiers: Sequence[BaseNotifier] = (),

@@ -76,7 +76,6 @@ def restore_by_hand_dag(
     given: dict[str, Any] = {
         "description": f"Restores {app}, or takes it back in time, once a person has approved it",
         "doc_md": BY_HAND_DOC.format(app=app, within=within),
-        "schedule": None,
         "catchup": False,
         "max_active_runs": 1,
         "tags": ["holdfast", "restore", *tags],
@@ -90,7 +89,7 @@ def restore_by_hand_dag(
         "notifiers": notifiers,
     }
     tasks, source = "{{ params.tasks or [] }}", "{{ params.source or '' }}"
-    with DAG(f"{app}_restore_by_hand", **{**given, **dag}) as made:
+    with DAG(f"{app}_restore_by_hand", schedule=None, **{**given, **dag}) as made:
         plan = PlanRestoreOperator(
             task_id="plan", tasks=tasks, source=source, pre_execute=_if_present, **here
         )
@@ -154,7 +153,7 @@ def _params() -> dict[str, Param]:
             description="Back in time: ISO 8601, or the id of a savepoint or a snapshot.",
         ),
         "republish": Param(
-            False,
+            default=False,
             type="boolean",
             description="With 'to': write outputs again that were written since.",
         ),

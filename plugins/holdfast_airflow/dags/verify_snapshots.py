@@ -52,7 +52,7 @@ def verify_snapshots_dag(
                 description="Id of a snapshot or a savepoint; none: all.",
             ),
             "deep": Param(
-                False, type="boolean", description="Read every byte and compare SHA-256."
+                default=False, type="boolean", description="Read every byte and compare SHA-256."
             ),
         },
     ) as dag:

@@ -21,7 +21,7 @@ class SavepointOperator(StateWorkOperator):
         wait: How long it may take until all tasks have met one commit.
         kwargs: As `ReportJobOperator`.
 
-    Returns (as XCom): what ``holdfast snapshot savepoint APP --json`` prints: its ``id``, ``epoch``,
+    Returns (as XCom): what ``holdfast snapshot savepoint APP --json`` prints: ``id``, ``epoch``,
     ``n``, ``clock``, ``positions`` and the ``snapshots``.
     """
 
