@@ -14,6 +14,7 @@ from fastapi.testclient import TestClient
 from state_lib.config import Settings
 from state_lib.digests.live import live_digests
 from state_lib.snapshots.listing import list_snapshots
+from tests.dags.conftest import Connect
 from tests.support import airflow_home
 from tests.support.committed import PARTITIONS, Committed
 from tests.support.person import Person, airflows_api
@@ -61,14 +62,25 @@ def app(
 
 @pytest.fixture
 def run(
-    bag: BundleDagBag, api: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    settings: Settings,
+    bag: BundleDagBag,
+    connect: Connect,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Callable[..., Any]:
-    del bag, api  # its bundles are where `dag.test` looks
+    del bag  # its bundles are where `dag.test` looks
+    extra = {"hosts": settings.hosts, "snapshots_url": settings.snapshots_url}
+    given = {"conn_type": "holdfast", "password": settings.read_token(), "extra": extra}
+    connect(settings.bootstrap_servers, "holdfast_default", **given)
     monkeypatch.setenv("SCRIPTED", str(tmp_path))
     folder = airflow_home.SCRIPTED
     scripted = BundleDagBag(dag_folder=folder, bundle_path=folder, bundle_name="scripted")
     dag: DAG = scripted.dags[f"{APP}_restore_by_hand"]
-    return lambda **conf: dag.test(run_conf=conf)
+
+    def run(**conf: Any) -> Any:
+        return dag.test(run_conf=conf)
+
+    return run
 
 
 def told(folder: Path) -> list[str]:
@@ -99,11 +111,13 @@ def test_one_task_is_built_anew_from_its_changelog(
     app: Committed, run: Callable[..., Any], person: Person, tmp_path: Path
 ) -> None:
     before = digests(app)
-    person.will("Approve", first=lambda: told(tmp_path) == ASKED[:1] or pytest.fail("not told"))
+    heard: list[str] = []
+    person.will("Approve", first=lambda: heard.extend(told(tmp_path)))
     ended = run(tasks=[1], source="changelog")
     person.done()
     assert ended.state == DagRunState.SUCCESS
     assert states(ended) == PRESENT
+    assert heard == ASKED[:1]
     (body,) = person.bodies
     assert f"### {APP}/1: from changelog" in body
     assert f"{APP}/0" not in body
