@@ -51,7 +51,8 @@ ASKED_LOST = """
 |---|---|---|---|---|
 {%- for one in ti.xcom_pull(task_ids='find_lost')['losses'] %}
 {%- for topic, seen in one.topics.items() %}
-| {{ one.task }} | `{{ topic }}` | {{ seen }} | {{ one.snapshot or one.host }} | {{ one.copy }} |
+| {{ one.task }} | `{{ topic }}` | {{ seen }} | {{ one.snapshot or one.host }} | \
+{{ one['copy'] | join('/') }} |
 {%- endfor %}
 {%- endfor %}
 """

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import orjson
 from airflow.sdk import BaseOperator
 from airflow.sdk.bases.skipmixin import SkipMixin
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
@@ -69,9 +70,8 @@ class FindLostTopicsOperator(BaseOperator, SkipMixin):
             hook.declared(self.app)
         with as_airflow():
             found, failures = find_losses(hook.settings, self.app)
-        if failures:
-            task, error = next(iter(failures.items()))
-            raise AirflowException(f"{task} does not tell what it lost: {error.message}")
+            for task, error in failures.items():
+                raise type(error)(f"{task} does not tell what it lost: {error.message}")
         lost = [loss for loss in found if loss.topics]
         for loss in lost:
             for topic, seen in loss.topics.items():
@@ -85,7 +85,8 @@ class FindLostTopicsOperator(BaseOperator, SkipMixin):
                 f"{len(found)} tasks). If a host that is not in HOLDFAST_HOSTS has a newer copy, "
                 f"put it back; or begin anew: 'holdfast app reset {self.app}'"
             )
-        plan = {"app": self.app, "losses": [loss.to_json() for loss in work]}
+        plain = orjson.loads(orjson.dumps([loss.to_json() for loss in work]))
+        plan = {"app": self.app, "losses": plain}
         if work:
             return plan
         self.log.info("Nothing is lost: the topics of %s tasks are whole", len(found))
