@@ -21,6 +21,7 @@ import orjson
 import xxhash
 
 from state_lib.apps.moments import moment
+from state_lib.apps.restoring import require_tasks
 from state_lib.changelog.claims import RESTORE, newest_claim, tell, topology_of, user_name
 from state_lib.changelog.topics import topology_topic
 from state_lib.client.flight import FlightHostClient
@@ -95,17 +96,18 @@ def plan(
         settings: where Kafka, the hosts and the snapshots are.
         app: whose tasks.
         to: see `moment`.
-        tasks: partitions; None for all.
+        tasks: partitions; None or none: all.
         republish: whether outputs that were written are to be written again.
 
     Raises:
-        InvalidRequest: it cannot be done; says why, and what can.
+        InvalidRequest: there is no such task, or it cannot be done; says why, and what can.
         NotFound, SnapshotInvalid, TopicRecreated: as `moment` and `plan_past`.
         Unavailable: a host, Kafka or the storage is away.
     """
     kafka = Kafka.of(settings)
     topology = topology_of(kafka, app)
-    where = moment(settings.snapshots_url, topology, to, tasks, now_ms())
+    wanted = require_tasks(topology, tasks)
+    where = moment(settings.snapshots_url, topology, to, wanted if tasks else None, now_ms())
 
     plans = _plans(settings, kafka, app, where, republish=republish)
     claim = newest_claim(kafka, app)

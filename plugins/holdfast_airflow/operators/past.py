@@ -73,7 +73,7 @@ class PlanPastOperator(BaseOperator):
         with as_airflow():
             settings = HoldfastHook(self.conn_id, self.env).settings
             tasks, again = partitions_of(self.app, self.tasks), str(self.republish) == "True"
-            journey = plan(settings, self.app, str(self.to), tasks or None, republish=again)
+            journey = plan(settings, self.app, str(self.to), tasks, republish=again)
         for one in journey.plans:
             self.log.info("%s", in_a_line(one))
         for driver in journey.drivers:
