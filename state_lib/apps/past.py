@@ -107,7 +107,7 @@ def plan(
     kafka = Kafka.of(settings)
     topology = topology_of(kafka, app)
     wanted = require_tasks(topology, tasks)
-    where = moment(settings.snapshots_url, topology, to, wanted if tasks else None, now_ms())
+    where = moment(settings.snapshots_url, topology, to, wanted, now_ms())
 
     plans = _plans(settings, kafka, app, where, republish=republish)
     claim = newest_claim(kafka, app)

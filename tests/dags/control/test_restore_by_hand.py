@@ -134,17 +134,18 @@ def test_all_tasks_of_one_snapshot_each(
 ) -> None:
     """The newest valid one; its id is a source, too, of the one task that it is of."""
     before = digests(app)
+    url = app.settings.snapshots_url
+    newest = [list_snapshots(url, APP, p)[0].id for p in range(PARTITIONS)]
     person.will("Approve")
     ended = run(source="snapshot")
     person.done()
     assert ended.state == DagRunState.SUCCESS
-    assert [one["source"] for one in xcom(ended, "restore")] == ["snapshot"] * PARTITIONS
-    newest = list_snapshots(app.settings.snapshots_url, APP, 0)[0]
+    assert [one["source"] for one in xcom(ended, "restore")] == newest
     person.will("Approve")
-    ended = run(tasks=[0], source=newest.id)
+    ended = run(tasks=[0], source=newest[0])
     person.done()
     assert ended.state == DagRunState.SUCCESS
-    assert newest.id in person.bodies[1]
+    assert f"### {APP}/0: from {newest[0]}" in person.bodies[1]
     assert digests(app) == before
 
 
