@@ -78,7 +78,7 @@ def test_who_is_asked_reads_what_is_lost_and_who_ends() -> None:
 
 
 def test_tasks_as_files_tasks_and_templates_name_them() -> None:
-    for nothing in (None, [], "", "[]"):
+    for nothing in (None, list[int](), "", "[]"):
         assert partitions_of("app", nothing) == []
     for given in ([0, 2], ["app/0", 2], "[0, 2]", "['app/0', 'app/2']", "0, app/2", "0 2"):
         assert partitions_of("app", given) == [0, 2]

@@ -92,7 +92,8 @@ def told_of(
         return
     last = [task for task in dag.tasks if not task.downstream_task_ids]
     for task in dag.tasks:
-        task.on_failure_callback = [*task.on_failure_callback, note_why]
+        before: Any = task.on_failure_callback
+        task.on_failure_callback = [*before, note_why]
     tell = TellOutcomeOperator(
         task_id=TASK,
         app=app,
