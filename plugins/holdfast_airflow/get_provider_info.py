@@ -12,13 +12,18 @@ OPERATORS = (
     "operators.capacity",
     "operators.drill",
     "operators.load",
+    "operators.lost_topics",
+    "operators.past",
     "operators.prune",
     "operators.repair",
     "operators.restore",
+    "operators.savepoint",
     "operators.snapshots",
     "operators.stop",
     "operators.stream",
+    "operators.tell",
     "operators.verify",
+    "operators.verify_snapshots",
     "operators.watch",
 )
 SENSORS = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,18 @@ def plans_of(given: Any) -> list[RestorePlan]:
     from state_lib.restore.plan import RestorePlan  # noqa: PLC0415 - reaches the stores
 
     return [RestorePlan.from_json(one) for one in given or ()]
+
+
+def partitions_of(app: str, tasks: Any) -> list[int]:
+    """Those that a DAG file, another task or a rendered template names; none: all.
+
+    Raises:
+        InvalidRequest: what is no task of the application.
+    """
+    from state_lib.apps.restoring import partition_of
+
+    named = re.findall(r"[^\s,\[\]'\"]+", tasks) if isinstance(tasks, str) else tasks or ()
+    return [partition_of(app, task) for task in named]
 
 
 def as_markdown(plans: Sequence[RestorePlan]) -> str:

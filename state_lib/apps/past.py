@@ -17,7 +17,11 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
+import orjson
+import xxhash
+
 from state_lib.apps.moments import moment
+from state_lib.apps.restoring import require_tasks
 from state_lib.changelog.claims import RESTORE, newest_claim, tell, topology_of, user_name
 from state_lib.changelog.topics import topology_topic
 from state_lib.client.flight import FlightHostClient
@@ -31,8 +35,11 @@ from state_lib.kafka import Kafka, require
 from state_lib.marker import flat, now_ms
 from state_lib.restore.past import PastPlan, reaching
 from state_lib.task.past import Past
+from state_lib.times import iso
 
 _AT_ONCE, _TRIES, _ENDING_S, _LOOK_S = 16, 3, 30.0, 0.25
+UNDER_WAY_S = 900.0
+"""How long what an earlier try has begun is waited for."""
 Watch = Callable[[str, Mapping[str, Any]], None]
 """Told of a task, and of what happens to it."""
 Events = Callable[[FlightHostClient, int], Iterator[Mapping[str, Any]]]
@@ -52,9 +59,27 @@ class Journey:
     plans: tuple[PastPlan, ...]
     drivers: tuple[str, ...]
 
+    @property
+    def id(self) -> str:
+        """Where to, for who approves it: the stream may go on meanwhile, and it stays the same."""
+        where = [[p.task, p.snapshot, p.republish] for p in self.plans if not p.is_nothing]
+        return xxhash.xxh3_128_hexdigest(orjson.dumps([self.app, sorted(where)]))
+
     def to_json(self) -> dict[str, Any]:
-        """As plain data."""
-        return asdict(self)
+        """As plain data: what JSON has, and nothing else."""
+        plain: dict[str, Any] = orjson.loads(orjson.dumps(asdict(self)))
+        return plain
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Journey:
+        """From plain data. Raises InvalidRequest for what is no journey of this Holdfast."""
+        try:
+            plans = tuple(PastPlan.from_json(one) for one in data["plans"])
+            return cls(str(data["app"]), plans, tuple(data["drivers"]))
+        except (KeyError, TypeError) as error:
+            raise InvalidRequest(
+                f"not a plan as 'holdfast restore plan APP --to … --json' prints it ({error!r})"
+            ) from error
 
 
 def plan(
@@ -71,17 +96,18 @@ def plan(
         settings: where Kafka, the hosts and the snapshots are.
         app: whose tasks.
         to: see `moment`.
-        tasks: partitions; None for all.
+        tasks: partitions; None or none: all.
         republish: whether outputs that were written are to be written again.
 
     Raises:
-        InvalidRequest: it cannot be done; says why, and what can.
+        InvalidRequest: there is no such task, or it cannot be done; says why, and what can.
         NotFound, SnapshotInvalid, TopicRecreated: as `moment` and `plan_past`.
         Unavailable: a host, Kafka or the storage is away.
     """
     kafka = Kafka.of(settings)
     topology = topology_of(kafka, app)
-    where = moment(settings.snapshots_url, topology, to, tasks, now_ms())
+    wanted = require_tasks(topology, tasks)
+    where = moment(settings.snapshots_url, topology, to, wanted, now_ms())
 
     plans = _plans(settings, kafka, app, where, republish=republish)
     claim = newest_claim(kafka, app)
@@ -94,6 +120,7 @@ def carry_out(
     journey: Journey,
     told: Callable[[str], None] = lambda _: None,
     watch: Watch = lambda _task, _event: None,
+    request: str | None = None,
 ) -> None:
     """Do what a plan says. May be killed, and run again.
 
@@ -102,8 +129,11 @@ def carry_out(
         journey: from there.
         told: called with a line about each step.
         watch: told of what hosts tell.
+        request: names this wish, and no other: a task that went back for it does not go again,
+            whatever was committed since. None: whoever calls has just planned.
 
     Raises:
+        InvalidRequest: somebody has taken a task elsewhere since it was planned; of a ``request``.
         Unavailable: a driver does not end, or claims again and again; or a host, Kafka or the
             storage is away.
         Busy: another restore to the past has come in between.
@@ -111,10 +141,12 @@ def carry_out(
     """
     kafka, app = Kafka.of(settings), journey.app
     left = {_partition(p): p for p in journey.plans if not p.is_nothing}
+    by = request or f"{user_name()}@{socket.gethostname()}"
+    if request is not None:
+        left = _not_done(settings, kafka, app, left, request)
     if not left:
         return
     _each(settings, app, left, _fetched(app, left), watch)
-    by = f"{user_name()}@{socket.gethostname()}"
     for number in range(1, _TRIES + 1):
         if ended := _end_drivers(kafka, settings, app):
             told(f"ended at a batch's edge: {', '.join(ended)}")
@@ -161,6 +193,43 @@ def _plans(
 
     with ThreadPoolExecutor(min(_AT_ONCE, len(where))) as pool:
         return tuple(pool.map(ask, where, where.values()))
+
+
+def _not_done(
+    settings: Settings, kafka: Kafka, app: str, planned: Mapping[int, PastPlan], request: str
+) -> dict[int, PastPlan]:
+    """Those that did not go back for a request yet, once what an earlier try began has ended.
+
+    Raises:
+        InvalidRequest: somebody has taken one elsewhere since.
+        Unavailable: one is on its way for too long; or as `plan`.
+    """
+    if not planned:
+        return {}
+    where = {partition: one.snapshot for partition, one in planned.items()}
+    again = next(iter(planned.values())).republish
+    deadline = time.monotonic() + UNDER_WAY_S
+    while True:
+        found = _plans(settings, kafka, app, where, republish=again)
+        for before, one in zip(planned.values(), found, strict=True):
+            moved = (one.back_by, one.back_at) != (before.back_by, before.back_at)
+            if moved and one.back_by != request:
+                raise InvalidRequest(
+                    f"{one.task} was taken back in time at {iso(one.back_at)} by {one.back_by}, "
+                    "after this was planned: plan again",
+                    task=one.task,
+                    by=one.back_by,
+                )
+        under_way = [one.task for one in found if one.under_way and one.back_by == request]
+        if not under_way:
+            return {_partition(one): one for one in found if one.back_by != request}
+        if time.monotonic() > deadline:
+            raise Unavailable(
+                f"{', '.join(under_way)} are on their way back since an earlier try: look at the "
+                f"logs of their hosts, and at 'holdfast stores {app}'",
+                tasks=under_way,
+            )
+        time.sleep(_LOOK_S)
 
 
 def _check_code(plans: Sequence[PastPlan], code: str | None, partitions: int) -> None:

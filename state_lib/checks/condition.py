@@ -8,20 +8,31 @@ from typing import Any, Literal, get_args
 
 from state_lib.checks.verdict import Verdict
 
-Name = Literal[
+LookedFor = Literal[
     "host-down",
     "task-without-owner",
     "driver-stalled",
     "changelog-unsafe",
+    "compaction-stuck",
     "store-lost",
     "snapshot-stale",
     "disk-filling",
-    "cannot-look",
 ]
+OfRuns = Literal[
+    "verify-failed",
+    "audit-failed",
+    "drill-failed",
+    "restore-failed",
+    "capacity-failed",
+    "approval-waiting",
+]
+Name = Literal[LookedFor, OfRuns, "cannot-look"]
 CANNOT_LOOK: Name = "cannot-look"
-"""For any of the others: nobody who would know can be asked."""
-CONDITIONS: tuple[Name, ...] = tuple(name for name in get_args(Name) if name != CANNOT_LOOK)
+"""For any of those that are looked for: nobody who would know can be asked."""
+CONDITIONS: tuple[Name, ...] = get_args(LookedFor)
 """What is looked for."""
+OF_RUNS: tuple[Name, ...] = get_args(OfRuns)
+"""What runs of Airflow's DAGs tell of themselves; each has its page in docs/runbook."""
 _SHOWN = 3
 
 

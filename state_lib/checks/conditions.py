@@ -128,6 +128,13 @@ def changelog_unsafe(facts: Facts) -> Iterator[Condition]:
         )
 
 
+def compaction_stuck(facts: Facts) -> Iterator[Condition]:
+    """Changelogs that the brokers do not compact. It needs samples of the logs."""
+    for verdict in judge(facts, ("compaction",)).verdicts:
+        if verdict.level == "fail":
+            yield Condition.of("compaction-stuck", facts.app, verdict)
+
+
 def store_lost(app: str, hosts: Iterable[HostSeen]) -> Iterator[Condition]:
     """Tasks whose stores their host has lost, or found corrupt, and does not restore by itself."""
     for host in hosts:

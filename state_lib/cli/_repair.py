@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, nullcontext
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from typing import Any
 
 import orjson
 import typer
@@ -14,21 +13,15 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from state_lib.apps.catalogue import find
+from state_lib.apps.losses import concerns, find_losses, repair_losses
 from state_lib.apps.restoring import require_tasks
-from state_lib.changelog.admin import ensure_topics
 from state_lib.changelog.claims import topology_of
-from state_lib.changelog.topics import changelog_topic, commits_topic, plan_topics
 from state_lib.cli._tables import table
-from state_lib.client.flight import FlightHostClient
 from state_lib.config import Settings
 from state_lib.errors import HoldfastError
-from state_lib.host.placement import owner_of
 from state_lib.kafka import Kafka
 from state_lib.logs import configure_logging
 from state_lib.task.loss import Loss
-
-_AT_ONCE = 8
-T = TypeVar("T")
 
 
 class Repairs:
@@ -44,13 +37,12 @@ class Repairs:
     ) -> None:
         self._settings = Settings.load()
         configure_logging("ERROR")
-        self._kafka = Kafka.of(self._settings)
-        find(self._kafka, app)
-        self._topology = topology_of(self._kafka, app)
-        self._tasks = require_tasks(self._topology, tasks)
-        self._stores = [self._topology.required(s).name for s in stores or ()] or None
+        kafka = Kafka.of(self._settings)
+        find(kafka, app)
+        topology = topology_of(kafka, app)
+        self._app, self._tasks = app, require_tasks(topology, tasks)
+        self._stores = [topology.required(s).name for s in stores or ()] or None
         self._json = as_json
-        self._token = self._settings.read_token()
         self._out = threading.Lock()
         self._failed = False
 
@@ -60,8 +52,10 @@ class Repairs:
         Raises:
             typer.Exit: 0 if nothing is lost; 1 if nothing of it can be repaired.
         """
-        found = [x for x in self._each(self._tasks, self._ask) if x is not None]
-        lost = [loss for loss in found if self._wanted(loss)]
+        found, failures = find_losses(self._settings, self._app, self._tasks)
+        for task, error in failures.items():
+            self._fail(f"{task}: {error.message}", task, error)
+        lost = [loss for loss in found if concerns(loss, self._app, self._stores)]
         if self._json:
             for loss in found:
                 self._line({"event": "loss", **loss.to_json()})
@@ -85,61 +79,25 @@ class Repairs:
         Raises:
             typer.Exit: 1, after all others have ended, if one failed.
         """
-        self._create()
         bars = _Bars()
         with nullcontext() if self._json else bars:
 
-            def one(loss: Loss) -> None:
-                with closing(self._client(_partition(loss))) as client:
-                    where = self._topology.app, _partition(loss)
-                    for event in client.repair_run(*where, self._stores):
-                        self._line(event) if self._json else bars.event(event)
+            def watch(task: str, event: Mapping[str, Any]) -> None:
+                if event["event"] == "failed":
+                    self._fail(f"{task}: {event['message']}", task, event)
+                elif self._json:
+                    self._line(event)
+                else:
+                    bars.event(event)
 
-            self._each(work, one)
+            tasks = [loss.task for loss in work]
+            repair_losses(self._settings, self._app, tasks, watch, self._stores)
         if self._failed:
             raise typer.Exit(1)
         if not self._json:
-            typer.echo(f"repaired {len(work)} tasks of {self._topology.app}")
+            typer.echo(f"repaired {len(work)} tasks of {self._app}")
 
     # ------------------------------------------------------------------ inside
-
-    def _client(self, partition: int) -> FlightHostClient:
-        at = owner_of(self._topology.app, partition, self._settings.host_addresses)
-        return FlightHostClient(at, self._token)
-
-    def _ask(self, partition: int) -> Loss:
-        with closing(self._client(partition)) as client:
-            return Loss.from_json(client.loss(self._topology.app, partition))
-
-    def _each(self, what: Sequence[Any], action: Callable[[Any], T]) -> list[T | None]:
-        """Side by side; a failure is printed, and is None."""
-
-        def one(item: Any) -> T | None:
-            try:
-                return action(item)
-            except HoldfastError as error:
-                name = item.task if isinstance(item, Loss) else f"{self._topology.app}/{item}"
-                self._fail(f"{name}: {error.message}", name, error)
-                return None
-
-        with ThreadPoolExecutor(min(_AT_ONCE, len(what))) as pool:
-            return list(pool.map(one, what))
-
-    def _wanted(self, loss: Loss) -> bool:
-        app = self._topology.app
-        if self._stores is None:
-            return bool(loss.topics)
-        wanted = {commits_topic(app), *(changelog_topic(app, s) for s in self._stores)}
-        return bool(wanted & set(loss.topics))
-
-    def _create(self) -> None:
-        owned = [
-            plan
-            for plan in plan_topics(self._topology)
-            if plan.store is not None or plan.name == commits_topic(self._topology.app)
-        ]
-        replication, least = self._settings.replication_factor, self._settings.min_insync_replicas
-        ensure_topics(self._kafka.admin(), owned, replication, least)
 
     def _table(self, lost: Sequence[Loss]) -> Any:
         return table(
@@ -159,7 +117,7 @@ class Repairs:
     def _ways_out(self) -> None:
         if self._json:
             return
-        app = self._topology.app
+        app = self._app
         text = (
             f"No snapshot is of that very commit either ('holdfast snapshot list {app}'). If a "
             "host that is not in HOLDFAST_HOSTS has a newer copy, put it back; or begin anew: "
@@ -167,15 +125,17 @@ class Repairs:
         )
         Console(stderr=True, soft_wrap=True).print(text, markup=False, highlight=False)
 
-    def _line(self, event: dict[str, Any]) -> None:
+    def _line(self, event: Mapping[str, Any]) -> None:
         with self._out:
             typer.echo(orjson.dumps(event).decode())
 
-    def _fail(self, text: str, task: str, error: HoldfastError | None = None) -> None:
+    def _fail(
+        self, text: str, task: str, error: HoldfastError | Mapping[str, Any] | None = None
+    ) -> None:
         self._failed = True
         if self._json:
-            wire = {"message": text} if error is None else error.to_wire()
-            self._line({"event": "failed", "task": task, **wire})
+            wire = error.to_wire() if isinstance(error, HoldfastError) else error
+            self._line({"event": "failed", "task": task, **(wire or {"message": text})})
         else:
             errors = Console(stderr=True, soft_wrap=True)
             errors.print(text, style="red", markup=False, highlight=False)
@@ -194,7 +154,7 @@ class _Bars(Progress):
         super().__init__(*columns, console=Console(stderr=True))
         self._rows: dict[tuple[str, str], TaskID] = {}
 
-    def event(self, event: dict[str, Any]) -> None:
+    def event(self, event: Mapping[str, Any]) -> None:
         """Draw one event of a host."""
         kind = event["event"]
         if kind not in ("start", "batch", "end"):
@@ -208,7 +168,3 @@ class _Bars(Progress):
         else:
             done = event["records"]
             self.update(self._rows[key], completed=done, total=done or 1)
-
-
-def _partition(loss: Loss) -> int:
-    return int(loss.task.rpartition("/")[2])

@@ -14,11 +14,8 @@ from rich.text import Text
 
 from state_lib.apps.past import Journey, carry_out
 from state_lib.apps.past import plan as plan_past
-from state_lib.apps.restoring import require_tasks
-from state_lib.changelog.claims import topology_of
 from state_lib.config import Settings
 from state_lib.errors import InvalidRequest
-from state_lib.kafka import Kafka
 from state_lib.restore.past import PastPlan
 from state_lib.times import iso
 from state_lib.words import size
@@ -37,9 +34,7 @@ def check_options(to: str | None, source: str | None, *, republish: bool) -> Non
 
 def ask_past(app: str, tasks: Sequence[int] | None, to: str, *, republish: bool) -> Journey:
     """What going back would mean. Raises as `state_lib.apps.past.plan`."""
-    settings = Settings.load()
-    wanted = require_tasks(topology_of(Kafka.of(settings), app), tasks)
-    return plan_past(settings, app, to, wanted if tasks else None, republish=republish)
+    return plan_past(Settings.load(), app, to, tasks, republish=republish)
 
 
 def show_past(journey: Journey, *, as_json: bool) -> None:

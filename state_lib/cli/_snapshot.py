@@ -18,17 +18,9 @@ from rich.text import Text
 from state_lib.apps.pruning import Pruning
 from state_lib.config import Settings
 from state_lib.logs import configure_logging
-from state_lib.snapshots.listing import (
-    find,
-    list_snapshots,
-    stored_tasks,
-    survey,
-    task_storage,
-    verify,
-    why_not_listed,
-)
+from state_lib.snapshots.listing import stored_tasks
 from state_lib.snapshots.manifest import Manifest
-from state_lib.snapshots.savepoints import Savepoint, list_savepoints
+from state_lib.snapshots.savepoints import Savepoint
 from state_lib.times import iso
 
 Json = dict[str, Any]
@@ -130,40 +122,6 @@ def listing(
             clock = iso(s.clock) if s.clock >= 0 else ""
             table.add_row(s.id, f"{s.epoch}/{s.n}", clock, str(len(s.snapshots)))
         console.print(table)
-
-
-def verdicts(url: str, app: str, snapshot: str | None, *, deep: bool, watch: Watch) -> list[Json]:
-    """What is wrong with one snapshot, with those of a savepoint, or with any of them."""
-    out: list[Json] = []
-    for manifest in _chosen(url, app, snapshot):
-
-        def report(phase: str, done: int, total: int, task: str = manifest.task) -> None:
-            watch({"task": task, "state": "running", "phase": phase, "done": done, "total": total})
-
-        problems = verify(manifest, deep=deep, report=report)
-        out.append({"task": manifest.task, "snapshot": manifest.id, "problems": problems})
-    if snapshot is None:
-        for partition in stored_tasks(url, app):
-            for found in survey(task_storage(url, app, partition), app, partition):
-                if found.listed is None:
-                    task = f"{app}/{partition}"
-                    problems = [why_not_listed(found)]
-                    out.append({"task": task, "snapshot": found.id, "problems": problems})
-    return out
-
-
-def _chosen(url: str, app: str, snapshot: str | None) -> list[Manifest]:
-    partitions = stored_tasks(url, app)
-    if snapshot is None:
-        return [m for p in partitions for m in list_snapshots(url, app, p)]
-    for savepoint in list_savepoints(url, app):
-        if savepoint.id == snapshot:
-            return [find(url, app, p, s) for p, s in enumerate(savepoint.snapshots)]
-    for partition in partitions:
-        for found in survey(task_storage(url, app, partition), app, partition):
-            if found.id == snapshot and found.manifest is not None:
-                return [found.manifest]
-    return [find(url, app, partitions[0] if partitions else 0, snapshot)]  # says what there is
 
 
 def verified(found: Sequence[Json], *, as_json: bool) -> None:

@@ -87,10 +87,11 @@ def verify(
       holdfast snapshot verify flights 20260131T120000000Z-1a2b3c4d --deep
     """
     from state_lib.cli import _snapshot as shown
+    from state_lib.snapshots.verification import verify_snapshots
 
     url = shown.settings().snapshots_url
     with shown.bars(as_json=as_json) as watch:
-        found = shown.verdicts(url, app, snapshot, deep=deep, watch=watch)
+        found = verify_snapshots(url, app, snapshot, deep=deep, watch=watch)
     shown.verified(found, as_json=as_json)
     if any(one["problems"] for one in found):
         raise typer.Exit(FAILED)

@@ -13,6 +13,7 @@ from state_lib.changelog.topics import topology_topic
 from state_lib.checks.condition import Condition, Name
 from state_lib.checks.conditions import (
     changelog_unsafe,
+    compaction_stuck,
     disk_filling,
     host_down,
     snapshot_stale,
@@ -94,6 +95,7 @@ class Sense:
             "task-without-owner": self._task_without_owner,
             "driver-stalled": self._driver_stalled,
             "changelog-unsafe": self._changelog_unsafe,
+            "compaction-stuck": self._compaction_stuck,
             "store-lost": self._store_lost,
             "snapshot-stale": self._snapshot_stale,
             "disk-filling": self._disk_filling,
@@ -185,6 +187,10 @@ class Sense:
             lost = Condition(name, self._app, topic, error.message, needed, step, "topics")
             return Look((lost,), frozenset({topic}), error.message)
         return Look(tuple(changelog_unsafe(facts)))
+
+    def _compaction_stuck(self) -> Look:
+        facts = gather(self._settings, self._asked(), self._app, timeout_s=self._timeout_s)
+        return Look(tuple(compaction_stuck(facts)))
 
     def _store_lost(self) -> Look:
         hosts = self._hosts()

@@ -17,7 +17,7 @@ from state_lib.changelog.topics import progress_topic
 from state_lib.errors import HoldfastError, InvalidRequest, TopicRecreated
 from state_lib.evolution import contradictions
 from state_lib.kafka import Kafka, Partition, ends, require, starts
-from state_lib.marker import RUNNING, Marker, flat, nested
+from state_lib.marker import RESTORING, RUNNING, Marker, flat, nested
 from state_lib.processing import TIMERS
 from state_lib.restore.candidates import FETCH_BYTES_PER_S, OPEN_S
 from state_lib.snapshots.listing import find
@@ -55,6 +55,8 @@ class PastPlan:
         is_back: it went there already, and no driver has claimed it since.
         discards: what is not there any more afterwards.
         ticks: whether there are processors: ticks are repeated, too.
+        back_by, back_at: who took it back in time last, and when (wall ms), wherever to; "" and 0:
+            nobody. ``under_way``: it is on its way there still.
     """
 
     task: str
@@ -80,6 +82,9 @@ class PastPlan:
     codes: tuple[str, ...] = ()
     discards: tuple[str, ...] = ()
     ticks: bool = False
+    back_by: str = ""
+    back_at: int = 0
+    under_way: bool = False
 
     @property
     def is_nothing(self) -> bool:
@@ -158,6 +163,9 @@ def plan_past(
         seconds=_seconds(manifest),
         needed_bytes=_SPACE * manifest.size_bytes,
         ticks=any(s.state.startswith(TIMERS) for s in topology.stores),
+        back_by=str(newest.back.get("by", "")),
+        back_at=int(newest.back.get("at", 0)),
+        under_way=newest.state == RESTORING,
         is_back=newest.state == RUNNING
         and newest.claim != newest.epoch
         and (newest.back["snapshot"], newest.back["republish"]) == (manifest.id, republish),

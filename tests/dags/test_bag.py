@@ -4,18 +4,35 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from copy import deepcopy
 from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from airflow.dag_processing.dagbag import BundleDagBag
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import ParamValidationError
 
-from holdfast_airflow.dags import watch_dag
+from holdfast_airflow.dags import (
+    audit_dag,
+    capacity_dag,
+    drill_dag,
+    repair_dag,
+    restore_by_hand_dag,
+    restore_dag,
+    verify_dag,
+    watch_dag,
+)
+from holdfast_airflow.notifications import LogNotifier
+from holdfast_airflow.notifications.outcome import note_why
+from holdfast_airflow.operators.approval import ApproveOnceOperator
+from holdfast_airflow.operators.restore import ApproveRestoreOperator, RestoreOperator
+from holdfast_airflow.operators.tell import TellOutcomeOperator
 from holdfast_airflow.operators.watch import WatchConditionOperator
+from state_lib.checks.condition import OF_RUNS
 from tests.support.airflow_home import ROOT
 from tests.support.waiting import SLOWNESS
 
@@ -27,9 +44,12 @@ IDS = (
     "flights_prune",
     "flights_repair",
     "flights_restore",
+    "flights_restore_by_hand",
+    "flights_savepoint",
     "flights_snapshots",
     "flights_stream",
     "flights_verify",
+    "flights_verify_snapshots",
     "flights_watch",
     "word_count_audit",
     "word_count_capacity",
@@ -37,19 +57,32 @@ IDS = (
     "word_count_prune",
     "word_count_repair",
     "word_count_restore",
+    "word_count_restore_by_hand",
+    "word_count_savepoint",
     "word_count_snapshots",
     "word_count_stream",
     "word_count_verify",
+    "word_count_verify_snapshots",
     "word_count_watch",
 )
 TASKS = {
-    "repair": ("plan", "approve", "apply", "verify"),
+    "hand": ("plan", "plan_past", "approve", "restore", "go_back", "report"),
+    "repair": (
+        "plan",
+        "approve",
+        "apply",
+        "find_lost",
+        "approve_lost",
+        "repair_lost",
+        "verify",
+    ),
     "restore": ("watch", "plan", "approve", "restore", "report"),
     "watch": (
         "host_down",
         "task_without_owner",
         "driver_stalled",
         "changelog_unsafe",
+        "compaction_stuck",
         "store_lost",
         "snapshot_stale",
         "disk_filling",
@@ -144,6 +177,47 @@ def test_no_run_follows_another_without_a_pause(dag: DAG) -> None:
     assert not isinstance(dag.schedule, timedelta) or dag.schedule >= timedelta(minutes=1)
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"tasks": [-1]},
+        {"tasks": "0"},
+        {"source": "disk"},
+        {"source": "2026-01-31"},
+        {"to": "yesterday"},
+        {"republish": "no"},
+    ],
+)
+def test_parameters_of_a_restore_by_hand_are_checked(
+    bag: BundleDagBag, wrong: dict[str, object]
+) -> None:
+    params = deepcopy(bag.dags["flights_restore_by_hand"].params)
+    nothing = {"tasks": None, "source": None, "to": None, "republish": False}
+    assert params.validate() == nothing
+    for given in (
+        {"tasks": [0, 2], "source": "snapshot"},
+        {"source": "20260131T120000000Z-1a2b3c4d"},
+        {"to": "2026-01-31T12:00:00Z", "republish": True},
+    ):
+        params.update(given)
+        assert params.validate() == {**nothing, **given}
+        params.update(nothing)
+    with pytest.raises(ParamValidationError):
+        params.update(wrong)
+
+
+def test_what_a_person_begins_is_not_scheduled_and_asks_always(bag: BundleDagBag) -> None:
+    for name in ("restore_by_hand", "savepoint", "verify_snapshots", "repair"):
+        assert bag.dags[f"flights_{name}"].schedule is None
+    dag = bag.dags["flights_restore_by_hand"]
+    approve = dag.get_task("approve")
+    assert isinstance(approve, ApproveRestoreOperator)
+    assert approve.always
+    assert (approve.defaults, approve.retries) == (None, 0)
+    for task in ("restore", "go_back"):
+        assert "approve" in dag.get_task(task).upstream_task_ids
+
+
 @pytest.mark.parametrize("wrong", [{"limit": 0}, {"limit": "many"}, {"rate": 0}, {"rate": -1}])
 def test_parameters_of_a_load_are_checked(bag: BundleDagBag, wrong: dict[str, object]) -> None:
     params = deepcopy(bag.dags["flights_load"].params)
@@ -190,6 +264,44 @@ def test_heavy_daily_work_runs_one_after_the_other(bag: BundleDagBag) -> None:
     assert all(later - one >= 20 for one, later in pairwise(minutes))
 
 
+TELLING: tuple[Callable[..., DAG], ...] = (
+    audit_dag,
+    capacity_dag,
+    drill_dag,
+    restore_by_hand_dag,
+    restore_dag,
+    verify_dag,
+)
+
+
+@pytest.mark.parametrize("make", TELLING, ids=lambda make: make.__name__)
+def test_who_is_to_be_told_is_told_however_a_run_ends(make: Callable[..., DAG]) -> None:
+    """By a teardown: it runs always, and does not make a run that failed succeed."""
+    silent, dag = make("app"), make("app", notifiers=[LogNotifier()])
+    assert set(dag.task_ids) - set(silent.task_ids) == {"tell"}
+    tell = dag.get_task("tell")
+    assert isinstance(tell, TellOutcomeOperator)
+    assert tell.is_teardown
+    assert not tell.on_failure_fail_dagrun
+    assert [asset.uri for asset in tell.inlets] == ["holdfast://app/app"]
+    assert tell.condition in OF_RUNS
+    assert set(tell.over_when) <= set(silent.task_ids)
+    last = [task.task_id for task in silent.tasks if not task.downstream_task_ids]
+    assert tell.upstream_task_ids == set(last)
+    for task in dag.tasks:
+        called: Any = task.on_failure_callback
+        assert (note_why in called) != (task is tell)
+
+
+@pytest.mark.parametrize("make", [repair_dag, restore_by_hand_dag, restore_dag])
+def test_who_is_to_be_told_hears_that_a_person_is_waited_for(make: Callable[..., DAG]) -> None:
+    dag = make("app", notifiers=[LogNotifier()])
+    asking = [t for t in dag.tasks if isinstance(t, (ApproveOnceOperator, RestoreOperator))]
+    assert len(asking) == 2
+    for task in asking:
+        assert [asset.uri for asset in task.inlets] == ["holdfast://app/app"]
+
+
 def test_hosts_are_watched_for_one_of_the_applications_on_them() -> None:
     """A host that is down would else be told of once for each."""
     both, one = watch_dag("first"), watch_dag("second", hosts=False)
@@ -205,6 +317,12 @@ def test_manifests_are_not_read_every_minute_and_a_snapshot_ends_the_alarm(
     assert task.poke_interval >= 600
     assert task.calm_s is not None
     assert task.calm_s < 600 < task.hold_s, "but an application that is new has some time"
+
+
+def test_logs_are_not_read_every_minute(bag: BundleDagBag) -> None:
+    task = bag.dags["flights_watch"].get_task("compaction_stuck")
+    assert isinstance(task, WatchConditionOperator)
+    assert task.poke_interval >= 600
 
 
 @pytest.mark.parametrize("module", ["pyspark.sql", "pandas", "state_lib.kafka"])

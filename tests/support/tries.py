@@ -26,6 +26,7 @@ class Tries:
             dag_id="dag",
             run_id="run",
             task_id="task",
+            map_index=-1,
             try_number=0,
             max_tries=3,
             xcom_push=self.xcoms.__setitem__,

@@ -14,9 +14,12 @@ if TYPE_CHECKING:
     from holdfast_airflow.dags.prune import prune_dag
     from holdfast_airflow.dags.repair import repair_dag
     from holdfast_airflow.dags.restore import restore_dag
+    from holdfast_airflow.dags.restore_by_hand import restore_by_hand_dag
+    from holdfast_airflow.dags.savepoint import savepoint_dag
     from holdfast_airflow.dags.snapshots import snapshots_dag
     from holdfast_airflow.dags.stream import stream_dag
     from holdfast_airflow.dags.verify import verify_dag
+    from holdfast_airflow.dags.verify_snapshots import verify_snapshots_dag
     from holdfast_airflow.dags.watch import watch_dag
 
 __all__ = [
@@ -26,10 +29,13 @@ __all__ = [
     "load_dag",
     "prune_dag",
     "repair_dag",
+    "restore_by_hand_dag",
     "restore_dag",
+    "savepoint_dag",
     "snapshots_dag",
     "stream_dag",
     "verify_dag",
+    "verify_snapshots_dag",
     "watch_dag",
 ]
 

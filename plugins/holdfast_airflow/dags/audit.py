@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from airflow.sdk import DAG
+from airflow.sdk import DAG, BaseNotifier
 
 from holdfast_airflow.dags.nightly import NIGHTLY, cron_of
 from holdfast_airflow.operators.audit import AuditOperator
+from holdfast_airflow.operators.tell import told_of
 
 AUDIT_DOC = """
 ### Audit `{app}`
@@ -28,6 +29,7 @@ the application has not run yet, or not since it was reset.
 def audit_dag(
     app: str,
     *,
+    notifiers: Sequence[BaseNotifier] = (),
     schedule: timedelta | str | None = NIGHTLY,
     conn_id: str = "spark_default",
     tags: Sequence[str] = (),
@@ -37,6 +39,8 @@ def audit_dag(
 
     Args:
         app: The application's id.
+        notifiers: Whom to tell once that it fails, and once that it succeeds again: any notifiers
+            of Airflow; see `IncidentNotifier`. With some the DAG ends with the task `tell`.
         schedule: When it runs, default `NIGHTLY`; None: only when it is triggered.
         conn_id: The Spark connection.
         tags: Besides ``holdfast`` and ``audit``.
@@ -59,4 +63,5 @@ def audit_dag(
             **operator,
         }
         AuditOperator(task_id="audit", app=app, **given)
+        told_of(dag, app, "audit-failed", notifiers, {"audit": "success"})
     return dag

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from airflow.sdk import DAG
+from airflow.sdk import DAG, BaseNotifier
 
 from holdfast_airflow.dags.nightly import NIGHTLY, cron_of
 from holdfast_airflow.operators.capacity import CapacityReportOperator
+from holdfast_airflow.operators.tell import told_of
 
 CAPACITY_DOC = """
 ### Capacity of `{app}`
@@ -25,6 +26,7 @@ snapshots, days until disks are full, seconds that restores would take. A page w
 def capacity_dag(
     app: str,
     *,
+    notifiers: Sequence[BaseNotifier] = (),
     schedule: timedelta | str | None = NIGHTLY,
     tags: Sequence[str] = (),
     **operator: Any,
@@ -33,6 +35,8 @@ def capacity_dag(
 
     Args:
         app: The application's id.
+        notifiers: Whom to tell once that it fails, and once that it succeeds again: any notifiers
+            of Airflow; see `IncidentNotifier`. With some the DAG ends with the task `tell`.
         schedule: When it runs, default `NIGHTLY`; None: only when it is triggered.
         tags: Besides ``holdfast`` and ``capacity``.
         operator: More arguments of `CapacityReportOperator`.
@@ -54,4 +58,5 @@ def capacity_dag(
             **operator,
         }
         CapacityReportOperator(task_id="report", app=app, **given)
+        told_of(dag, app, "capacity-failed", notifiers, {"report": "success"})
     return dag

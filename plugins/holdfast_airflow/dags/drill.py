@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from airflow.sdk import DAG
+from airflow.sdk import DAG, BaseNotifier
 
 from holdfast_airflow.dags.nightly import NIGHTLY, cron_of
 from holdfast_airflow.operators.drill import RestoreDrillOperator
+from holdfast_airflow.operators.tell import told_of
 
 DRILL_DOC = """
 ### Restore drill of `{app}`
@@ -26,6 +27,7 @@ It is skipped while there is no snapshot, or the application has not run yet.
 def drill_dag(
     app: str,
     *,
+    notifiers: Sequence[BaseNotifier] = (),
     schedule: timedelta | str | None = NIGHTLY,
     tags: Sequence[str] = (),
     **operator: Any,
@@ -34,6 +36,8 @@ def drill_dag(
 
     Args:
         app: The application's id.
+        notifiers: Whom to tell once that it fails, and once that it succeeds again: any notifiers
+            of Airflow; see `IncidentNotifier`. With some the DAG ends with the task `tell`.
         schedule: When it runs, default `NIGHTLY`; None: only when it is triggered.
         tags: Besides ``holdfast`` and ``drill``.
         operator: More arguments of `RestoreDrillOperator`.
@@ -54,4 +58,5 @@ def drill_dag(
             **operator,
         }
         RestoreDrillOperator(task_id="drill", app=app, **given)
+        told_of(dag, app, "drill-failed", notifiers, {"drill": "success"})
     return dag

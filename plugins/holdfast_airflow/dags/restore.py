@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import DAG
+from airflow.sdk import DAG, BaseNotifier
 
 from holdfast_airflow.hooks.holdfast import HoldfastHook
 from holdfast_airflow.operators.restore import (
@@ -16,6 +16,7 @@ from holdfast_airflow.operators.restore import (
     ReportRestoreOperator,
     RestoreOperator,
 )
+from holdfast_airflow.operators.tell import told_of
 from holdfast_airflow.sensors import StoreLostSensor
 
 if TYPE_CHECKING:
@@ -43,9 +44,10 @@ DAG only waits. It is not paused when it is new: nobody else restores what they 
 SENSED_AT = "sensed_at"
 
 
-def restore_dag(
+def restore_dag(  # noqa: PLR0913 - keywords of a DAG file
     app: str,
     *,
+    notifiers: Sequence[BaseNotifier] = (),
     answer_within: timedelta | None = timedelta(hours=1),
     assigned_users: Any = None,
     conn_id: str = HoldfastHook.default_conn_name,
@@ -57,6 +59,9 @@ def restore_dag(
 
     Args:
         app: The application's id.
+        notifiers: Whom to tell once that it fails, once that it succeeds again or nothing was lost
+            for a day, and that a person is waited for: any notifiers of Airflow; see
+            `IncidentNotifier`. With some the DAG ends with the task `tell`.
         answer_within: How long a person is waited for; None: for ever. Other tasks' stores that are
             lost meanwhile wait as well.
         assigned_users: Who may answer, besides what Airflow's roles say; None: all who may.
@@ -79,6 +84,11 @@ def restore_dag(
         "default_args": {"retries": 5, "retry_delay": timedelta(seconds=10)},
     }
     here: dict[str, Any] = {"app": app, "conn_id": conn_id}
+    asked: dict[str, Any] = {
+        "response_timeout": answer_within,
+        "assigned_users": assigned_users,
+        "notifiers": notifiers,
+    }
     # Not continuous: what fails at once would fail thousands of times a day.
     with DAG(f"{app}_restore", schedule=timedelta(minutes=1), **{**given, **dag}) as made:
         watch = StoreLostSensor(
@@ -100,16 +110,14 @@ def restore_dag(
             task_id="approve",
             app=app,
             plans=plan.output,
-            response_timeout=answer_within,
-            assigned_users=assigned_users,
             retries=0,
+            **asked,
         )
         restore = RestoreOperator(
             task_id="restore",
             plans=plan.output,
             approved=approve.output,
-            response_timeout=answer_within,
-            assigned_users=assigned_users,
+            **asked,
             **here,
         )
         report = ReportRestoreOperator(
@@ -119,6 +127,8 @@ def restore_dag(
             **here,
         )
         watch >> plan >> approve >> restore >> report
+        over = {"report": "success", "watch": "skipped"}
+        told_of(made, app, "restore-failed", notifiers, over)
     return made
 
 

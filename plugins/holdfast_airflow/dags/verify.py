@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from airflow.sdk import DAG
+from airflow.sdk import DAG, BaseNotifier
 
+from holdfast_airflow.operators.tell import told_of
 from holdfast_airflow.operators.verify import VerifyChangelogsOperator
 
 VERIFY_DOC = """
@@ -24,6 +25,7 @@ It is skipped while the application has not run yet, or not since it was reset.
 def verify_dag(
     app: str,
     *,
+    notifiers: Sequence[BaseNotifier] = (),
     schedule: timedelta | str | None = timedelta(minutes=15),
     tags: Sequence[str] = (),
     **operator: Any,
@@ -32,6 +34,8 @@ def verify_dag(
 
     Args:
         app: The application's id.
+        notifiers: Whom to tell once that it fails, and once that it succeeds again: any notifiers
+            of Airflow; see `IncidentNotifier`. With some the DAG ends with the task `tell`.
         schedule: When it runs; None: only when it is triggered.
         tags: Besides ``holdfast`` and ``verify``.
         operator: More arguments of `VerifyChangelogsOperator`.
@@ -54,4 +58,5 @@ def verify_dag(
             **operator,
         }
         VerifyChangelogsOperator(task_id="verify", app=app, **given)
+        told_of(dag, app, "verify-failed", notifiers, {"verify": "success"})
     return dag

@@ -11,6 +11,7 @@ from airflow.sdk import DAG, BaseNotifier
 from holdfast_airflow.operators.watch import WatchConditionOperator
 from holdfast_airflow.sensors import (
     ChangelogUnsafeSensor,
+    CompactionStuckSensor,
     DiskFillingSensor,
     DriverStalledSensor,
     HostDownSensor,
@@ -24,8 +25,9 @@ WATCH_DOC = """
 ### Watch `{app}`
 
 A task for each thing that may be wrong with `{app}`: a host is down, a task is without owner, the
-driver is stalled, a changelog is unsafe, a store is lost, snapshots are stale, a disk fills. Each
-incident is told once when it begins and once when it is over; without notifiers in the task's log.
+driver is stalled, a changelog is unsafe or is not compacted, a store is lost, snapshots are stale,
+a disk fills. Each incident is told once when it begins and once when it is over; without notifiers
+in the task's log.
 It alarms and changes nothing. A run lasts a day, and the next one goes on where it ended.
 """
 SENSORS: tuple[type[ConditionSensor], ...] = (
@@ -33,6 +35,7 @@ SENSORS: tuple[type[ConditionSensor], ...] = (
     TaskWithoutOwnerSensor,
     DriverStalledSensor,
     ChangelogUnsafeSensor,
+    CompactionStuckSensor,
     StoreLostSensor,
     SnapshotStaleSensor,
     DiskFillingSensor,

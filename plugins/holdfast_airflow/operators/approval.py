@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator  # noqa: TID253 - 5 ms
+from airflow.sdk import BaseNotifier
 from airflow.sdk.exceptions import AirflowFailException
+
+from holdfast_airflow.notifications.outcome import Question
+from holdfast_airflow.watched import app_asset
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -15,7 +20,21 @@ class ApproveOnceOperator(ApprovalOperator):
     """Airflow's own, which asks in the first try of its task only.
 
     A task that is cleared asks in vain: see `refuse_second_question`.
+
+    Args:
+        app: The application's id. No template where there are notifiers: it names an asset.
+        notifiers: Whom to tell that a person is waited for, once, and once when that is over: any
+            notifiers of Airflow; see `IncidentNotifier`. One that fails keeps nobody from being
+            asked.
+        kwargs: As Airflow's `ApprovalOperator`.
     """
+
+    def __init__(self, *, app: str, notifiers: Sequence[BaseNotifier] = (), **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.app = app
+        self.question = Question(app, notifiers)
+        if notifiers:
+            self.inlets = [*self.inlets, app_asset(app)]
 
     def execute(self, context: Context) -> Any:
         """Ask.
@@ -24,7 +43,13 @@ class ApproveOnceOperator(ApprovalOperator):
             AirflowFailException: this is not the first try.
         """
         refuse_second_question(context)
+        self.question.asked(context, self.subject)
         return super().execute(context)
+
+    def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
+        """Somebody has answered, or nobody has in time."""
+        self.question.over(context)
+        return super().execute_complete(context, event)
 
 
 def refuse_second_question(context: Context) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import TaskAwaitingInput
 
+from holdfast_airflow import journeys
 from holdfast_airflow.errors import as_airflow
 from holdfast_airflow.operators.approval import ApproveOnceOperator
 from holdfast_airflow.plans import as_markdown, plans_of
@@ -27,25 +28,37 @@ class ApproveRestoreOperator(ApproveOnceOperator):
     Args:
         app: The application's id.
         plans: The output of a `PlanRestoreOperator`.
+        journey: The output of a `PlanPastOperator`, instead of plans or beside them.
+        always: Ask also where nothing is discarded, unless there is nothing to do.
         assigned_users: Who may answer, besides what Airflow's roles say; None: all who may.
         response_timeout: How long to wait for an answer; None: for ever.
+        kwargs: As `ApproveOnceOperator`, such as ``notifiers``.
 
-    Returns (as XCom): ``asked``, whether somebody was, and ``approved``, the ids of the plans that
-    were; of an answer also what Airflow's operator returns.
+    Returns (as XCom): ``asked``, whether somebody was, and ``approved``, the ids of what was; of an
+    answer also what Airflow's operator returns.
     """
 
-    template_fields: Collection[str] = ("app", "plans")
+    template_fields: Collection[str] = ("app", "plans", "journey")
     ui_color = "#f5efcf"
 
-    def __init__(self, *, app: str, plans: Any, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *,
+        app: str,
+        plans: Any = None,
+        journey: Any = None,
+        always: bool = False,
+        **kwargs: Any,
+    ) -> None:
         if given := sorted({"defaults", "subject", "body"} & kwargs.keys()):
             raise ValueError(
                 f"{', '.join(given)} of {type(self).__name__}: its text is the plan's, and no "
                 "answer is taken for granted. Leave it out"
             )
-        super().__init__(subject=f"Restore of {app}", **kwargs)
-        self.app = app
+        super().__init__(app=app, subject=f"Restore of {app}", **kwargs)
         self.plans = plans
+        self.journey = journey
+        self.always = always
 
     def execute(self, context: Context) -> Any:
         """Ask, if there is something to ask.
@@ -55,15 +68,21 @@ class ApproveRestoreOperator(ApproveOnceOperator):
             AirflowFailException: it may have asked before.
         """
         with as_airflow():
-            plans = plans_of(self.plans)
-        if not any(one.discards for one in plans):
+            plans, journey = plans_of(self.plans), journeys.journey_of(self.journey)
+        ids = [one.id for one in plans]
+        asks = any(one.discards or (self.always and not one.is_nothing) for one in plans)
+        if asks:
+            self.subject, self.body = question(self.app, plans), as_markdown(plans)
+        if journey is not None and journeys.goes(journey):
+            asks, ids = True, [*ids, journey.id]
+            self.subject, self.body = journeys.headline(journey), journeys.as_markdown(journey)
+        if not asks:
             self.log.info("Nothing is discarded: nobody needs to be asked")
             return {"asked": False, "approved": []}
-        self.subject, self.body = question(self.app, plans), as_markdown(plans)
         try:
             return super().execute(context)
         except TaskAwaitingInput as waiting:  # whose plans may be others by the time of the answer
-            waiting.kwargs = {"asked": [one.id for one in plans]}
+            waiting.kwargs = {"asked": ids}
             raise
 
     def execute_complete(
@@ -77,5 +96,7 @@ class ApproveRestoreOperator(ApproveOnceOperator):
 
 def question(app: str, plans: list[RestorePlan]) -> str:
     """The headline."""
-    losing = [one.task for one in plans if one.discards]
-    return f"Restore {app}? What is there now of {', '.join(losing)} is discarded"
+    if losing := [one.task for one in plans if one.discards]:
+        return f"Restore {app}? What is there now of {', '.join(losing)} is discarded"
+    work = [one.task for one in plans if not one.is_nothing]
+    return f"Restore {', '.join(work)} of {app}? Nothing is discarded"

@@ -9,7 +9,7 @@ from airflow.sdk import BaseOperator
 
 from holdfast_airflow.errors import as_airflow
 from holdfast_airflow.hooks.holdfast import HoldfastHook
-from holdfast_airflow.plans import in_a_line
+from holdfast_airflow.plans import in_a_line, partitions_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -24,7 +24,8 @@ class PlanRestoreOperator(BaseOperator):
 
     Args:
         app: The application's id.
-        tasks: Names, ``<app>/<partition>``, or partitions; or a task's output. None or none: all.
+        tasks: Names, ``<app>/<partition>``, or partitions, as a list, a task's output, or text.
+            None or none: all.
         source: ``local``, ``changelog``, ``snapshot`` or the id of one; None: the cheapest one.
         unasked_first: Where some plans discard something and others do not, return the others only:
             whoever plans again finds the rest. So no task waits for an answer about another.
@@ -65,11 +66,11 @@ class PlanRestoreOperator(BaseOperator):
                 busy: a retry may help.
         """
         del context
-        from state_lib.apps.restoring import ask_plans, partition_of
+        from state_lib.apps.restoring import ask_plans
 
         with as_airflow():
             settings = HoldfastHook(self.conn_id, self.env).settings
-            wanted = [partition_of(self.app, task) for task in self.tasks or ()]
+            wanted = partitions_of(self.app, self.tasks)
             plans = ask_plans(settings, self.app, wanted, self.source or None)
         for one in plans:
             self.log.info("%s", in_a_line(one))

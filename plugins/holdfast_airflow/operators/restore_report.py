@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -29,7 +29,7 @@ class ReportRestoreOperator(BaseOperator):
 
     Args:
         app: The application's id.
-        restores: The output of a `RestoreOperator`.
+        restores: The output of a `RestoreOperator` or a `GoBackOperator`; or several in a list.
         since: When it was sensed, as wall time (s); a number, or a template that renders to one.
         against: ``changelog``, a full replay; or ``snapshot``, the newest one and its tail.
         resumed_within: How long a living driver may take to go on with the tasks.
@@ -71,7 +71,8 @@ class ReportRestoreOperator(BaseOperator):
             AirflowFailException: a store differs.
             AirflowException: a task or Kafka is away; a retry may help.
         """
-        report: dict[str, Any] = {"app": self.app, "tasks": self.restores or [], "verified": True}
+        self.restores = _flat(self.restores)
+        report: dict[str, Any] = {"app": self.app, "tasks": self.restores, "verified": True}
         if not self.restores:
             self.log.info("%s: nothing was restored", self.app)
             return {**report, "seconds": None, "stream": ""}
@@ -162,3 +163,10 @@ class ReportRestoreOperator(BaseOperator):
             method_name="finish",
         )
         raise AssertionError  # `defer` raises
+
+
+def _flat(given: Any) -> list[dict[str, Any]]:
+    """Restores of one task or of several, of which some may have been skipped."""
+    if isinstance(given, Mapping):
+        return [dict(given)]
+    return [one for each in given or () for one in _flat(each)]

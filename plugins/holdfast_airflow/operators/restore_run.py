@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from airflow.sdk import BaseOperator
+from airflow.sdk import BaseNotifier, BaseOperator
 from airflow.sdk.exceptions import (
     AirflowException,
     AirflowFailException,
@@ -17,10 +17,12 @@ from airflow.sdk.execution_time.hitl import upsert_hitl_detail
 
 from holdfast_airflow.errors import as_airflow
 from holdfast_airflow.hooks.holdfast import HoldfastHook, existing
+from holdfast_airflow.notifications.outcome import Question
 from holdfast_airflow.operators.approval import ApproveOnceOperator, refuse_second_question
 from holdfast_airflow.operators.restore_approve import question
 from holdfast_airflow.plans import as_markdown, in_a_line, plans_of
 from holdfast_airflow.triggers.restore import RestoreTrigger
+from holdfast_airflow.watched import app_asset
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -46,8 +48,9 @@ class RestoreOperator(BaseOperator):
         plans: The output of a `PlanRestoreOperator`; what needs nothing is left alone.
         approved: The output of an `ApproveRestoreOperator`. If a plan discards something and is not
             in it, a person is asked, in this task.
+        source: As of the `PlanRestoreOperator`, for plans that are made anew.
         max_replans: How often it is planned anew until the task fails.
-        assigned_users: Who may answer, as of `ApproveRestoreOperator`.
+        assigned_users, notifiers: As of `ApproveRestoreOperator`.
         response_timeout: How long to wait for an answer; then the task fails. None: for ever.
         conn_id: The Holdfast connection; where there is none, the worker's own settings count.
         env: ``HOLDFAST_*`` variables that win over the connection.
@@ -55,7 +58,14 @@ class RestoreOperator(BaseOperator):
     Returns (as XCom): for each task that was restored ``{task, source, records, seconds, marker}``.
     """
 
-    template_fields: Sequence[str] = ("app", "plans", "approved", "conn_id", "env")
+    template_fields: Sequence[str] = (
+        "app",
+        "plans",
+        "approved",
+        "source",
+        "conn_id",
+        "env",
+    )
     ui_color = "#cfe8d8"
 
     def __init__(  # noqa: PLR0913 - an operator has options
@@ -64,9 +74,11 @@ class RestoreOperator(BaseOperator):
         app: str,
         plans: Any,
         approved: Any = None,
+        source: str | None = None,
         max_replans: int = 3,
         assigned_users: Any = None,
         response_timeout: timedelta | None = None,
+        notifiers: Sequence[BaseNotifier] = (),
         conn_id: str = HoldfastHook.default_conn_name,
         env: dict[str, str] | None = None,
         **kwargs: Any,
@@ -75,10 +87,14 @@ class RestoreOperator(BaseOperator):
         self.app = app
         self.plans = plans
         self.approved = approved
+        self.source = source
         self.max_replans = max_replans
         alone = isinstance(assigned_users, dict)  # as Airflow's operator takes it
         self.assigned_users: Any = [assigned_users] if alone else assigned_users
         self.response_timeout = response_timeout
+        self.question = Question(app, notifiers)
+        if notifiers:
+            self.inlets = [*self.inlets, app_asset(app)]
         self.conn_id = conn_id
         self.env = env or {}
 
@@ -134,7 +150,7 @@ class RestoreOperator(BaseOperator):
             AirflowFailException: nobody has.
             AirflowSkipException: the answer was no, and nothing was restored before.
         """
-        del context
+        self.question.over(context)
         if "error" in event:
             raise AirflowFailException(
                 f"{self.app}: nobody has answered: {event['error']} Silence approves nothing; a "
@@ -167,7 +183,7 @@ class RestoreOperator(BaseOperator):
         with as_airflow():
             settings = HoldfastHook(self.conn_id, self.env).settings
             tasks = [partition_of(self.app, one["task"]) for one in stale]
-            plans = ask_plans(settings, self.app, tasks)
+            plans = ask_plans(settings, self.app, tasks, self.source or None)
         for one in plans:
             self.log.info("Planned anew: %s", in_a_line(one))
         plans = [one for one in plans if not one.is_nothing]
@@ -184,10 +200,12 @@ class RestoreOperator(BaseOperator):
                 "a new run asks anew"
             )
         ti: Any = context["ti"]
+        subject = question(self.app, plans)
+        self.question.asked(context, subject)
         upsert_hitl_detail(
             ti_id=ti.id,
             options=[APPROVE, REJECT],
-            subject=question(self.app, plans),
+            subject=subject,
             body=as_markdown(plans),
             params={},
             assigned_users=self.assigned_users,

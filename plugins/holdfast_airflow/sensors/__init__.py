@@ -1,7 +1,7 @@
 """Deferrable sensors: one for each condition that somebody must know of."""
 
 from holdfast_airflow.sensors.base import ConditionSensor
-from holdfast_airflow.sensors.changelog import ChangelogUnsafeSensor
+from holdfast_airflow.sensors.changelog import ChangelogUnsafeSensor, CompactionStuckSensor
 from holdfast_airflow.sensors.disk import DiskFillingSensor
 from holdfast_airflow.sensors.driver import DriverStalledSensor
 from holdfast_airflow.sensors.host import HostDownSensor, TaskWithoutOwnerSensor
@@ -10,6 +10,7 @@ from holdfast_airflow.sensors.store import StoreLostSensor
 
 __all__ = [
     "ChangelogUnsafeSensor",
+    "CompactionStuckSensor",
     "ConditionSensor",
     "DiskFillingSensor",
     "DriverStalledSensor",

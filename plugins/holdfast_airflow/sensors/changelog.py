@@ -1,4 +1,4 @@
-"""Changelogs that do not protect their stores."""
+"""Changelogs that do not protect their stores, or grow for ever."""
 
 from __future__ import annotations
 
@@ -26,3 +26,10 @@ class ChangelogUnsafeSensor(ConditionSensor):
     def options(self) -> dict[str, Any]:
         """See `ConditionSensor`."""
         return {"read_logs": self.read_logs}
+
+
+class CompactionStuckSensor(ConditionSensor):
+    """The brokers do not compact a changelog: measured in the log, whatever its settings say."""
+
+    condition = "compaction-stuck"
+    every_s = 900.0  # it reads logs

@@ -212,7 +212,8 @@ def test_an_application_that_nobody_knows_is_waited_for(broker: LocalBroker, nam
     look = sense.look()
     sense.close()
     assert {c.name for c in look.conditions} == ({"host-down"} if name == "host-down" else set())
-    if name in ("task-without-owner", "changelog-unsafe", "snapshot-stale"):
+    kafkas = ("task-without-owner", "changelog-unsafe", "compaction-stuck", "snapshot-stale")
+    if name in kafkas:
         assert "nobody-s" in str(look.blind)
         assert look.sure is None, "nothing of it is wrong, and what was is over"
     elif name == "driver-stalled":

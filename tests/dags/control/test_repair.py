@@ -41,6 +41,7 @@ from tests.support.waiting import until
 NAME, SOURCE, OUT = "repaired", "repaired-source", "repaired-out"
 RIGHT = {"cleanup.policy": "compact", "segment.ms": "604800000"}
 WRONG = {"cleanup.policy": "delete", "segment.ms": "99999999999"}
+LOST = ("find_lost", "approve_lost", "repair_lost")
 ALWAYS = {"retention.ms": "-1"}
 """Of what else was shortened nothing is left by the time that it is put right."""
 
@@ -141,7 +142,10 @@ def answered(
 
 
 def states(run: DagRun) -> dict[str, str]:
-    return {ti.task_id: str(ti.state) for ti in run.get_task_instances()}
+    """Of what is about settings."""
+    return {
+        ti.task_id: str(ti.state) for ti in run.get_task_instances() if "lost" not in ti.task_id
+    }
 
 
 def all_(state: TaskInstanceState, *but: str) -> dict[str, str]:
@@ -169,6 +173,8 @@ def test_what_a_person_approves_is_set_and_verified(
     assert f"{topic}: cleanup.policy is different: is delete, is to be compact" in (
         capsys.readouterr().out
     )
+    of_lost = {t.task_id: str(t.state) for t in run.get_task_instances() if t.task_id in LOST}
+    assert of_lost == dict(zip(LOST, ("success", "skipped", "skipped"), strict=True))
     ti = run.get_task_instance("apply")
     assert ti is not None
     plan, done = (ti.xcom_pull(task) for task in ("plan", "apply"))
@@ -264,6 +270,7 @@ def test_nothing_is_approved_without_a_person(dag: DAG) -> None:
         approve.execute({"ti": SimpleNamespace(try_number=2)})  # type: ignore[typeddict-item]
     assert (approve.defaults, approve.response_timeout) == (None, None)
     assert {"plan", "approve"} == dag.get_task("apply").upstream_task_ids
+    assert {"find_lost", "approve_lost"} == dag.get_task("repair_lost").upstream_task_ids
     with pytest.raises(ValueError, match="without a person"):
         repair_dag("hasty", approval={"defaults": "Approve"})
     given = {"response_timeout": timedelta(hours=1)}

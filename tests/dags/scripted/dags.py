@@ -13,10 +13,13 @@ from holdfast_airflow.dags import (
     drill_dag,
     prune_dag,
     repair_dag,
+    restore_by_hand_dag,
     restore_dag,
+    savepoint_dag,
     snapshots_dag,
     stream_dag,
     verify_dag,
+    verify_snapshots_dag,
     watch_dag,
 )
 from holdfast_airflow.operators.stop import StopStreamOperator
@@ -100,7 +103,7 @@ with DAG("alarmed_watch", schedule=None):
 for name in ("snapped", "unknown"):
     snapshots_dag(name, schedule=None, retries=0)
     prune_dag(name, schedule=None, keep=1, daily=0, retries=0)
-for name in ("repaired", "unknown"):
+for name in ("repaired", "rewritten", "unknown"):
     repair_dag(name, retries=0)
 for name in ("broken", "diverged", "drilled", "nobody", "unsaved"):
     drill_dag(name, schedule=None, retries=0)
@@ -108,4 +111,21 @@ for name in ("measured", "nobody"):
     capacity_dag(name, schedule=None, retries=0)
 for name in ("nobody", "word_count"):
     audit_dag(name, schedule=None, retries=0)
+for name in ("kept", "rotten", "nobody"):
+    savepoint_dag(name, retries=0)
+    verify_snapshots_dag(name, retries=0)
+outcome = verify_dag(
+    "telling",
+    schedule=None,
+    retries=0,
+    read_logs=False,
+    notifiers=[FileNotifier("first"), FileNotifier("second")],
+)
+outcome.get_task("tell").retries = 0
+for name in ("by_hand_present", "by_hand_past-p", "by_hand_no-p"):
+    restore_by_hand_dag(
+        name,
+        notifiers=[FileNotifier("told", "{{ incident.kind }} {{ incident.condition }}")],
+        default_args={"retries": 2, "retry_delay": timedelta(seconds=1)},
+    )
 restore_dag("restored", default_args={"retries": 2, "retry_delay": timedelta(seconds=1)})

@@ -13,6 +13,7 @@ from state_lib.checks.condition import CONDITIONS, Condition, together
 from state_lib.checks.conditions import (
     cannot_look,
     changelog_unsafe,
+    compaction_stuck,
     disk_filling,
     driver_stalled,
     host_down,
@@ -57,6 +58,7 @@ JUDGES: dict[str, Callable[[Facts], Iterable[Condition]]] = {
     "task-without-owner": task_without_owner,
     "driver-stalled": lambda f: driver_stalled(f.app, COMMITS, None),
     "changelog-unsafe": changelog_unsafe,
+    "compaction-stuck": compaction_stuck,
     "store-lost": lambda f: store_lost("app", f.hosts),
     "snapshot-stale": snapshot_stale,
     "disk-filling": lambda f: disk_filling("app", f.hosts),
@@ -120,6 +122,11 @@ def test_compaction_counts_where_logs_were_read() -> None:
     samples = {**(well().samples or {}), KV_LOG: (dirty, sample(1))}
     assert the(changelog_unsafe(well(samples=samples))).page == "compaction"
     assert list(changelog_unsafe(well(samples=None))) == []
+    one = the(compaction_stuck(well(samples=samples)))
+    assert (one.subject, one.page) == (KV_LOG, "compaction")
+    wrong = altered(well(samples=samples), KV_LOG, min_insync_replicas="1")
+    assert the(compaction_stuck(wrong)).seen == one.seen, "of nothing else"
+    assert list(compaction_stuck(well(samples=None))) == []
 
 
 def of_snapshots(**more: object) -> Facts:
@@ -229,7 +236,7 @@ RULES = {
     "disk-filling": "HoldfastDiskFilling",
     "snapshot-stale": "HoldfastSnapshotStale",
 }
-ELSEWHERE = {"changelog-unsafe"}
+ELSEWHERE = {"changelog-unsafe", "compaction-stuck"}
 """Of these hosts know nothing: only brokers do."""
 
 

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from state_lib.checks import CHECKS, SETTINGS, Report, judge
-from state_lib.checks.condition import CANNOT_LOOK, CONDITIONS
+from state_lib.checks.condition import CANNOT_LOOK, CONDITIONS, OF_RUNS
 from state_lib.checks.verdict import worst
 from tests.support.facts import KV_LOG, all_of, altered, well
 from tests.support.promql import rules
@@ -30,7 +30,7 @@ INDEX = (RUNBOOK / "README.md").read_text()
 
 def test_every_alarm_has_a_page() -> None:
     pages = {p.stem for p in RUNBOOK.glob("*.md")} - {"README"}
-    assert pages == {*CHECKS, *OF_CONDITIONS, *OF_RULES}
+    assert pages == {*CHECKS, *OF_CONDITIONS, *OF_RUNS, *OF_RULES}
     for name in pages:
         assert f"({name}.md)" in INDEX
         page = (RUNBOOK / f"{name}.md").read_text()
@@ -42,7 +42,8 @@ def test_every_alarm_has_a_page() -> None:
 
 def test_conditions_and_rules_lead_to_pages_that_name_them() -> None:
     found = dict(re.findall(r"^\| `([\w-]+)` \|(.*)$", INDEX, re.MULTILINE))
-    assert set(found) == {*CONDITIONS, CANNOT_LOOK, *(rule["alert"] for rule in rules())}
+    told = {*CONDITIONS, CANNOT_LOOK, *OF_RUNS}
+    assert set(found) == told | {rule["alert"] for rule in rules()}
     for name, pages in found.items():
         linked = re.findall(r"\(([\w-]+)\.md\)", pages)
         assert linked or name == "changelog-unsafe", "that one leads to the page of its check"
