@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from contextlib import suppress
 from functools import cache
 
 from confluent_kafka import (
@@ -38,8 +37,11 @@ def _settle(bootstrap: str, topic: str, partition: int) -> None:
             )
         except KafkaException as error:  # after a broker's start the leader is another one, or none
             why = error
-            with suppress(KafkaException):
-                admin.list_topics(topic, timeout=10)  # only this makes it look anew
+            # A client that has looked in that moment may find none for as long as it lives [seen
+            # once: three minutes], others do.
+            _admin.cache_clear()
+            admin = _admin(bootstrap)
+            time.sleep(0.2)
         else:
             if stable.offset == last.offset >= 0:  # -1001: the broker went away meanwhile
                 return
