@@ -171,7 +171,7 @@ def without_call_sites() -> Iterator[None]:
     shown of queries that are built here: half the time of building one.
     """
     before = errors._enable_debugging_cache  # noqa: SLF001 - PySpark's answer, asked for once
-    errors._enable_debugging_cache = False  # noqa: SLF001 - as above
+    errors._enable_debugging_cache = False  # type: ignore[assignment]  # noqa: SLF001 - as above
     try:
         yield
     finally:

@@ -11,9 +11,9 @@ from holdfast_airflow.sensors import CompactionStuckSensor
 from state_lib.config import Settings
 from state_lib.kafka import Kafka
 from state_lib.stack.ports import free_port
-from tests.integration.test_compaction_check import made, write
 from tests.support.brokers import running_broker
 from tests.support.hosts import publish
+from tests.support.repeated import made, write
 from tests.support.sensing import Looks, sensed
 
 
