@@ -1,0 +1,7 @@
+"""The Spark session of a module, as elsewhere."""
+
+from __future__ import annotations
+
+from tests.integration.spark.conftest import spark
+
+__all__ = ["spark"]
