@@ -180,7 +180,10 @@ REFUSED: dict[str, tuple[Declare, str]] = {
         lambda g: g.aggregate(str, lambda *_: 0, "s", "BIGINT"),
         "gives no value",
     ),
-    "key": (lambda g: g.aggregate(int, lambda *_: 0, "s", "shop BIGINT"), "has \\['shop'\\]"),
+    "key": (
+        lambda g: g.aggregate(int, lambda *_: 0, "s", "shop BIGINT"),
+        "has fields \\['shop'\\]",
+    ),
     "hidden": (lambda g: g.aggregate(int, lambda *_: 0, "s", "_n BIGINT"), "begin with '_'"),
     "onError": (lambda g: g.reduce(dearest, "s", onError="ignore"), "'ignore'"),
     "retention": (lambda g: g.reduce(dearest, Materialized("s", "1 day")), "retention is for"),
@@ -205,7 +208,7 @@ def test_a_row_has_its_key_once(spark: SparkSession) -> None:
     rows.groupBy(F.upper("shop").alias("key")).reduce(dearest, "two")
     folds = [verb.processor.fold for verb in app.processes]
     assert [fold.key_name for fold in folds if fold] == ["", "key"]
-    with pytest.raises(ConfigurationError, match="has \\['shop'\\]"):
+    with pytest.raises(ConfigurationError, match="has fields \\['shop'\\]"):
         rows.groupBy(F.upper("shop").alias("shop")).reduce(dearest, "three")
 
 

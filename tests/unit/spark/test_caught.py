@@ -110,6 +110,17 @@ def test_times_are_in_utc() -> None:
     assert checked(T.TimestampType())(naive) == NOON
 
 
+@pytest.mark.usefixtures("elsewhere")
+def test_an_hour_that_comes_twice_is_two() -> None:
+    """PySpark tells them apart by ``fold`` alone."""
+    convert = in_utc(T.TimestampType())
+    assert convert is not None
+    twice = [dt.datetime(2026, 11, 1, hour, 30, tzinfo=dt.UTC) for hour in (5, 6)]
+    given = [at.astimezone().replace(tzinfo=None) for at in twice]
+    assert given[0] == given[1]
+    assert [convert(at) for at in given] == [at.replace(tzinfo=None) for at in twice]
+
+
 def test_values_are_what_spark_takes() -> None:
     inner = T.StructType([T.StructField("a", T.LongType()), T.StructField("b", T.FloatType())])
     check = checked(T.MapType(T.StringType(), T.ArrayType(inner)))
