@@ -8,7 +8,6 @@ from typing import Any
 
 from pyspark.sql import types as T  # noqa: N812
 
-from state_lib.spark.process.arguments import in_utc
 from state_lib.spark.process.failures import PASSING, described, is_of_machine
 from state_lib.spark.process.values import checked
 
@@ -32,7 +31,6 @@ class Caught:
 
     Args:
         command: the function and its type, pickled by PySpark.
-        takes: types of the arguments.
         keywords: of each argument the name by which it is given; empty where it has none.
         gives: the type of the result.
         at: how errors call the step.
@@ -41,13 +39,12 @@ class Caught:
     def __init__(
         self,
         command: bytes,
-        takes: Sequence[T.DataType],
         keywords: Sequence[str],
         gives: T.DataType,
         at: str,
     ) -> None:
         self._command, self._at = command, at
-        self._takes, self._keywords, self.gives = tuple(takes), tuple(keywords), gives
+        self._keywords, self.gives = tuple(keywords), gives
         self._call: Callable[..., Any] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -82,17 +79,10 @@ class Caught:
                 f"{self._at}: its function cannot be made in this worker: {described(error)}. Is "
                 "what it imports installed there?"
             ) from error
-        converts = [in_utc(kind) for kind in self._takes]
         check, keywords = checked(self.gives), self._keywords
         places = sum(not name for name in keywords)
-        as_they_are = not any(converts) and places == len(keywords)
 
         def call(*given: Any) -> Any:
-            if not as_they_are:
-                given = tuple(
-                    v if c is None or v is None else c(v)
-                    for c, v in zip(converts, given, strict=True)
-                )
             named = dict(zip(keywords[places:], given[places:], strict=True))
             value = function(*given[:places], **named)
             return None if value is None else check(value)

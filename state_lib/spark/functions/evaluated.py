@@ -16,6 +16,7 @@ from pyspark.util import PythonEvalType
 from state_lib.declaration import Call, Expression
 from state_lib.spark.attempts import attempt, value_of
 from state_lib.spark.functions.caught import ERROR, result_type
+from state_lib.spark.process.arguments import without_zone
 
 
 def with_calls(rows: DataFrame, calls: Sequence[Call], usable: Column) -> DataFrame:
@@ -43,7 +44,8 @@ def _with_some(rows: DataFrame, calls: list[Call], usable: Column) -> DataFrame:
                 fine, value = fine & F.col(name).isNotNull(), value_of(F.col(name))
             if (valid := is_givable(value, kind)) is not None:
                 fine = fine & F.coalesce(valid, F.lit(True))  # noqa: FBT003
-            values.append(value)
+            zoneless = without_zone(kind)
+            values.append(value if zoneless is None else value.cast(zoneless))
         # Arrow hands over what is not used as well, and must be able to.
         made[call.column] = _called(rows, call, [fine, *(F.when(fine, v) for v in values)])
     if not tried:

@@ -183,7 +183,7 @@ def call_of(one: Found, args: Sequence[Expression], takes: Sequence[DataType], a
         takes=tuple(takes),
         pickle=hashlib.sha256(one.command).hexdigest(),
         at=at,
-        function=Caught(one.command, takes, one.keywords, one.gives, at),
+        function=Caught(one.command, one.keywords, one.gives, at),
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from typing import Any
 
 from pyspark.sql import types as T  # noqa: N812
@@ -10,24 +9,28 @@ from pyspark.sql import types as T  # noqa: N812
 from state_lib.spark.process.values import Convert, or_null
 
 
-def in_utc(type_: T.DataType) -> Convert | None:
-    """Makes of times in this machine's zone, as PySpark gives them, those in UTC; None: no time."""
+def without_zone(type_: T.DataType) -> T.DataType | None:
+    """A type with times without a zone in the place of those in one; None: it has none.
+
+    PySpark gives times in the zone of the worker's machine, where an hour comes twice a year. Cast
+    to this under a session in UTC they are in UTC, whatever the machine.
+    """
     if isinstance(type_, T.TimestampType):
-        return lambda value: value.astimezone(dt.UTC).replace(tzinfo=None)
-    if isinstance(type_, T.ArrayType) and (inner := in_utc(type_.elementType)) is not None:
-        each = or_null(inner)
-        return lambda values: [each(v) for v in values]
+        return T.TimestampNTZType()
+    if isinstance(type_, T.ArrayType) and (inner := without_zone(type_.elementType)) is not None:
+        return T.ArrayType(inner, type_.containsNull)
     if isinstance(type_, T.MapType):
-        key, item = in_utc(type_.keyType), in_utc(type_.valueType)
-        if key is None and item is None:
-            return None
-        to_key, to_item = key or _same, or_null(item or _same)
-        return lambda value: {to_key(k): to_item(v) for k, v in value.items()}
+        key, item = without_zone(type_.keyType), without_zone(type_.valueType)
+        if key is not None or item is not None:
+            kinds = key or type_.keyType, item or type_.valueType
+            return T.MapType(*kinds, type_.valueContainsNull)
     if isinstance(type_, T.StructType):
-        row, fields = T.Row(*type_.names), [in_utc(f.dataType) for f in type_.fields]
-        if any(fields):
-            made = [or_null(f or _same) for f in fields]
-            return lambda value: row(*(f(v) for f, v in zip(made, value, strict=True)))
+        made = [without_zone(field.dataType) for field in type_.fields]
+        if any(kind is not None for kind in made):
+            pairs = zip(type_.fields, made, strict=True)
+            return T.StructType(
+                [T.StructField(f.name, k or f.dataType, f.nullable) for f, k in pairs]
+            )
     return None
 
 

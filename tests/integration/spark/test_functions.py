@@ -285,6 +285,27 @@ def test_times_are_given_in_utc_wherever_it_runs(spark: SparkSession) -> None:
             assert json.loads(last) == {"made": "12 None"}
 
 
+def test_an_hour_that_comes_twice_is_two(spark: SparkSession) -> None:
+    """Where the worker's machine has summer time, in whose zone PySpark gives times."""
+
+    def shown(s: Any) -> str:
+        return f"{s.at:%H:%M}"
+
+    def berlin(_: Any) -> str:
+        os.environ["TZ"] = "Europe/Berlin"
+        time.tzset()
+        return ""
+
+    made = lambda: F.concat(F.udf(berlin)("k"), F.udf(shown)("s"))  # noqa: E731
+    times = ["2026-10-25T00:30:00Z", "2026-10-25T01:30:00Z"]
+    with TopologyTestDriver(keeping(made), spark) as driver:
+        for _ in range(2):  # the zone is of the batch before
+            pipe(driver, *({"k": at, "s": {"a": 1, "at": at}} for at in times))
+            kept = driver.getKeyValueStore("s").all()
+            said = {k: json.loads(one["last"])["made"] for k, one in kept.items()}
+            assert said == {times[0]: "00:30", times[1]: "01:30"}
+
+
 REFUSED: dict[str, tuple[Declare, str]] = {
     "random": (
         lambda rows: rows.withColumn("y", F.udf(len, "int").asNondeterministic()("k")),

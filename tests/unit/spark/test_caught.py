@@ -5,9 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import errno
 import pickle
-import time
 from asyncio import CancelledError
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from decimal import Decimal
 from enum import Enum
 from typing import Any
@@ -16,13 +15,12 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
-from pyspark.sql import Row
 from pyspark.sql import types as T  # noqa: N812
 from pyspark.sql.conversion import LocalDataToArrowConversion
 from pyspark.sql.pandas.types import to_arrow_type
 
 from state_lib.spark.functions.caught import Caught, result_type
-from state_lib.spark.process.arguments import in_utc
+from state_lib.spark.process.arguments import without_zone
 from state_lib.spark.process.failures import described
 from state_lib.spark.process.meaning import meaning_of
 from state_lib.spark.process.values import checked, shown, to_field
@@ -33,10 +31,9 @@ NOON = dt.datetime(2026, 1, 31, 12, tzinfo=dt.UTC)
 def caught(
     function: Callable[..., Any],
     gives: T.DataType,
-    takes: tuple[T.DataType, ...] = (T.LongType(),),
     keywords: tuple[str, ...] = ("",),
 ) -> Caught:
-    made = Caught(cloudpickle.dumps((function, gives)), takes, keywords, gives, "step 1")
+    made = Caught(cloudpickle.dumps((function, gives)), keywords, gives, "step 1")
     again: Caught = pickle.loads(cloudpickle.dumps(made))  # noqa: S301 - made here
     return again
 
@@ -59,14 +56,12 @@ def test_a_value_of_another_type_is_an_error() -> None:
 
 
 def test_arguments_are_given_by_name_where_they_were() -> None:
-    minus = caught(
-        lambda x, y: x - y, T.LongType(), (T.LongType(), T.LongType()), keywords=("", "y")
-    )
+    minus = caught(lambda x, y: x - y, T.LongType(), keywords=("", "y"))
     assert minus(True, 5, 3) == (True, 2, None)
 
 
 def test_what_cannot_be_made_here_is_no_rows_fault() -> None:
-    made = Caught(b"no pickle", (), (), T.LongType(), "step 1")
+    made = Caught(b"no pickle", (), T.LongType(), "step 1")
     with pytest.raises(RuntimeError, match="step 1: its function cannot be made"):
         made(True)
     assert made(False) == (False, None, None)
@@ -81,44 +76,16 @@ def test_an_exception_whose_text_raises_has_a_name() -> None:
     assert described(ValueError("two\nlines \ud800")) == "ValueError: two lines ?"
 
 
-@pytest.fixture
-def elsewhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("TZ", "America/New_York")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
-
-
-@pytest.mark.usefixtures("elsewhere")
-def test_times_are_in_utc() -> None:
-    given = NOON.astimezone().replace(tzinfo=None)
-    assert given.hour == 7
-    convert, naive = in_utc(T.TimestampType()), NOON.replace(tzinfo=None)
-    assert convert is not None
-    assert convert(given) == naive
-    inner = T.StructType([T.StructField("at", T.TimestampType()), T.StructField("n", T.LongType())])
-    nested = in_utc(T.MapType(T.StringType(), T.ArrayType(inner)))
-    assert nested is not None
-    row = Row("at", "n")
-    assert nested({"a": [row(given, 1), None]}) == {"a": [row(naive, 1), None]}
-    by_time = in_utc(T.MapType(T.TimestampType(), T.LongType()))
-    assert by_time is not None
-    assert by_time({given: 1}) == {naive: 1}
-    for other in (T.TimestampNTZType(), T.ArrayType(T.LongType()), T.DateType()):
-        assert in_utc(other) is None
-    assert checked(T.TimestampType())(naive) == NOON
-
-
-@pytest.mark.usefixtures("elsewhere")
-def test_an_hour_that_comes_twice_is_two() -> None:
-    """PySpark tells them apart by ``fold`` alone."""
-    convert = in_utc(T.TimestampType())
-    assert convert is not None
-    twice = [dt.datetime(2026, 11, 1, hour, 30, tzinfo=dt.UTC) for hour in (5, 6)]
-    given = [at.astimezone().replace(tzinfo=None) for at in twice]
-    assert given[0] == given[1]
-    assert [convert(at) for at in given] == [at.replace(tzinfo=None) for at in twice]
+def test_times_lose_their_zone_wherever_they_stand() -> None:
+    at, ntz, n = T.TimestampType(), T.TimestampNTZType(), T.LongType()
+    assert without_zone(at) == ntz
+    for kind in (ntz, n, T.DateType(), T.ArrayType(n), T.MapType(n, n)):
+        assert without_zone(kind) is None
+    assert without_zone(T.MapType(n, T.ArrayType(at))) == T.MapType(n, T.ArrayType(ntz))
+    assert without_zone(T.MapType(at, n)) == T.MapType(ntz, n)
+    pair = T.StructType([T.StructField("at", at), T.StructField("n", n, nullable=False)])
+    made = T.StructType([T.StructField("at", ntz), T.StructField("n", n, nullable=False)])
+    assert without_zone(pair) == made
 
 
 def test_values_are_what_spark_takes() -> None:
