@@ -80,7 +80,12 @@ class Kafka:
         return Door(str(self.properties["bootstrap.servers"]), self.login)
 
     def admin(self) -> Admin:
-        """The admin client of this connection; safe to share between threads."""
+        """The admin client of this connection; safe to share between threads.
+
+        One that nobody answers is replaced: ask for it again rather than keep it.
+        """
+        if self._admin.lost:
+            vars(self).pop("_admin", None)  # who uses it still has it
         return self._admin
 
     @cached_property
@@ -184,8 +189,9 @@ def answer(admin: AdminClient, future: Future[T]) -> T:
             if door is not None and door.refused is not None:
                 raise door.shut(door.refused) from None
         else:
-            if door is not None:
-                door.welcome()
+            if isinstance(admin, Admin):
+                admin.door.welcome()
+                admin.answered()
             return result
 
 
@@ -317,5 +323,6 @@ def unavailable(
     if isinstance(by, Kafka):
         return by.door.error(what, error)
     if isinstance(by, Admin):
+        by.failed(error.args[0] if isinstance(error, KafkaException) else error)
         return by.door.error(what, error, by)
     return Door("the brokers", KafkaLogin()).error(what, error)

@@ -12,6 +12,9 @@ from confluent_kafka.admin import AdminClient
 from state_lib.kafka_door import Door
 
 _AGAIN_S = 0.1
+_LOST_S = 10.0
+"""A client that nobody has answered for so long may not know any broker any more."""
+_SILENCE = ("_NOENT", "_TRANSPORT", "_TIMED_OUT")
 
 
 class Admin(AdminClient):
@@ -23,6 +26,26 @@ class Admin(AdminClient):
         self.door = door
         self.visible: set[str] = set()
         """Groups that this principal may see."""
+        self._failing: float | None = None
+
+    def answered(self) -> None:
+        """A broker has answered."""
+        self._failing = None
+
+    def failed(self, cause: KafkaError) -> None:
+        """Nobody has answered, if that is the cause."""
+        if cause.name() in _SILENCE and self._failing is None:
+            self._failing = time.monotonic()
+
+    @property
+    def lost(self) -> bool:
+        """Whether another client should be asked.
+
+        librdkafka drops brokers that are not in the metadata. Of a single broker that has just been
+        fenced, after it stood still, none are; librdkafka 2.16 may then never look for one again
+        (its issue 5301) [tried].
+        """
+        return self._failing is not None and time.monotonic() - self._failing > _LOST_S
 
     def members(self, group: str, timeout_s: float) -> list[str]:
         """Client ids of a group's members; none of a group that is not there or hidden from us.
@@ -48,4 +71,5 @@ class Admin(AdminClient):
         for one in found:
             if one.error is not None:
                 raise KafkaException(one.error)
+        self.answered()
         return [str(member.client_id) for one in found for member in one.members]

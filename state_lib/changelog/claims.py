@@ -114,10 +114,11 @@ def candidates(
     Raises:
         Unavailable: Kafka cannot be asked.
     """
+    admin = kafka.admin()
     try:
-        topics = kafka.admin().list_topics(timeout=ADMIN_TIMEOUT_S).topics
+        topics = admin.list_topics(timeout=ADMIN_TIMEOUT_S).topics
     except KafkaException as error:
-        raise unavailable("list topics", error, kafka) from error
+        raise unavailable("list topics", error, admin) from error
     return [
         name.removesuffix(suffix)
         for name, topic in sorted(topics.items())

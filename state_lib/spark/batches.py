@@ -64,10 +64,10 @@ class Batches:
         recorded batches are repeated one at a time."""
         self._combiner, self._deciding = combiner, Deciding(app, combiner, settings)
         self._direct = Direct(app.id, settings.host_addresses, token)
-        self._admin, self._progress = kafka.admin(), ProgressLog(kafka, app.id)
+        self._progress = ProgressLog(kafka, app.id)
         self._progress.connect()
         self._code, self._routing = app.fingerprint, app.routing
-        self._limits = self._patiently(lambda: record_limits(self._admin, app))
+        self._limits = self._patiently(lambda: record_limits(kafka.admin(), app))
         self.standing = standing
         self._recording = Recording(
             app.id, self._progress, kafka, standing, self._exchange_s, counts=self.has_timers
@@ -84,7 +84,7 @@ class Batches:
         ``stopped``: whether a batch that has not begun is not to be waited for any more.
         """
         self._ticking.drain(self._plan_of_tick, stopped)
-        end = self._patiently(lambda: ends(self._admin, to), stopped)
+        end = self._patiently(lambda: ends(self._kafka.admin(), to), stopped)
         unread = [p for p, start in self.standing.positions.items() if max(end[p], to[p]) > start]
         clock = next_clock(self.standing.clock, self.standing.maxima, unread)
         failpoint("driver.before_batch")
@@ -200,7 +200,7 @@ class Batches:
             Unavailable: another task did not take it in time.
         """
         standing = self.standing
-        end = ends(self._admin, standing.positions)
+        end = ends(self._kafka.admin(), standing.positions)
         if any(end[p] > start for p, start in standing.positions.items()):
             return False
         clock = next_clock(standing.clock, standing.maxima, [])
