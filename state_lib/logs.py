@@ -9,7 +9,10 @@ import structlog
 
 
 def configure_logging(level: str = "INFO") -> None:
-    """Set up structlog for this process. Times are UTC, ISO 8601."""
+    """Set up structlog for this process. Times are UTC, ISO 8601.
+
+    Loggers are not cached: one that spoke before heeds whoever sets logging up after this.
+    """
     renderer: structlog.types.Processor = (
         structlog.dev.ConsoleRenderer()
         if sys.stderr.isatty()
@@ -24,18 +27,19 @@ def configure_logging(level: str = "INFO") -> None:
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level]),
-        logger_factory=_Stderr,
-        cache_logger_on_first_use=True,
+        logger_factory=Stderr,
+        cache_logger_on_first_use=False,
     )
 
 
-class _Stderr:
+class Stderr:
     """Writes to what ``sys.stderr`` is at that moment: loggers outlive a redirection."""
 
     def __init__(self, *_: object) -> None:
         pass
 
     def msg(self, message: str) -> None:
+        """Write a line."""
         print(message, file=sys.stderr, flush=True)  # noqa: T201 - this is the log
 
     debug = info = warning = error = critical = exception = log = msg

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 
 import pytest
+import structlog
 from hypothesis import settings
 
+from state_lib.logs import Stderr
 from tests.support import airflow_home, evidence
 from tests.support.waiting import SLOWNESS
 
@@ -19,6 +21,19 @@ airflow_home.settle()
 _STARTED = pytest.StashKey[float]()
 _QUARANTINED = pytest.StashKey[list[str]]()
 _DATED = re.compile(r"\d{4}-\d\d-\d\d: \S.{20,}")
+
+
+@pytest.fixture(autouse=True)
+def _logging() -> Iterator[None]:
+    """A command sets logging up for all of its process: which here is that of other tests."""
+    configured, before = structlog.is_configured(), structlog.get_config()
+    yield
+    if structlog.get_config()["logger_factory"] is not Stderr:
+        return
+    if configured:
+        structlog.configure(**before)
+    else:
+        structlog.reset_defaults()
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m leaves them out

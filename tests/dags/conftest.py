@@ -74,16 +74,30 @@ def api(database: None) -> Iterator[None]:  # noqa: ARG001 - it must be there
 
 
 @pytest.fixture
-def connect(api: None) -> Connect:  # noqa: ARG001 - connections are asked for through it
-    """Sets a connection, Spark's by itself, as somebody would in Admin, Connections."""
+def connect(api: None) -> Iterator[Connect]:  # noqa: ARG001 - connections are asked for through it
+    """Sets a connection, Spark's by itself, as somebody would in Admin, Connections.
+
+    None is left: the next test would see this one's hosts instead of its own settings.
+    """
+    made = set[str]()
 
     def connect(host: str, conn_id: str = "spark_default", **fields: Any) -> None:
+        made.add(conn_id)
         with create_session() as session:
             session.execute(delete(Connection).where(Connection.conn_id == conn_id))
             fields = {"conn_type": "spark", **fields}
             session.add(Connection(conn_id=conn_id, host=host, **fields))
 
-    return connect
+    yield connect
+    with create_session() as session:
+        session.execute(delete(Connection).where(Connection.conn_id.in_(made)))
+
+
+def scripted_dag(dag_id: str) -> DAG:
+    """One of the tests' own, read anew as by each worker: a run's parameters stay in its DAG."""
+    folder = airflow_home.SCRIPTED
+    bag = BundleDagBag(dag_folder=folder, bundle_path=folder, bundle_name="scripted")
+    return bag.dags[dag_id]
 
 
 @pytest.fixture(scope="session")

@@ -9,12 +9,9 @@ from typing import Any
 
 import pytest
 from airflow.dag_processing.dagbag import BundleDagBag
-from airflow.models import Connection
 from airflow.sdk import DAG, DagRunState
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
-from airflow.utils.session import create_session
 from fastapi.testclient import TestClient
-from sqlalchemy import delete
 
 from holdfast_airflow.operators.restore import GoBackOperator, PlanPastOperator
 from state_lib.apps.past import Journey, plan
@@ -58,8 +55,6 @@ def world(
         yield found
     for app in made:
         app.close()
-    with create_session() as session:  # other tests have no hosts of this name
-        session.execute(delete(Connection).where(Connection.conn_id == CONN))
 
 
 @pytest.fixture

@@ -9,12 +9,9 @@ from contextlib import closing
 from typing import Any
 
 import pytest
-from airflow.models import Connection
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, ErrorType
 from airflow.sdk.execution_time.comms import ErrorResponse
 from airflow.sdk.execution_time.supervisor import InProcessSupervisorComms
-from airflow.utils.session import create_session
-from sqlalchemy import delete
 
 from holdfast_airflow.hooks.holdfast import HoldfastHook, existing, settings_while_there
 from holdfast_airflow.operators.prune import PruneSnapshotsOperator
@@ -28,18 +25,10 @@ DEFAULT = HoldfastHook.default_conn_name
 
 
 @pytest.fixture(autouse=True)
-def own(monkeypatch: pytest.MonkeyPatch, api: None) -> Iterator[None]:
-    """Settings of this worker, and no connection: neither of other tests nor for them."""
+def own(monkeypatch: pytest.MonkeyPatch, api: None) -> None:
+    """Settings of this worker, and no connection."""
     del api
     monkeypatch.setenv("HOLDFAST_BOOTSTRAP_SERVERS", "the-worker-s:9092")
-    forget()
-    yield
-    forget()
-
-
-def forget() -> None:
-    with create_session() as session:
-        session.execute(delete(Connection).where(Connection.conn_id.in_([DEFAULT, "named"])))
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
 from airflow.dag_processing.dagbag import BundleDagBag
 from airflow.models import DagRun
 from airflow.models.hitl import HITLDetail
+from airflow.models.taskinstance import TaskInstance
 from airflow.providers.standard.exceptions import HITLTimeoutError
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import DAG, DagRunState, TaskInstanceState
@@ -39,6 +40,7 @@ from tests.support.hosts import publish
 from tests.support.waiting import until
 
 NAME, SOURCE, OUT = "repaired", "repaired-source", "repaired-out"
+DAG_ID = f"{NAME}_repair"
 RIGHT = {"cleanup.policy": "compact", "segment.ms": "604800000"}
 WRONG = {"cleanup.policy": "delete", "segment.ms": "99999999999"}
 LOST = ("find_lost", "approve_lost", "repair_lost")
@@ -85,7 +87,7 @@ def dag(bag: BundleDagBag) -> DAG:
     del bag  # its bundles are where `dag.test` looks
     folder = airflow_home.SCRIPTED
     scripted = BundleDagBag(dag_folder=folder, bundle_path=folder, bundle_name="scripted")
-    return scripted.dags[f"{NAME}_repair"]
+    return scripted.dags[DAG_ID]
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +109,10 @@ def answered(
     def asked() -> bool:
         """Also `dag.test` knows by now: a look of its before would put the task back to waiting."""
         with create_session() as session:
-            waiting = select(HITLDetail).where(HITLDetail.responded_at.is_(None))
+            waiting = select(HITLDetail).join(HITLDetail.task_instance)
+            waiting = waiting.where(
+                HITLDetail.responded_at.is_(None), TaskInstance.dag_id == DAG_ID
+            )
             found = session.scalars(waiting).one_or_none()
             if found is None:
                 return False
@@ -123,14 +128,15 @@ def answered(
             user = SimpleAuthManagerUser(username="boss", role="admin")
             task = f"dagRuns/{shown[1]}/taskInstances/approve/-1"
             said = client.patch(
-                f"/api/v2/dags/{NAME}_repair/{task}/hitlDetails",
+                f"/api/v2/dags/{DAG_ID}/{task}/hitlDetails",
                 json={"chosen_options": [option]},
                 headers={"Authorization": f"Bearer {get_auth_manager().generate_jwt(user)}"},
             )
             assert said.status_code == 200, said.text
         except BaseException:
             with create_session() as session:  # `dag.test` would wait for ever
-                session.execute(update(DagRun).values(state=DagRunState.FAILED))
+                ours = update(DagRun).where(DagRun.dag_id == DAG_ID)
+                session.execute(ours.values(state=DagRunState.FAILED))
             raise
 
     person = threading.Thread(target=answers)

@@ -8,14 +8,13 @@ from typing import Any
 
 import pytest
 from airflow.dag_processing.dagbag import BundleDagBag
-from airflow.sdk import DAG, DagRunState
+from airflow.sdk import DagRunState
 from fastapi.testclient import TestClient
 
 from state_lib.config import Settings
 from state_lib.digests.live import live_digests
 from state_lib.snapshots.listing import list_snapshots
-from tests.dags.conftest import Connect
-from tests.support import airflow_home
+from tests.dags.conftest import Connect, scripted_dag
 from tests.support.committed import PARTITIONS, Committed
 from tests.support.person import Person, airflows_api
 
@@ -73,12 +72,9 @@ def run(
     given = {"conn_type": "holdfast", "password": settings.read_token(), "extra": extra}
     connect(settings.bootstrap_servers, "holdfast_default", **given)
     monkeypatch.setenv("SCRIPTED", str(tmp_path))
-    folder = airflow_home.SCRIPTED
-    scripted = BundleDagBag(dag_folder=folder, bundle_path=folder, bundle_name="scripted")
-    dag: DAG = scripted.dags[f"{APP}_restore_by_hand"]
 
     def run(**conf: Any) -> Any:
-        return dag.test(run_conf=conf)
+        return scripted_dag(f"{APP}_restore_by_hand").test(run_conf=conf)
 
     return run
 

@@ -12,8 +12,7 @@ from airflow.sdk import DagRunState
 
 from state_lib.config import Settings
 from state_lib.snapshots.savepoints import list_savepoints
-from tests.dags.conftest import Connect
-from tests.support import airflow_home
+from tests.dags.conftest import Connect, scripted_dag
 from tests.support.committed import PARTITIONS, Committed
 
 Run = Callable[..., tuple[Any, Any]]
@@ -26,11 +25,9 @@ def run(settings: Settings, hosts: None, bag: BundleDagBag, connect: Connect) ->
     extra = {"hosts": settings.hosts, "snapshots_url": settings.snapshots_url}
     given = {"conn_type": "holdfast", "password": settings.read_token(), "extra": extra}
     connect(settings.bootstrap_servers, "holdfast_default", **given)
-    folder = airflow_home.SCRIPTED
-    scripted = BundleDagBag(dag_folder=folder, bundle_path=folder, bundle_name="scripted")
 
     def run(dag: str, **conf: Any) -> tuple[Any, Any]:
-        found = scripted.dags[dag].test(run_conf=conf)
+        found: Any = scripted_dag(dag).test(run_conf=conf)
         (task,) = found.get_task_instances()
         return found.state, task
 
