@@ -40,8 +40,8 @@ class PastPlan:
         task: ``<app>/<partition>``.
         snapshot: id of the snapshot whose state it would have.
         epoch, n: the commit that this is the state of; ``written_at`` is when it was made (wall
-            ms), ``positions`` and ``clock`` (ms) are where it stood, ``topic_ids`` and ``recorded``
-            as `Marker` has them.
+            ms), ``positions`` and ``clock`` (ms) are where it stood, ``topic_ids``, ``recorded``
+            and ``recorded_in`` as `Marker` has them.
         from_epoch, from_n: the newest commit.
         published: up to where outputs were written: so far the sources are read again.
         batches, records: that are read again; offsets, at least the records. Batches, and
@@ -85,6 +85,7 @@ class PastPlan:
     back_by: str = ""
     back_at: int = 0
     under_way: bool = False
+    recorded_in: str = ""
 
     @property
     def is_nothing(self) -> bool:
@@ -153,6 +154,7 @@ def plan_past(
         positions=then.positions,
         topic_ids=then.topic_ids,
         recorded=then.recorded,
+        recorded_in=then.recorded_in,
         clock=then.clock,
         from_epoch=newest.epoch,
         from_n=newest.n,
@@ -249,23 +251,33 @@ def _batches(
 ) -> list[Recorded]:
     """Those that were recorded from there on; all of the range has to be among them."""
     app = plan.task.rpartition("/")[0]
-    progress = ProgressLog(kafka, app)
-    if plan.ticks and (first := progress.start()) > plan.recorded + 1 > 0:
-        raise _refused(
-            plan.task,
-            plan.snapshot,
-            f"{progress_topic(app)} begins at offset {first}, behind {plan.recorded}: ticks of "
-            f"processors are not on record, and timers would run in other batches; {_LATER}",
-        )
-    found, reached = repeats(begin, target, effective(progress.read(plan.recorded)))
-    if reached != target:
-        raise _refused(
-            plan.task,
-            plan.snapshot,
-            f"{progress_topic(app)} has no record of the batches from {nested(reached)} to "
-            f"{nested(target)}, and without them late records would be judged anew; {_LATER}",
-        )
-    return found
+    progress, topic = ProgressLog(kafka, app), progress_topic(app)
+    if plan.ticks:
+        _check_ticks(plan, topic, require(kafka.admin(), [topic])[topic].id, progress.start())
+    for since in (plan.recorded, -1):  # without processors nothing says of which topic it is
+        found, reached = repeats(begin, target, effective(progress.read(since)))
+        if reached == target:
+            return found
+    raise _refused(
+        plan.task,
+        plan.snapshot,
+        f"{topic} has no record of the batches from {nested(reached)} to {nested(target)}, and "
+        f"without them late records would be judged anew; {_LATER}",
+    )
+
+
+def _check_ticks(plan: PastPlan, topic: str, log: str, start: int) -> None:
+    """Refuse where ticks since the snapshot may be missing in the progress topic of that id."""
+    is_same = plan.recorded_in == log
+    if plan.recorded < 0 or (is_same and start <= plan.recorded + 1):
+        return
+    where = f"begins at offset {start}, behind {plan.recorded}" if is_same else "was made anew"
+    raise _refused(
+        plan.task,
+        plan.snapshot,
+        f"{topic} {where}: ticks of processors are not on record, and timers would run in other "
+        f"batches; {_LATER}",
+    )
 
 
 def _refused(task: str, snapshot: str, why: str, **details: Any) -> HoldfastError:

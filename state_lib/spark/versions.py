@@ -20,11 +20,12 @@ import structlog
 
 from state_lib.changelog.claims import newest_claim
 from state_lib.changelog.progress import ProgressLog, Recorded, effective
+from state_lib.changelog.topics import progress_topic
 from state_lib.config import Settings
 from state_lib.drivers.members import living_drivers
 from state_lib.drivers.watched import Watched
 from state_lib.errors import CodeChanged, Unavailable
-from state_lib.kafka import Kafka, Partition
+from state_lib.kafka import Kafka, Partition, require
 from state_lib.marker import RESTORING, Marker, flat
 from state_lib.specs import Topology
 from state_lib.task.opening import newest_marker
@@ -132,8 +133,11 @@ def make_way(
     markers = [newest_marker(kafka, topology, p) for p in range(topology.partitions)]
     if any(m.state == RESTORING for m in markers):
         return  # where they will stand is not known yet: `align` looks once more
-    since = _since(markers)
-    chain = Chain(lambda: effective(ProgressLog(kafka, topology.app).read(since)))
+    chain = Chain(
+        lambda: effective(
+            ProgressLog(kafka, topology.app).read(_since(kafka, topology.app, markers))
+        )
+    )
     found = behind([flat(m.positions) for m in markers], chain, [m.published_to for m in markers])
     if found is not None and found.batch is not None and len(found.tasks) < len(markers):
         accepted = settings.accept_new_code
@@ -145,7 +149,7 @@ def _check_parked(
 ) -> None:
     """Refuse to end the driver of an epoch while it has tasks to bring back."""
     markers = [newest_marker(kafka, topology, p) for p in range(topology.partitions)]
-    progress, since = ProgressLog(kafka, topology.app), _since(markers)
+    progress, since = ProgressLog(kafka, topology.app), _since(kafka, topology.app, markers)
     parked = progress.parked(epoch, since)
     chain = Chain(lambda: effective(progress.read(since)))
     next_of = {p: chain.next_of(flat(markers[p].positions)) for p in parked}
@@ -191,10 +195,11 @@ def cut_off(markers: Sequence[Marker], log: str, start: int) -> list[int]:
     return [p for p, at in enumerate(taken) if 0 <= at < newest and at + 1 < start]
 
 
-def _since(markers: Sequence[Marker]) -> int:
-    """Offset in the progress log that any of them has taken; -1: they know of several logs."""
-    is_one = len({m.recorded_in for m in markers}) == 1
-    return min(m.recorded for m in markers) if is_one else -1
+def _since(kafka: Kafka, app: str, markers: Sequence[Marker]) -> int:
+    """Offset in the progress log that all of them have taken; -1: of one that was made anew."""
+    topic = progress_topic(app)
+    log = require(kafka.admin(), [topic])[topic].id
+    return min(m.recorded if m.recorded_in in ("", log) else -1 for m in markers)
 
 
 def _others(watched: Watched, kafka: Kafka, app: str) -> list[str]:

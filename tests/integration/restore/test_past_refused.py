@@ -26,9 +26,10 @@ from state_lib.errors import (
     Superseded,
     TopicRecreated,
 )
-from state_lib.kafka import starts
+from state_lib.kafka import describe, starts
 from state_lib.marker import RESTORING
 from state_lib.restore.options import RestoreOptions
+from state_lib.restore.past import reaching
 from state_lib.restore.plan import CHANGELOG
 from state_lib.snapshots.manifest import Manifest
 from state_lib.task import rewriting
@@ -105,6 +106,23 @@ def test_batches_that_nobody_recorded(make_app: MakeApp) -> None:
     records = ProgressLog(one.app.kafka, one.app.name).read()
     cut(one, topic, records[4].offset)
     refused(one, taken.id, InvalidRequest, topic, "{'0': 30}", "judged anew")
+
+
+def test_batches_are_looked_for_in_the_progress_topic_that_is_there(make_app: MakeApp) -> None:
+    """It was made anew: offsets of the one before mean nothing in it."""
+    one = traveller(make_app)
+    one.commits(range(3))
+    taken, topic = one.snapshot(), progress_topic(one.app.name)
+    before = describe(one.app.kafka.admin(), [topic])[topic].id
+    made_again(one.app, topic)
+    del one.progress
+    one.commits(range(3, 7))
+    assert taken.marker.recorded == 2, "there is one of this offset, which is another"
+    plan = one.plan(taken.id)
+    assert (plan.batches, plan.records) == (4, 40)
+    timed = replace(plan, ticks=True, recorded_in=before)
+    with pytest.raises(InvalidRequest, match=f"{topic} was made anew: ticks"):
+        reaching(one.app.kafka, timed)
 
 
 def test_a_source_that_grew(make_app: MakeApp) -> None:

@@ -9,8 +9,9 @@ import pytest
 
 from state_lib.apps.past import Journey
 from state_lib.cli._restore_past import show_past
+from state_lib.errors import InvalidRequest
 from state_lib.marker import Marker
-from state_lib.restore.past import PastPlan, _seconds
+from state_lib.restore.past import PastPlan, _check_ticks, _seconds
 from state_lib.snapshots.manifest import FileEntry, Manifest
 from state_lib.stores.digest import StoreDigest
 
@@ -38,6 +39,16 @@ def test_seconds_are_those_of_the_bytes_and_of_the_entries() -> None:
     assert 0 < small < 1
     assert _seconds(manifest(0, 1_000_000_000)) == pytest.approx(small + 10)
     assert _seconds(manifest(3_000_000, 0)) == pytest.approx(small + 10)
+
+
+def test_ticks_are_of_the_topic_that_they_were_recorded_in() -> None:
+    then = plan(recorded=7, recorded_in="log")
+    _check_ticks(then, "app-progress", "log", 8)
+    with pytest.raises(InvalidRequest, match="begins at offset 9, behind 7"):
+        _check_ticks(then, "app-progress", "log", 9)
+    with pytest.raises(InvalidRequest, match="app-progress was made anew"):
+        _check_ticks(then, "app-progress", "another", 0)
+    _check_ticks(plan(), "app-progress", "log", 0)
 
 
 @pytest.fixture
