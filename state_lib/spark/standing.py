@@ -43,8 +43,8 @@ class Standing:
         return max(m.batch_time_ms for m in self.markers)
 
     def is_due(self, clock: int, now: int) -> bool:
-        """Whether a timer of a task that is not parked is due."""
-        times = {"eventtime": clock, "processingtime": now}
+        """Whether a timer of a task that is not parked is due; see `BatchPlan.batch_time`."""
+        times = {"eventtime": clock, "processingtime": max(now, self.batch_time)}
         due = (self.markers[p].due for p in self.present)
         return any(at <= times.get(mode, NO_CLOCK) for one in due for mode, at in one.items())
 
