@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import structlog
 
+from state_lib.errors import Unavailable
 from state_lib.spark.plan import BatchPlan
 from state_lib.spark.standing import Standing
 
@@ -50,11 +51,19 @@ class Ticking:
         Args:
             plan: makes one of a batch without records.
             stopped: whether they are not to be waited for.
+
+        Raises:
+            Unavailable: stopped before they were through: the rows do not come either.
         """
         self.finish()
         for _ in range(_MOST):
-            if not self.standing.is_overdue or stopped():
+            if not self.standing.is_overdue:
                 return
+            if stopped():
+                raise Unavailable(
+                    "timers that are due come before the next rows, and a stop waits for neither: "
+                    "the next driver does both"
+                )
             self.tick(plan())
         log.warning("timers that are due go on registering others", ticks=_MOST)
 
