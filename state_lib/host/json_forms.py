@@ -4,7 +4,7 @@
 serde        key in a URL              in an answer
 ============ ========================= =======================================
 ``utf8``     the text                  the text
-``int64``    decimal                   number
+``int64``    decimal                   number; ``int32`` too
 ``float64``  decimal                   number; ``"NaN"``, ``"Infinity"`` as text
 ``bytes``    hexadecimal               hexadecimal
 ``json``     JSON                      as it is
@@ -59,7 +59,7 @@ def _parsed(serde: Any, text: str, what: str, columns: str) -> Any:
     try:
         if serde == "utf8":
             return text
-        if serde == "int64":
+        if serde in ("int64", "int32"):
             return _integer(text)
         if serde == "float64":
             return float(text)
@@ -169,6 +169,7 @@ def _expected(serde: Any, which: str) -> str:
     known = {
         "bool": "true or false",
         "bytes": "two hexadecimal digits per byte",
+        "int32": "a decimal integer",
         "int64": "a decimal integer",
         "date": "2013-01-31",
         "timestamp": "2013-01-31T12:00:00Z",

@@ -34,6 +34,7 @@ STRUCT = {"struct": [["a", "int64"], ["raw", "bytes"], ["_hidden", "utf8"]]}
 KEYS: dict[str, tuple[Any, st.SearchStrategy[Any]]] = {
     "utf8": ("utf8", st.text()),
     "int64": ("int64", st.integers(-(2**63), 2**63 - 1)),
+    "int32": ("int32", st.integers(-(2**31), 2**31 - 1)),
     "float64": ("float64", st.floats(allow_nan=False)),
     "bytes": ("bytes", st.binary()),
     "bool": ("bool", st.booleans()),
@@ -74,6 +75,7 @@ def test_keys_survive_urls_and_json(kind: str, data: st.DataObject) -> None:
         ("int64", " 1"),
         ("int64", "१"),
         ("int64", "1" * 20),
+        ("int32", "5.0"),
         ("float64", "one"),
         ("bytes", "0"),
         ("bytes", "0x00"),
