@@ -25,12 +25,11 @@ _LAST = _MOST >> (_BITS * (_COUNT - 1))
 """A last number that is farther from zero may be beyond."""
 
 
-def folded(column: Any, heads: npt.NDArray[np.int64]) -> Any:
-    """One sum for each run; nulls are skipped, and null where there is nothing else."""
+def folded(column: Any, heads: npt.NDArray[np.int64]) -> tuple[Any, int]:
+    """One sum for each run, and how many wrapped; nulls are skipped, and null if all are."""
     there = _there(column)
     some = np.logical_or.reduceat(there, heads)
-    made, _ = _array(np.add.reduceat(_limbs(column, there), heads, axis=0), column.type, some)
-    return made
+    return _array(np.add.reduceat(_limbs(column, there), heads, axis=0), column.type, some)
 
 
 def added(was: Any, now: Any) -> tuple[Any, int]:

@@ -31,7 +31,7 @@ class Rows:
 
     ``columns``: per field the batch's partial value; ``order``: the three columns that tell which
     record is the latest, for verbs with `last`; ``high``: per sum of int64 its bits from 32 on,
-    before it wrapped.
+    before it wrapped; ``wrapped``: per sum of decimals, how many wrapped already.
     """
 
     keys: pa.BinaryArray
@@ -41,6 +41,7 @@ class Rows:
     columns: dict[str, pa.Array]
     order: tuple[Ints, ...] | None
     high: dict[str, Ints]
+    wrapped: dict[str, int]
 
 
 @dataclass(frozen=True)
@@ -86,12 +87,15 @@ def rows_of(table: pa.Table, index: int, verb: Kept) -> Rows:
         columns[name] = shaped(made, kind_from(field.type).arrow_type)
     if len(heads) == len(keys):
         high = {name: _joined(columns, name, part) for name, part in rest.items()}
-        return Rows(keys, inner, starts, stamps, columns, order, high)
+        return Rows(keys, inner, starts, stamps, columns, order, high, {})
     at = pa.array(heads)
     winners = heads if order is None else _winners(order, heads, len(keys))
+    wrapped: dict[str, int] = {}
     for name, field in verb.fields.items():
         if field.op == "last":
             columns[name] = columns[name].take(pa.array(winners))
+        elif field.op == "sum" and pa.types.is_decimal(columns[name].type):
+            columns[name], wrapped[name] = decimals.folded(columns[name], heads)
         else:
             columns[name] = _fold(field.op, columns[name], heads)
     rest = {name: _fold("sum", part, heads) for name, part in rest.items()}
@@ -104,6 +108,7 @@ def rows_of(table: pa.Table, index: int, verb: Kept) -> Rows:
         columns,
         None if order is None else tuple(part[winners] for part in order),
         high,
+        wrapped,
     )
 
 
@@ -129,7 +134,7 @@ def merge(rows: Rows, stored: pa.BinaryArray, verb: Kept) -> Merged:
             fields[name] = _chosen(newer, now, was)
         elif field.op == "sum" and pa.types.is_decimal(now.type):
             fields[name], times = decimals.added(was, now)
-            if times:
+            if times := times + rows.wrapped.get(name, 0):
                 wrapped[name] = times
         else:
             fields[name] = _both(field.op, was, now)
@@ -225,8 +230,6 @@ def _runs(heads: Ints, rows: int) -> Ints:
 
 def _fold(op: str, column: pa.Array, heads: Ints) -> pa.Array:
     """One value for each run; nulls are skipped."""
-    if op == "sum" and pa.types.is_decimal(column.type):
-        return decimals.folded(column, heads)
     if not _is_number(column.type):
         return _best(op, column, _runs(heads, len(column)), heads)
     neutral, reduce = _how(op, column.type)

@@ -397,6 +397,7 @@ def test_a_sum_of_decimals_that_wraps_is_counted() -> None:
     most, least = Decimal(DIGITS), Decimal(-DIGITS)
     assert folded(v, [[most], [None]], s="x")[1] == 0
     assert folded(v, [[most], [Decimal(1)]], s="x")[1] == 1
+    assert folded(v, [[most, Decimal(1)]], s="x")[1] == 1, "within a batch, too"
     assert folded(v, [[least], [Decimal(-1)], [Decimal(1)]], s="x")[1] == 2
 
 
