@@ -152,7 +152,8 @@ class Pipeline:
         """Every task takes the initial state of a processor."""
         rules, tasks = self._rules, range(self._rules.partitions)
         plan = self._plan(self.standing.positions, self.standing.clock, now)
-        rows = initial_rows(rules.spark, verb, number, rules.partitions, tasks).toArrow()
+        with initial_rows(rules.spark, verb, number, rules.partitions, tasks) as taken:
+            rows = taken.toArrow()
         for task in tasks:
             own = rows.filter(pc.equal(rows.column("task"), task))
             self._carry(plan, task, own if own.num_rows else None, verb.name)

@@ -6,7 +6,8 @@ that was interrupted goes on with the others. So do tasks that began without: it
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -69,13 +70,15 @@ def schema_of_initial(given: object, serde: KeySerde, at: str) -> str:
     return text
 
 
+@contextmanager
 def initial_rows(
     spark: SparkSession, verb: Process, number: int, partitions: int, tasks: Sequence[int]
-) -> DataFrame:
+) -> Iterator[DataFrame]:
     """Rows of some tasks, partition *p* for task *p*: ``task``, ``kind``, ``key``, ``row``.
 
     Rows without a key belong to nobody: how many there are is logged. They are read in the stream's
-    session, whose settings keep partitions as they are.
+    session, whose settings keep partitions as they are; and once: those that are judged are those
+    that are taken, whatever another reading would give.
 
     Raises:
         ConfigurationError: of some a key cannot be kept, or lacks a column.
@@ -87,15 +90,19 @@ def initial_rows(
     with active(spark):  # bytes of keys are made by its settings, whatever those of the rows are
         here = DataFrame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(session, plan), spark)
         key = _key(grouped, serde).cast(sql_of(serde))
-        _check_keys(here.select(key.alias("key")), serde, verb.name)
         columns = [plain_column(name).alias(name) for name in here.columns]
-        keyed = here.select(key_bytes(serde, key).alias("key"), F.struct(*columns).alias("row"))
-        task = partition_for_key(spark, F.col("key"), partitions).cast("int")
-        rows = keyed.where(F.col("key").isNotNull()).select(
-            task.alias("task"), F.lit(number).alias("kind"), "key", "row"
-        )
-        mine = rows.where(F.col("task").isin(*tasks))
-        return mine.repartitionById(partitions, F.col("task"))
+        read = here.select(key.alias("key"), F.struct(*columns).alias("row")).persist()
+        try:
+            _check_keys(read, serde, verb.name)
+            keyed = read.select(key_bytes(serde, F.col("key")).alias("key"), "row")
+            task = partition_for_key(spark, F.col("key"), partitions).cast("int")
+            rows = keyed.where(F.col("key").isNotNull()).select(
+                task.alias("task"), F.lit(number).alias("kind"), "key", "row"
+            )
+            mine = rows.where(F.col("task").isin(*tasks))
+            yield mine.repartitionById(partitions, F.col("task"))
+        finally:
+            read.unpersist()
 
 
 def _check_keys(rows: DataFrame, serde: KeySerde, name: str) -> None:
@@ -138,8 +145,8 @@ def take_initial_states(app: Declaration, batches: Batches, spark: SparkSession)
             )
         if tasks:
             log.info("initial state", processor=verb.name, tasks=tasks)
-            rows = initial_rows(spark, verb, number, app.partitions, tasks)
-            batches.begin_with(rows, tasks, verb.name)
+            with initial_rows(spark, verb, number, app.partitions, tasks) as rows:
+                batches.begin_with(rows, tasks, verb.name)
 
 
 def lacking(app: str, name: str, markers: Sequence[Marker], *, given: bool) -> list[int]:

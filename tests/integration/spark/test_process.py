@@ -506,6 +506,24 @@ def test_it_begins_with_what_it_is_given(
         driver.assertSurvivesRepeats()
 
 
+def test_what_it_begins_with_is_read_once(spark: SparkSession) -> None:
+    """Rows that are judged are those that are taken: read again they might be others."""
+    seen = spark.sparkContext.accumulator(0)
+
+    @F.udf("string")
+    def noted(who: str) -> str:
+        seen.add(1)
+        return who
+
+    balances = spark.createDataFrame([("a", 10), ("b", 20)], "who STRING, balance INT")
+    balances = balances.withColumn("who", noted.asNondeterministic()("who"))
+    processor = Opening({"n": value("n BIGINT")}, add)
+    build = doing(processor, initialState=balances.groupBy("who"))
+    with TopologyTestDriver(build, spark, partitions=2) as driver:
+        assert driver.getKeyValueStore("p-n").all() == {"a": {"n": 10}, "b": {"n": 20}}
+        assert seen.value == 2
+
+
 def test_it_begins_at_the_time_of_the_wall(spark: SparkSession) -> None:
     """What it begins with lives as long as what comes later."""
 

@@ -156,7 +156,8 @@ def test_each_task_takes_its_initial_state_once(
 
     with world(spark, kafka, name, tmp_path, declare) as one:
         (verb,) = one.declared.processes
-        one.batches.begin_with(initial_rows(spark, verb, 0, PARTITIONS, [1]), [1], "silence")
+        with initial_rows(spark, verb, 0, PARTITIONS, [1]) as rows:
+            one.batches.begin_with(rows, [1], "silence")
         with closing(one.driver(publish(one.app))) as other:
             standing = other.standing
             assert [m.initial.keys() for m in standing.markers] == [set(), {"silence"}]
