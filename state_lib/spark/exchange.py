@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import random
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -27,6 +28,7 @@ from state_lib.spark.process.pace import Pace
 from state_lib.stores.pages import Page
 
 if TYPE_CHECKING:
+    from state_lib.spark.process.given import InitialRows
     from state_lib.spark.process.run import Told
 
 RESULT = pa.schema([("task", pa.int32()), ("marker", pa.binary()), ("error", pa.binary())])
@@ -34,6 +36,8 @@ RESULT_DDL = "task int, marker binary, error binary"
 _FIRST_WAIT_S, _MOST_WAIT_S = 0.1, 2.0
 _LEAST_S = 1.0
 """What the last try may take."""
+_Work = Callable[["OpenExchange", Pace], Marker]
+"""Does within an open exchange what is to be done, and commits it."""
 
 
 class OpenExchange(Protocol):
@@ -149,16 +153,21 @@ def exchange(plan: ExchangePlan, task: int, table: pa.Table | None, client: Task
             the middle of an exchange, refused for as long what it was asked for, or was not done
             in ``plan.timeout_s``.
     """
-    marker = _exchanged(plan, task, table, client)
-    while plan.initial and plan.initial not in marker.initial:
+    if not plan.initial:
+        verbs = {} if table is None else _fold(plan, table)
+        return _exchanged(plan, task, client, partial(_run, plan, task, verbs, table))
+    from state_lib.spark.process.given import InitialRows  # noqa: PLC0415 - much of PySpark
+
+    given = None if table is None else InitialRows(table, plan.beginning)
+    while True:
+        marker = _exchanged(plan, task, client, partial(_begun, plan, task, given))
+        if plan.initial in marker.initial:
+            return marker
         plan = replace(plan, batch=replace(plan.batch, n=marker.n + 1))
-        marker = _exchanged(plan, task, table, client)
-    return marker
 
 
-def _exchanged(plan: ExchangePlan, task: int, table: pa.Table | None, client: TaskClient) -> Marker:
+def _exchanged(plan: ExchangePlan, task: int, client: TaskClient, work: _Work) -> Marker:
     """One commit of `exchange`, whoever makes it."""
-    verbs = {} if table is None else _fold(plan, table)
     deadline = time.monotonic() + plan.timeout_s
     patience_s = plan.timeout_s if plan.patience_s is None else plan.patience_s
     patience = time.monotonic() + patience_s
@@ -178,7 +187,7 @@ def _exchanged(plan: ExchangePlan, task: int, table: pa.Table | None, client: Ta
             ) as open_exchange:
                 if open_exchange.already_done or _is_taken(batch, open_exchange.marker):
                     return open_exchange.marker
-                return _run(plan, task, open_exchange, verbs, table, pace)
+                return work(open_exchange, pace)
         except Moved:  # another copy commits: that is no refusal
             reached = False
             if time.monotonic() > deadline:
@@ -217,13 +226,11 @@ def _fold(plan: ExchangePlan, table: pa.Table) -> dict[int, Rows]:
 def _run(
     plan: ExchangePlan,
     task: int,
-    open_exchange: OpenExchange,
     verbs: dict[int, Rows],
     table: pa.Table | None,
+    open_exchange: OpenExchange,
     pace: Pace,
 ) -> Marker:
-    if plan.initial:
-        return _begun(plan, task, open_exchange, table, pace)
     stored = {i: open_exchange.get(plan.kept[i].store.name, rows.keys) for i, rows in verbs.items()}
     counts: dict[str, int] = {}
     for i, rows in verbs.items():
@@ -274,8 +281,8 @@ def _run(
 def _begun(
     plan: ExchangePlan,
     task: int,
+    given: InitialRows | None,
     open_exchange: OpenExchange,
-    table: pa.Table | None,
     pace: Pace,
 ) -> Marker:
     """Commit a part of the initial state of a processor: the task stays where it is."""
@@ -285,7 +292,7 @@ def _begun(
     none: Mapping[str, Any] = {"key": None, "rows": 0}
     before = here.begun.get(name, none)
     after = None if before["key"] is None else bytes.fromhex(before["key"])
-    part = run_initial(plan, task, open_exchange, table, after, pace)
+    part = run_initial(plan, task, open_exchange, given, after, pace)
     earliest = {mode: min(at, part.due.get(mode, at)) for mode, at in here.due.items()}
     rows, left = before["rows"] + part.rows, dict(here.begun)
     left.pop(name, None)

@@ -131,3 +131,8 @@ class ExchangePlan:
     patience_s: float | None = None
     processors: tuple[Processor, ...] = ()
     initial: str = ""
+
+    @property
+    def beginning(self) -> Processor:
+        """The processor of ``initial``."""
+        return next(p for p in self.processors if p.name == self.initial)

@@ -74,7 +74,7 @@ def run_all(
     task: int,
     exchange: OpenExchange,
     table: pa.Table | None,
-    pace: Pace | None = None,
+    pace: Pace,
 ) -> Told:
     """Run every processor, each made anew; puts and outputs are handed to the exchange.
 
@@ -83,13 +83,13 @@ def run_all(
         task: the partition.
         exchange: open; nothing of it is committed here.
         table: entries of the task's batch.
-        pace: of the exchange; its own, if none is given.
+        pace: of the exchange.
 
     Raises:
         ProcessorFailed: one raised, and is to stop the stream.
         ProcessorUnready: one could not be made, run or closed here, or takes too long.
     """
-    told, pace = Told(), pace or Pace(task, plan.timeout_s)
+    told = Told()
     for number, processor in enumerate(plan.processors, len(plan.kept)):
         given = None
         if table is not None and number in table.column("kind").unique().to_pylist():
@@ -111,7 +111,7 @@ def run_initial(
     plan: ExchangePlan,
     task: int,
     exchange: OpenExchange,
-    table: pa.Table | None,
+    given: InitialRows | None,
     after: bytes | None,
     pace: Pace,
 ) -> Begun:
@@ -121,8 +121,7 @@ def run_initial(
         ProcessorFailed: it raised: nothing was begun.
         ProcessorUnready: as of `run_all`.
     """
-    (processor,) = (p for p in plan.processors if p.name == plan.initial)
-    given = None if table is None else InitialRows(table, processor)
+    processor = plan.beginning
     run = _Run(processor, plan.batch, task, exchange, pace)
     begun = run.begin(given, after)
     begun.due = {} if run.due is None else {processor.time_mode: run.due}

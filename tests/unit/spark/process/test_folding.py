@@ -75,7 +75,7 @@ class World:
         batch = BatchPlan(EPOCH, self.n, {}, SOURCES, 3, 5, 0, {}, limits={"s": limit})
         plan = ExchangePlan("app", 1, (), batch, (), None, 5.0, processors=(verb,))
         with self.tasks.exchange("app", 0, EPOCH, self.n) as exchange:
-            told = run_all(plan, 0, exchange, table)
+            told = run_all(plan, 0, exchange, table, Pace(0, 5.0))
             assert told.due == {}
             exchange.commit(CommitHeader(EPOCH, self.n, {}, {}, 3, due=told.due))
         return [orjson.loads(letter) for letter in told.letters]

@@ -17,6 +17,7 @@ from state_lib.processing import Processor, State
 from state_lib.spark.plan import BatchPlan, ExchangePlan
 from state_lib.spark.process import layout
 from state_lib.spark.process.codec import RowCodec
+from state_lib.spark.process.pace import Pace
 from state_lib.spark.process.run import run_all
 from state_lib.specs import OutputSpec, StoreSpec, Topology
 from state_lib.stores.pages import PAGE_BYTES, Page
@@ -88,7 +89,7 @@ def run(tasks: Tasks, n: int, on_rows: Any, *rows: tuple[str, int]) -> Measured:
     table = entries(*((key, x, 0, 0, offset) for offset, (key, x) in enumerate(rows)))
     with tasks.exchange("app", 0, EPOCH, n) as exchange:
         measured = Measured(exchange)
-        told = run_all(plan, 0, measured, table)
+        told = run_all(plan, 0, measured, table, Pace(0, 60.0))
         assert told.letters == []
         exchange.commit(CommitHeader(EPOCH, n, {}, {}, 0))
     return measured

@@ -28,7 +28,7 @@ from state_lib.spark.exchange import exchange as exchanged
 from state_lib.spark.plan import BatchPlan, ExchangePlan
 from state_lib.spark.process import run, timers
 from state_lib.spark.process.codec import RowCodec
-from state_lib.spark.process.given import Given
+from state_lib.spark.process.given import Given, InitialRows
 from state_lib.spark.process.pace import Pace
 from state_lib.spark.process.results import Results
 from state_lib.spark.process.run import Told, run_all
@@ -83,7 +83,7 @@ class World:
 
     def run(self, table: pa.Table | None, clock: int, **more: Any) -> Told:
         self.n += 1
-        limits, pace = {"p": more.pop("limit", 1000)}, more.pop("pace", None)
+        limits, pace = {"p": more.pop("limit", 1000)}, more.pop("pace", Pace(0, 5.0))
         batch = BatchPlan(EPOCH, self.n, {}, SOURCES, clock, 5, 0, {}, limits=limits)
         plan = ExchangePlan("app", 1, (), batch, (), None, 5.0, processors=(processor(**more),))
         with self.tasks.exchange("app", 0, EPOCH, self.n) as exchange:
@@ -262,29 +262,35 @@ def test_a_tick_is_taken_once_whatever_its_number(world: World) -> None:
     assert world.tasks[0].marker.initial == {"p": NO_INITIAL}, "it has begun without"
 
 
+def beginning(n: int) -> ExchangePlan:
+    """To take an initial state, with that number."""
+    asked = {"n": lambda handle, name: handle.getValueState(name, "x BIGINT")}
+    code = cloudpickle.dumps(Counting(asked, total))
+    made = processor(code=code, initial=ROWS.json())
+    batch = BatchPlan(EPOCH, n, {}, {}, 3, 5, 0, {})
+    return ExchangePlan("app", 1, (), batch, (), None, 5.0, processors=(made,), initial="p")
+
+
+def initial_table(names: str) -> pa.Table:
+    """A row for each letter."""
+    rows = pa.struct([("k", pa.string()), ("x", pa.int64())])
+    return pa.table(
+        {
+            "kind": pa.array([0] * len(names), pa.int32()),
+            "key": pa.array([n.encode() for n in names], pa.binary()),
+            "row": pa.array([{"k": n, "x": 1} for n in names], rows),
+        }
+    )
+
+
 def test_a_large_initial_state_is_taken_in_parts(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run, "MOST_KEYS", 2)
-    asked = {"n": lambda handle, name: handle.getValueState(name, "x BIGINT")}
-    code = cloudpickle.dumps(Counting(asked, total))
-    names = ["e", "a", "b", "a", "d", "c"]
-    table = pa.table(
-        {
-            "kind": pa.array([0] * len(names), pa.int32()),
-            "key": pa.array([n.encode() for n in names], pa.binary()),
-            "row": pa.array(
-                [{"k": n, "x": 1} for n in names],
-                pa.struct([("k", pa.string()), ("x", pa.int64())]),
-            ),
-        }
-    )
-    made, commit = processor(code=code, initial=ROWS.json()), world.tasks.commit
+    commit = world.tasks.commit
 
     def begin(n: int) -> Any:
-        batch = BatchPlan(EPOCH, n, {}, {}, 3, 5, 0, {})
-        plan = ExchangePlan("app", 1, (), batch, (), None, 5.0, processors=(made,), initial="p")
-        return exchanged(plan, 0, table, world.tasks)
+        return exchanged(beginning(n), 0, initial_table("eabadc"), world.tasks)
 
     def killed(partition: int, exchange: Any, header: CommitHeader) -> Any:
         if header.n == 2:
@@ -302,6 +308,22 @@ def test_a_large_initial_state_is_taken_in_parts(
     assert (after.n, after.initial, after.begun) == (6, {"p": 6}, {})
     assert world.state() == {b"a": 2, b"b": 1, b"c": 1, b"d": 1, b"e": 1}
     assert begin(6) == after, "a copy of Spark's task"
+
+
+def test_an_initial_state_is_sorted_once_for_all_its_parts(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[InitialRows] = []
+
+    class Noted(InitialRows):
+        def __init__(self, *of: Any) -> None:
+            super().__init__(*of)
+            made.append(self)
+
+    monkeypatch.setattr(run, "MOST_KEYS", 1)
+    monkeypatch.setattr("state_lib.spark.process.given.InitialRows", Noted)
+    marker = exchanged(beginning(1), 0, initial_table("abc"), world.tasks)
+    assert (marker.n, marker.initial, len(made)) == (3, {"p": 3}, 1)
 
 
 def test_rows_come_in_order() -> None:
