@@ -77,11 +77,25 @@ def by_key(rows: Iterable[Row]) -> dict[StoreKey, Row]:
 
 def unordered(rows: Mapping[StoreKey, Row], value_serde: Any) -> Mapping[StoreKey, Row]:
     """Rows of a store with maps as dicts: in which order their entries came means nothing."""
-    kinds = dict(value_serde["struct"]) if isinstance(value_serde, Mapping) else {}
+    pairs = value_serde["struct"] if isinstance(value_serde, Mapping) else []
+    kinds = {name: kind for name, kind in pairs if _has_map(kind)}
+    if not kinds:
+        return rows
     return {
-        key: {name: _as_dicts(kinds.get(name), value) for name, value in row.items()}
+        key: {**row, **{n: _as_dicts(of, row[n]) for n, of in kinds.items() if n in row}}
         for key, row in rows.items()
     }
+
+
+def _has_map(kind: Any) -> bool:
+    match kind:
+        case {"map": _}:
+            return True
+        case {"array": of}:
+            return _has_map(of)
+        case {"struct": pairs}:
+            return any(_has_map(of) for _, of in pairs)
+    return False
 
 
 def _as_dicts(kind: Any, value: Any) -> Any:
