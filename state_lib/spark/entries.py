@@ -120,7 +120,8 @@ def tried(
     type_ = None if kind is None else sql_of(kind)
     if type_ is not None:
         value = value.cast(type_)
-    if wanted.expression.plain and type_ in (None, wanted.expression.type):
+    is_same = type_ is None or type_.replace("`", "") == wanted.expression.type  # Spark quotes none
+    if wanted.expression.plain and is_same:
         rows = rows.withColumn(column, F.when(usable, value))
         value, why = F.col(column), F.lit(None).cast("string")
     else:
