@@ -11,7 +11,8 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from state_lib.serdes.kinds import Kind
 
-_Wrong = Callable[[str, Column], Column | None]
+_Checks = dict[str, Callable[[Column], Column]]
+"""By kind: whether a value is wrong."""
 _DAYS = (-719_162, 2_932_896)
 _MICROS = (-62_135_596_800_000_000, 253_402_300_799_999_999)
 """Since 1970, of the years 1 to 9999, which Python's times and ISO 8601 have."""
@@ -22,49 +23,63 @@ def fault(kind: Kind, value: Column, where: str) -> Column | None:
 
     None if nothing of that kind can be so.
     """
-    reasons = {"not-utf8": _not_utf8, "out-of-range": _out_of_range}
-    found = [(word, _any(kind, value, wrong)) for word, wrong in reasons.items()]
-    whens = [F.when(wrong, f"{word}:{where}") for word, wrong in found if wrong is not None]
+    whens = [
+        F.when(_any(kind, value, checks), f"{word}:{where}")
+        for word, checks in _REASONS.items()
+        if _concern(checks, kind)
+    ]
     return F.coalesce(*whens) if whens else None
 
 
-def _not_utf8(kind: str, value: Column) -> Column | None:
-    return ~F.is_valid_utf8(value) if kind == "utf8" else None
+def _beyond_days(value: Column) -> Column:
+    return ~F.unix_date(value).between(*_DAYS)
 
 
-def _out_of_range(kind: str, value: Column) -> Column | None:
+def _beyond_moments(value: Column) -> Column:
+    return ~F.unix_micros(value.cast("timestamp")).between(*_MICROS)
+
+
+_REASONS: dict[str, _Checks] = {
+    "not-utf8": {"utf8": lambda value: ~F.is_valid_utf8(value)},
+    "out-of-range": {
+        "date": _beyond_days,
+        "timestamp": _beyond_moments,
+        "timestamp_ntz": _beyond_moments,
+    },
+}
+
+
+def _concern(checks: _Checks, kind: Kind) -> bool:
+    """Whether any part of values of a kind is looked at."""
     match kind:
-        case "date":
-            return ~F.unix_date(value).between(*_DAYS)
-        case "timestamp" | "timestamp_ntz":
-            return ~F.unix_micros(value.cast("timestamp")).between(*_MICROS)
-    return None
+        case {"struct": pairs}:
+            return any(_concern(checks, of) for _, of in pairs)
+        case {"array": of}:
+            return _concern(checks, of)
+        case {"map": [key, of]}:
+            return _concern(checks, key) or _concern(checks, of)
+    return isinstance(kind, str) and kind in checks
 
 
-def _any(kind: Kind, value: Column, wrong: _Wrong) -> Column | None:
-    """Whether any part of a value is wrong; None if none can be."""
-    parts: list[Column | None] = []
+def _any(kind: Kind, value: Column, checks: _Checks) -> Column:
+    """Whether any part of a value is wrong, of a kind that has some."""
+    parts: list[Column] = []
     match kind:
         case str():
-            return wrong(kind, value)
+            return checks[kind](value)
         case {"struct": pairs}:
-            parts = [_any(of, value.getField(name), wrong) for name, of in pairs]
+            fields = [(name, of) for name, of in pairs if _concern(checks, of)]
+            parts = [_any(of, value.getField(name), checks) for name, of in fields]
         case {"array": of}:
-            parts = [_any_of(of, value, wrong)]
+            parts = [_any_of(of, value, checks)]
         case {"map": [key, of]}:
-            keys, values = F.map_keys(value), F.map_values(value)
-            parts = [_any_of(key, keys, wrong), _any_of(of, values, wrong)]
-    found = [part for part in parts if part is not None]
-    return reduce(or_, found) if found else None
+            both = ((key, F.map_keys(value)), (of, F.map_values(value)))
+            parts = [_any_of(one, values, checks) for one, values in both if _concern(checks, one)]
+    return reduce(or_, parts)
 
 
-def _any_of(kind: Kind, values: Column, wrong: _Wrong) -> Column | None:
-    if _any(kind, F.lit(None), wrong) is None:
-        return None
-
-    def is_wrong(value: Column) -> Column:
-        found = _any(kind, value, wrong)
-        no = F.lit(False)  # noqa: FBT003
-        return no if found is None else F.coalesce(found, no)
-
-    return F.exists(values, is_wrong)
+def _any_of(kind: Kind, values: Column, checks: _Checks) -> Column:
+    return F.exists(
+        values,
+        lambda value: F.coalesce(_any(kind, value, checks), F.lit(False)),  # noqa: FBT003
+    )
