@@ -30,13 +30,14 @@ class Expiry:
         """Tombstones for what has expired, and for what told so."""
         due = self._due()
         while some := list(islice(due, _STEP)):
-            said = [(raw, *layout.split_expiring(raw)[1:]) for raw in some]
+            said = [layout.split_expiring(raw)[1:] for raw in some]
             for name, entries in self._states.items():
-                self._scene.buffer.look(entries.store, (e for _, s, e in said if s == name))
-            for raw, state, entry in said:
-                if state in self._states and self._states[state].expired(entry):
-                    self._states[state].delete(entry)
-                    self._shorten(state, entry)
+                told = [entry for state, entry in said if state == name]
+                self._scene.buffer.look(entries.store, told)  # another read may forget what it read
+                for entry in [one for one in dict.fromkeys(told) if entries.expired(one)]:
+                    entries.delete(entry)
+                    self._shorten(name, entry)
+            for raw in some:
                 self._scene.buffer.put(self._scene.timers, raw, None)
         self._scene.buffer.keep(self._scene.now_ms)
 

@@ -14,9 +14,11 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from state_lib.marker import CommitHeader
 from state_lib.processing import Processor, State
+from state_lib.spark.process import buffer as of_buffer
 from state_lib.spark.process import layout
 from state_lib.spark.process.buffer import Buffer
 from state_lib.spark.process.codec import RowCodec
+from state_lib.spark.process.expiry import Expiry
 from state_lib.spark.process.states import Entries, List, Map, Scene
 from state_lib.specs import StoreSpec, Topology
 from state_lib.stores.pages import PAGE_BYTES, PAGE_ROWS, Page
@@ -161,3 +163,30 @@ def test_outside_of_a_handler_there_is_no_key(tasks: Tasks) -> None:
         with pytest.raises(RuntimeError, match="'by' belongs to a key"):
             by.exists()
         assert buffer.broken is None
+
+
+def test_what_has_expired_is_read_at_once_whatever_other_states_hold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(of_buffer, "_MOST_BYTES", 1000)
+    kept = [State(name, "value", LONG.json(), ttl_ms=5) for name in ("one", "two")]
+    processor, stores = replace(PROCESSOR, states=tuple(kept)), ["p-timers", "p-one", "p-two"]
+    tasks = Tasks(Topology("app", 1, tuple(map(StoreSpec, stores))), tmp_path)
+    for n, now_ms in ((1, 0), (2, 5)):
+        with tasks.exchange("app", 0, EPOCH, n) as exchange:
+            counting = Counting(exchange)
+            buffer = Buffer(counting, stores)
+            scene = Scene(buffer, "p-timers", now_ms)
+            entries = {one.name: Entries(scene, processor, one) for one in kept}
+            if n == 1:
+                for number in range(100):
+                    for one in entries.values():
+                        one.put(b"%d" % number, one.packed((number,)))
+                buffer.keep(0)
+            else:
+                Expiry(scene, entries).remove()
+            buffer.send()
+            exchange.commit(CommitHeader(EPOCH, n, {}, {}, 0))
+    assert counting.calls <= 5, "pages of what is due, and each state at once"
+    assert [list(tasks[0].scan(store)[1]) for store in stores] == [[], [], []]
+    tasks.close()
