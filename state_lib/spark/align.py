@@ -15,6 +15,7 @@ from state_lib.errors import ConfigurationError, TopicRecreated
 from state_lib.kafka import Partition, TopicFacts, starts
 from state_lib.marker import Marker, flat, nested
 from state_lib.spark.batches import Batches
+from state_lib.spark.patience import never
 from state_lib.spark.runs import Step, run_of
 from state_lib.spark.standing import Positions
 from state_lib.spark.versions import Chain, behind
@@ -123,7 +124,7 @@ def repeat(
     steps: Sequence[Step],
     tasks: Sequence[int],
     left: int,
-    stopped: Callable[[], bool] = lambda: False,
+    stopped: Callable[[], bool] = never,
 ) -> Positions:
     """Repeat a run, or one tick, for tasks that stand at its begin; returns where it leads them.
 

@@ -33,6 +33,7 @@ class BatchSize:
         self._most = settings.max_offsets_per_trigger
         self._first = min(settings.first_offsets_per_trigger, self._most)
         self._target_s, self._now = settings.batch_target_s, now
+        self._most_bytes = settings.max_bytes_per_trigger
         self._cold, self._large_at = True, now()
         self.records = self._first
         """Most records of the next batch."""
@@ -64,9 +65,13 @@ class BatchSize:
         self.records = self._first
         return True
 
-    def within(self, most: int) -> int:
-        """`records`, and at most so many."""
-        return min(self.records, most)
+    def within(self, kafka: Kafka, positions: Mapping[Partition, int]) -> int:
+        """`records`, or as many as bytes allow of a batch that begins at some positions.
+
+        Raises:
+            Unavailable: Kafka is away.
+        """
+        return min(self.records, records_within(kafka, positions, self._most_bytes))
 
 
 def records_within(kafka: Kafka, positions: Mapping[Partition, int], bound: int) -> int:

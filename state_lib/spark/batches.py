@@ -21,7 +21,7 @@ from state_lib.errors import Unavailable
 from state_lib.failpoints import failpoint
 from state_lib.kafka import Kafka, ends
 from state_lib.marker import NO_CLOCK, Marker, flat, nested, now_ms
-from state_lib.spark.batch_size import records_within
+from state_lib.spark.batch_size import BatchSize
 from state_lib.spark.carried import arrived
 from state_lib.spark.clock import next_clock
 from state_lib.spark.deciding import Deciding, needed
@@ -31,7 +31,7 @@ from state_lib.spark.frames import Combiner
 from state_lib.spark.functions.lost import explained
 from state_lib.spark.limits import record_limits
 from state_lib.spark.outcome import noted
-from state_lib.spark.patience import patiently
+from state_lib.spark.patience import never, patiently
 from state_lib.spark.plan import BatchPlan, ExchangePlan, together
 from state_lib.spark.recording import Recording
 from state_lib.spark.run_rows import unjudged
@@ -76,9 +76,7 @@ class Batches:
         self._group: Consumer = kafka.reader(**{"group.id": app.id})
         self.tag = f"holdfast-{app.id}-{standing.epoch}"  # in a user's session are other jobs
 
-    def stream(
-        self, batch: DataFrame, to: Positions, stopped: Callable[[], bool] = lambda: False
-    ) -> None:
+    def stream(self, batch: DataFrame, to: Positions, stopped: Callable[[], bool] = never) -> None:
         """The next batch of the stream, ``[positions, to)``, for every task.
 
         ``stopped``: whether a batch that has not begun is not to be waited for any more.
@@ -123,7 +121,7 @@ class Batches:
         batch: DataFrame | None,
         steps: Sequence[Step],
         tasks: Sequence[int],
-        stopped: Callable[[], bool] = lambda: False,
+        stopped: Callable[[], bool] = never,
     ) -> None:
         """Repeat a run of recorded batches for the tasks that missed it, in one commit of each.
 
@@ -159,9 +157,7 @@ class Batches:
 
     def most_records(self, at: Positions) -> int:
         """Of a run of batches that begins at some positions: as many as a stream begins with."""
-        settings, most = self._settings, self._settings.max_bytes_per_trigger
-        within = self._patiently(lambda: records_within(self._kafka, at, most))
-        return min(settings.first_offsets_per_trigger, settings.max_offsets_per_trigger, within)
+        return self._patiently(lambda: BatchSize(self._settings).within(self._kafka, at))
 
     def check_code(self, recorded: Recorded, tasks: Sequence[int]) -> None:
         """See `state_lib.spark.versions.check_code`."""
@@ -318,7 +314,7 @@ class Batches:
         self,
         combined: Callable[[], DataFrame],
         plan: BatchPlan,
-        stopped: Callable[[], bool] = lambda: False,
+        stopped: Callable[[], bool] = never,
         initial: str = "",
     ) -> None:
         """Bring a batch to its tasks; park those that are away, unless all of them are.
@@ -389,7 +385,7 @@ class Batches:
             raise
         return noted(results, plan, self.standing, self._app.partitions)
 
-    def _patiently(self, ask: Callable[[], T], stopped: Callable[[], bool] = lambda: False) -> T:
+    def _patiently(self, ask: Callable[[], T], stopped: Callable[[], bool] = never) -> T:
         """Ask Kafka; while it is away, ask again for as long as an exchange would."""
         return patiently(ask, self._settings.exchange_timeout_s, stopped)
 

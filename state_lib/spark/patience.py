@@ -12,7 +12,12 @@ from state_lib.errors import Unavailable
 T = TypeVar("T")
 
 
-def patiently(ask: Callable[[], T], patience_s: float, stopped: Callable[[], bool]) -> T:
+def never() -> bool:
+    """Nobody stops it."""
+    return False
+
+
+def patiently(ask: Callable[[], T], patience_s: float, stopped: Callable[[], bool] = never) -> T:
     """Ask; where that is Unavailable, ask again for so long, or until ``stopped`` says so."""
     for attempt in stamina.retry_context(
         on=lambda error: isinstance(error, Unavailable) and not stopped(),

@@ -11,17 +11,12 @@ from state_lib.changelog.progress import ProgressLog
 from state_lib.changelog.topics import progress_topic
 from state_lib.errors import ConfigurationError, Realign, Unavailable
 from state_lib.kafka import Kafka, require
-from state_lib.spark.patience import patiently
+from state_lib.spark.patience import never, patiently
 from state_lib.spark.plan import BatchPlan
 from state_lib.spark.standing import Standing
 from state_lib.spark.versions import cut_off
 
 log = structlog.get_logger(__name__)
-
-
-def never() -> bool:
-    """Nobody stops it."""
-    return False
 
 
 class Recording:
@@ -52,7 +47,7 @@ class Recording:
         self._app, self._topic, self._counts = app, progress_topic(app), counts
         self._progress, self._standing, self._patience_s = progress, standing, patience_s
         if counts:
-            facts = patiently(lambda: require(kafka.admin(), [self._topic]), patience_s, never)
+            facts = patiently(lambda: require(kafka.admin(), [self._topic]), patience_s)
             standing.log = facts[self._topic].id
 
     def check(self) -> None:
@@ -61,7 +56,7 @@ class Recording:
         Raises:
             ConfigurationError: says which tasks, and what can be done.
         """
-        standing, start = self._standing, patiently(self._progress.start, self._patience_s, never)
+        standing, start = self._standing, patiently(self._progress.start, self._patience_s)
         if tasks := cut_off(standing.markers, standing.log, start):
             raise ConfigurationError(
                 f"tasks {tasks} of {self._app!r} stand behind others, or behind what was written "

@@ -22,7 +22,7 @@ from state_lib.errors import HoldfastError, Realign, Unavailable
 from state_lib.failpoints import failpoint
 from state_lib.kafka import Kafka
 from state_lib.marker import flat, nested
-from state_lib.spark.batch_size import BatchSize, records_within
+from state_lib.spark.batch_size import BatchSize
 from state_lib.spark.batches import Batches
 from state_lib.spark.ending import ENDING_S, STOP_S, halt
 from state_lib.spark.given import is_alive
@@ -107,8 +107,7 @@ class Streaming:
     def _run_query(self, number: int, asked_to_stop: Callable[[], bool]) -> None:
         """Spark's checkpoint is scratch: a new directory for every query."""
         app, standing = self._topology.app, self._batches.standing
-        most = records_within(self._kafka, standing.positions, self._settings.max_bytes_per_trigger)
-        records = self._size.within(most)
+        records = self._size.within(self._kafka, standing.positions)
         folder = self._settings.home / "checkpoints" / app
         shutil.rmtree(folder, ignore_errors=True)
         scratch = folder / f"{standing.epoch}-{number}"

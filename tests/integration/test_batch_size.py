@@ -9,7 +9,7 @@ import pytest
 from state_lib.config import Settings
 from state_lib.kafka import Kafka
 from state_lib.loading import PARTITIONS, Record, publish
-from state_lib.spark.batch_size import records_within
+from state_lib.spark.batch_size import BatchSize, records_within
 from state_lib.stack.broker import LocalBroker
 
 BOUND = 1_000_000
@@ -17,7 +17,12 @@ BOUND = 1_000_000
 
 @pytest.fixture
 def settings(broker: LocalBroker, tmp_path: Path) -> Settings:
-    return Settings.load(home=tmp_path, bootstrap_servers=broker.bootstrap, replication_factor=1)
+    return Settings.load(
+        home=tmp_path,
+        bootstrap_servers=broker.bootstrap,
+        replication_factor=1,
+        max_bytes_per_trigger=BOUND,
+    )
 
 
 def test_large_records_come_in_small_batches(settings: Settings) -> None:
@@ -29,6 +34,9 @@ def test_large_records_come_in_small_batches(settings: Settings) -> None:
     assert records_within(kafka, small, BOUND) == 100_000
     large = {("pace-large", p): 0 for p in range(PARTITIONS)}
     assert records_within(kafka, small | large, BOUND) == 100
+    size = BatchSize(settings)
+    assert size.within(kafka, large) == 100
+    assert size.within(kafka, small) == size.records < 100_000
 
     read = dict.fromkeys(large, 300)
     assert records_within(kafka, read, BOUND) == 100, "also at the head, and where one is empty"

@@ -61,7 +61,7 @@ def _newest(topic: str, settings: Settings, app: str) -> str:
             log.warning("the stream is declared once the registry answers", why=error.message)
             raise
 
-    texts, version = patiently(ask, patience, lambda: False)
+    texts, version = patiently(ask, patience)
     text = pinned(texts, f"topic {topic!r}: version {version} of {subject!r}")
     before = of_before(settings, app, topic, text) if app else None
     if before is not None:

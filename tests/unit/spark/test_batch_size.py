@@ -84,8 +84,3 @@ def test_a_bound_below_the_first_size_holds(clock: Clock) -> None:
     assert size.records == 7
     assert not size.took(7, 0.1)
     assert not size.took(7, 60.0)
-
-
-def test_bytes_bound_what_time_would_allow(size: BatchSize) -> None:
-    assert size.within(9) == 9
-    assert size.within(MOST) == FIRST
