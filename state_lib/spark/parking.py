@@ -78,6 +78,7 @@ class Parking:
         self._pauses: dict[int, tuple[float, float]] = {}  # task → not before, pause after that
         self._chain: Chain | None = None
         self._since = 0  # offset in the progress log that the chain begins at
+        self._bound: int | None = None  # records of a run, once they were asked for
         self._failure: HoldfastError | None = None
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._knock, name="parking", daemon=True)
@@ -104,7 +105,7 @@ class Parking:
         """
         if self._failure is not None:
             raise self._failure
-        until, done = time.monotonic() + within_s, 0
+        until, done, self._bound = time.monotonic() + within_s, 0, None
         while self._returning and not self._stopped():
             self._arrive()
             if done >= _LEAST and time.monotonic() > until:
@@ -171,7 +172,13 @@ class Parking:
         here, batches = self.batches.standing.positions, self.batches
         places = [here, *(b.at for b in back), *(b.marker.published_to for b in back)]
         alone = batches.depends_on_cut
-        return run_of(first, chain, here, places, batches.most_records, alone=alone)
+        return run_of(first, chain, here, places, self._most_records, alone=alone)
+
+    def _most_records(self, at: Positions) -> int:
+        """As of `Batches`, which looks into Kafka: once for each time that the stream waits."""
+        if self._bound is None:
+            self._bound = self.batches.most_records(at)
+        return self._bound
 
     def _is_here(self, back: _Returning) -> bool:
         """Whether a task stands where the others do, and has taken every tick that they have."""

@@ -86,6 +86,21 @@ def test_who_comes_back_from_further_behind_finds_its_batch() -> None:
     assert asked == [2, 0], "the log is not read anew for each"
 
 
+def test_how_large_runs_may_be_is_asked_once_for_each_time_that_the_stream_waits() -> None:
+    one, asked = parking([]), list[Any]()
+    one.batches.most_records = lambda at: asked.append(at) or 1000  # type: ignore[method-assign,func-returns-value]
+    one._returning[4] = standing(0)
+    one._late()
+    one._returning[4] = standing(1)
+    one._late()
+    assert asked == [{P: 0}]
+    one._returning.clear()
+    one.bring_back(0)
+    one._returning[4] = standing(1)
+    one._late()
+    assert asked == [{P: 0}, {P: 1}]
+
+
 @pytest.mark.parametrize("timers", [True, False])
 def test_an_application_that_runs_python_per_key_repeats_batch_by_batch(timers: bool) -> None:
     now = SimpleNamespace(positions={P: len(CHAIN)}, recorded=2)
