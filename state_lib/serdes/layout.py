@@ -47,27 +47,25 @@ class Layout:
         self.dtype = np.dtype([("nulls", "u1", (self.bitmap_bytes,)), *columns])
         self.head_bytes = self.dtype.itemsize
         self._packer = struct.Struct(">" + "".join(kind.code for kind in kinds.values()))
+        self._names = set(names)
+        self._values = [
+            (name, kind.value if isinstance(kind, Fixed) else kind.unpack)
+            for name, kind in zip(names, self.kinds, strict=True)
+        ]
 
     def pack(self, value: Mapping[str, Any]) -> bytes:
         """One value. Raises ValueError or struct.error saying what is wrong with it."""
         self._require_mapping(value)
-        if value.keys() != {name for name, _ in self.fields}:
+        if value.keys() != self._names:
             raise ValueError(f"fields {sorted(value)} instead of {[n for n, _ in self.fields]}")
-        row = [value[name] for name, _ in self.fields]
-        nulls, fixed, variable = 0, list[Any](), list[bytes]()
-        for i, (item, kind) in enumerate(zip(row, self.kinds, strict=True)):
-            if item is None:
-                nulls |= 1 << i
-            elif not kind.fits(item):
-                name, described = self.fields[i]
-                raise ValueError(f"field {name!r} is not {described}: {item!r}")
-            if isinstance(kind, Fixed):
-                fixed.append(kind.zero if item is None else kind.raw(item))
-            else:
-                data = b"" if item is None else kind.pack(item)
-                variable += (len(data).to_bytes(4, "big"), data)
+        nulls, parts = 0, list[Any]()
+        for i, (name, _) in enumerate(self.fields):
+            item = value[name]
+            nulls |= (item is None) << i
+            parts.append(self._part(i, item))
         head = nulls.to_bytes(self.bitmap_bytes, "little")
-        return b"".join([head, self._packer.pack(*fixed), *variable])
+        fixed = self._packer.pack(*(parts[i] for i in self.fixed))
+        return b"".join([head, fixed, *(parts[i] for i in self.variable)])
 
     def prefix(self, value: Mapping[str, Any]) -> bytes:
         """How all values begin that have no null and, in the fields that come first, these.
@@ -77,21 +75,29 @@ class Layout:
         """
         self._require_mapping(value)
         order = [*self.fixed, *self.variable]
-        parts = [bytes(self.bitmap_bytes)]
-        if {self.fields[i][0] for i in order[: len(value)]} != value.keys():
+        mine = order[: len(value)]
+        if {self.fields[i][0] for i in mine} != value.keys():
             names = [self.fields[i][0] for i in order]
             raise ValueError(f"{sorted(value)} are not the first of {names}")
-        for i in order[: len(value)]:
+        parts = [bytes(self.bitmap_bytes)]
+        for i in mine:
             (name, described), kind = self.fields[i], self.kinds[i]
-            item = value[name]
-            if item is None or not kind.fits(item):
-                raise ValueError(f"field {name!r} is not {described}: {item!r}")
-            if isinstance(kind, Fixed):
-                parts.append(struct.pack(f">{kind.code}", kind.raw(item)))
-            else:
-                data = kind.pack(item)
-                parts += (len(data).to_bytes(4, "big"), data)
+            if value[name] is None:
+                raise ValueError(f"field {name!r} is not {described}: None")
+            part = self._part(i, value[name])
+            parts.append(struct.pack(f">{kind.code}", part) if isinstance(kind, Fixed) else part)
         return b"".join(parts)
+
+    def _part(self, i: int, item: Any) -> Any:
+        """A field as it is packed: what `struct` packs, or its length and its bytes."""
+        kind = self.kinds[i]
+        if item is not None and not kind.fits(item):
+            name, described = self.fields[i]
+            raise ValueError(f"field {name!r} is not {described}: {item!r}")
+        if isinstance(kind, Fixed):
+            return kind.zero if item is None else kind.raw(item)
+        data = b"" if item is None else kind.pack(item)
+        return len(data).to_bytes(4, "big") + data
 
     def _require_mapping(self, value: Any) -> None:
         if not isinstance(value, Mapping):
@@ -116,13 +122,10 @@ class Layout:
             at = end
         if at != len(data):
             raise ValueError(f"{len(data) - at} bytes too many")
-        row: dict[str, Any] = {}
-        for i, ((name, _), kind) in enumerate(zip(self.fields, self.kinds, strict=True)):
-            if nulls >> i & 1:
-                row[name] = None
-            else:
-                row[name] = kind.value(raws[i]) if isinstance(kind, Fixed) else kind.unpack(raws[i])
-        return row
+        return {
+            name: None if nulls >> i & 1 else value(raws[i])
+            for i, (name, value) in enumerate(self._values)
+        }
 
 
 def _kind(name: str, described: Kind) -> Fixed | Variable:
