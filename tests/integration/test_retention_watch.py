@@ -55,9 +55,10 @@ def test_it_looks_again_and_again(
                 exchange.put("win", keys, pa.array([b"1"], pa.binary()), pa.array([NOON]))
                 exchange.commit(batch(exchange.marker).header)
         assert lifted == [(topic, "retention.ms", "-1")], "the commit looked, too"
-        for times in (2, 3, 4):
+        for _ in range(3):  # a broker that is late tells what was before: it is lifted twice then
+            before = len(lifted)
             set_topic_config(admin, topic, "retention.ms", str(30 * HOUR))
-            until(lambda n=times: len(lifted) == n, 30, "lifted")  # type: ignore[misc]
-        until(lambda: topic_configs(admin, [topic])[topic]["retention.ms"] == "-1", 30)
+            until(lambda n=before: len(lifted) > n, 30, f"lifted more than {before} times")  # type: ignore[misc]
+            until(lambda: topic_configs(admin, [topic])[topic]["retention.ms"] == "-1", 30)
     finally:
         host.stop()
