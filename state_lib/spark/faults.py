@@ -52,13 +52,15 @@ _REASONS: dict[str, _Checks] = {
 def _concern(checks: _Checks, kind: Kind) -> bool:
     """Whether any part of values of a kind is looked at."""
     match kind:
+        case str():
+            return kind in checks
         case {"struct": pairs}:
             return any(_concern(checks, of) for _, of in pairs)
         case {"array": of}:
             return _concern(checks, of)
         case {"map": [key, of]}:
             return _concern(checks, key) or _concern(checks, of)
-    return isinstance(kind, str) and kind in checks
+    return False
 
 
 def _any(kind: Kind, value: Column, checks: _Checks) -> Column:

@@ -58,7 +58,7 @@ def written_of(verb: Kept, rows: list[dict[str, Any]]) -> tuple[list[int], list[
         name: pa.array([row[name] for row in rows], kind_from(field.type).arrow_type)
         for name, field in verb.fields.items()
     }
-    made = Rows(keys, inners, times, times, {}, None, {})
+    made = Rows(keys, inners, times, times, {}, None, {}, {})
     merged = Merged(pa.array(stored, pa.binary()), times, fields, {})
     shown = output_values(verb, made, merged).to_pylist()
     out = zip(output_keys(verb, made).to_pylist(), shown, strict=True)

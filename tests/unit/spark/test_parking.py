@@ -88,7 +88,12 @@ def test_who_comes_back_from_further_behind_finds_its_batch() -> None:
 
 def test_how_large_runs_may_be_is_asked_once_for_each_time_that_the_stream_waits() -> None:
     one, asked = parking([]), list[Any]()
-    one.batches.most_records = lambda at: asked.append(at) or 1000  # type: ignore[method-assign,func-returns-value]
+
+    def most_records(at: Any) -> int:
+        asked.append(at)
+        return 1000
+
+    one.batches.most_records = most_records  # type: ignore[method-assign]
     one._returning[4] = standing(0)
     one._late()
     one._returning[4] = standing(1)
