@@ -44,7 +44,7 @@ class Person:
         """Answer the next question of a task, after doing something first."""
 
         def answer() -> None:
-            ti, body = until(lambda: self._asked(task), 120, "asked")
+            ti, body = until(lambda: self._waited_for(task), 120, "asked")
             self.bodies.append(body)
             self.limits.append(ti.trigger_timeout)
             first()
@@ -58,7 +58,7 @@ class Person:
         """Clear tasks of the run once it asks, after doing something first."""
 
         def clear() -> None:
-            ti, body = until(self._waited_for, 120, "asked")
+            ti, body = until(lambda: self._waited_for("approve"), 120, "asked")
             self.bodies.append(body)
             first()
             with create_session() as session:
@@ -91,9 +91,9 @@ class Person:
             found = session.execute(wanted).first()
             return None if found is None else (found[0], str(found[1]))
 
-    def _waited_for(self) -> tuple[TaskInstance, str] | None:
+    def _waited_for(self, task: str) -> tuple[TaskInstance, str] | None:
         """Also `dag.test` knows by now: a look of its before would put the task back to waiting."""
-        if (found := self._asked("approve")) is None:
+        if (found := self._asked(task)) is None:
             return None
         with create_session() as session:
             asked = select(HITLDetail.created_at).where(HITLDetail.ti_id == found[0].id)

@@ -42,6 +42,7 @@ class ApproveOnceOperator(ApprovalOperator):
         Raises:
             AirflowFailException: this is not the first try.
         """
+        self.question.over(context)  # of an earlier try: cleared, or its worker was lost
         refuse_second_question(context)
         self.question.asked(context, self.subject)
         return super().execute(context)

@@ -78,6 +78,7 @@ class ApproveRestoreOperator(ApproveOnceOperator):
             self.subject, self.body = journeys.headline(journey), journeys.as_markdown(journey)
         if not asks:
             self.log.info("Nothing is discarded: nobody needs to be asked")
+            self.question.over(context)  # of an earlier run, which somebody ended
             return {"asked": False, "approved": []}
         try:
             return super().execute(context)

@@ -105,6 +105,7 @@ class RestoreOperator(BaseOperator):
             AirflowException: these are no plans.
             AirflowFailException: somebody would have to be asked, in a task that may have asked.
         """
+        self.question.over(context)  # of an earlier try or run
         with as_airflow():
             plans = [one for one in plans_of(self.plans) if not one.is_nothing]
         if not plans:

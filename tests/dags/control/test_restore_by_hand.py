@@ -168,6 +168,23 @@ def test_a_no_changes_nothing(
     assert told(tmp_path) == ASKED
 
 
+def test_a_question_that_was_cleared_is_over(
+    app: Committed, run: Callable[..., Any], person: Person, tmp_path: Path
+) -> None:
+    """And the run has failed, since a task asks once: both are told."""
+    before = digests(app)
+    heard: list[str] = []
+    person.will_clear("approve", first=lambda: heard.extend(told(tmp_path)))
+    ended = run(tasks=[0], source="changelog")
+    person.done()
+    assert states(ended)["approve"] == "failed"
+    assert heard == ASKED[:1]
+    assert told(tmp_path) == [*ASKED, "alarm restore-failed"]
+    assert digests(app) == before
+    assert run().state == DagRunState.SUCCESS
+    assert told(tmp_path) == [*ASKED, "alarm restore-failed", "recovery restore-failed"]
+
+
 def test_what_does_not_go_together_is_refused_and_told_once(
     app: Committed,
     run: Callable[..., Any],

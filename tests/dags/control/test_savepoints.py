@@ -91,4 +91,4 @@ def test_an_application_that_has_not_run(run: Run, capsys: pytest.CaptureFixture
     assert (state, str(ti.state)) == (DagRunState.SUCCESS, "skipped")
     state, ti = run("nobody_savepoint")
     assert (state, str(ti.state)) == (DagRunState.FAILED, "failed"), "somebody wanted one"
-    assert "nobody" in capsys.readouterr().out
+    assert "there is no application 'nobody'" in capsys.readouterr().out
