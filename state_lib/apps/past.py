@@ -38,11 +38,13 @@ from state_lib.task.past import Past
 from state_lib.times import iso
 
 _AT_ONCE, _TRIES, _ENDING_S, _LOOK_S = 16, 3, 30.0, 0.25
-UNDER_WAY_S = 900.0
-"""How long what an earlier try has begun is waited for."""
+UNDER_WAY_S, _ASK_S = 900.0, 2.0
+"""How long what an earlier try has begun is waited for; hosts are asked so often."""
 Watch = Callable[[str, Mapping[str, Any]], None]
 """Told of a task, and of what happens to it."""
 Events = Callable[[FlightHostClient, int], Iterator[Mapping[str, Any]]]
+Check = Callable[[PastPlan], PastPlan]
+"""Returns a plan, with more in it, or raises why it cannot be."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +111,7 @@ def plan(
     wanted = require_tasks(topology, tasks)
     where = moment(settings.snapshots_url, topology, to, wanted, now_ms())
 
-    plans = _plans(settings, kafka, app, where, republish=republish)
+    plans = _plans(settings, app, where, partial(reaching, kafka), republish=republish)
     claim = newest_claim(kafka, app)
     _check_code(plans, None if claim is None else claim.by.get("code"), topology.partitions)
     return Journey(app, plans, living_drivers(kafka, app))
@@ -141,9 +143,9 @@ def carry_out(
     """
     kafka, app = Kafka.of(settings), journey.app
     left = {_partition(p): p for p in journey.plans if not p.is_nothing}
-    by = request or f"{user_name()}@{socket.gethostname()}"
+    by, check = request or f"{user_name()}@{socket.gethostname()}", partial(reaching, kafka)
     if request is not None:
-        left = _not_done(settings, kafka, app, left, request)
+        left = _not_done(settings, app, left, request, check)
     if not left:
         return
     _each(settings, app, left, _fetched(app, left), watch)
@@ -152,7 +154,7 @@ def carry_out(
             told(f"ended at a batch's edge: {', '.join(ended)}")
         failpoint("past.stopped")
         where, again = {p: one.snapshot for p, one in left.items()}, journey.plans[0].republish
-        _plans(settings, kafka, app, where, republish=again)  # what was committed meanwhile, too
+        _plans(settings, app, where, check, republish=again)  # what was committed meanwhile, too
         epoch, topic_id = _new_epoch(kafka, app, by)
         failpoint("past.claimed")
         pasts = {
@@ -182,26 +184,28 @@ def carry_out(
 
 
 def _plans(
-    settings: Settings, kafka: Kafka, app: str, where: Mapping[int, str], *, republish: bool
+    settings: Settings, app: str, where: Mapping[int, str], check: Check, *, republish: bool
 ) -> tuple[PastPlan, ...]:
-    """Of each partition to its snapshot; all can be read again that has to be."""
+    """Of each partition to its snapshot, as its host says it, and ``check`` lets it pass."""
 
     def ask(partition: int, snapshot: str) -> PastPlan:
         with _host(settings, app, partition) as client:
             told = client.past_plan(app, partition, snapshot, republish=republish)
-            return reaching(kafka, PastPlan.from_json(told))
+            return check(PastPlan.from_json(told))
 
     with ThreadPoolExecutor(min(_AT_ONCE, len(where))) as pool:
         return tuple(pool.map(ask, where, where.values()))
 
 
 def _not_done(
-    settings: Settings, kafka: Kafka, app: str, planned: Mapping[int, PastPlan], request: str
+    settings: Settings, app: str, planned: Mapping[int, PastPlan], request: str, check: Check
 ) -> dict[int, PastPlan]:
     """Those that did not go back for a request yet, once what an earlier try began has ended.
 
+    Only they are checked: sources and batches of before may be gone for those that went.
+
     Raises:
-        InvalidRequest: somebody has taken one elsewhere since.
+        InvalidRequest: somebody has taken one elsewhere since; or one cannot go back any more.
         Unavailable: one is on its way for too long; or as `plan`.
     """
     if not planned:
@@ -210,7 +214,7 @@ def _not_done(
     again = next(iter(planned.values())).republish
     deadline = time.monotonic() + UNDER_WAY_S
     while True:
-        found = _plans(settings, kafka, app, where, republish=again)
+        found = _plans(settings, app, where, lambda one: one, republish=again)
         for before, one in zip(planned.values(), found, strict=True):
             moved = (one.back_by, one.back_at) != (before.back_by, before.back_at)
             if moved and one.back_by != request:
@@ -222,14 +226,18 @@ def _not_done(
                 )
         under_way = [one.task for one in found if one.under_way and one.back_by == request]
         if not under_way:
-            return {_partition(one): one for one in found if one.back_by != request}
+            break
         if time.monotonic() > deadline:
             raise Unavailable(
                 f"{', '.join(under_way)} are on their way back since an earlier try: look at the "
                 f"logs of their hosts, and at 'holdfast stores {app}'",
                 tasks=under_way,
             )
-        time.sleep(_LOOK_S)
+        time.sleep(_ASK_S)
+    left = {_partition(one): one.snapshot for one in found if one.back_by != request}
+    if not left:
+        return {}
+    return dict(zip(left, _plans(settings, app, left, check, republish=again), strict=True))
 
 
 def _check_code(plans: Sequence[PastPlan], code: str | None, partitions: int) -> None:

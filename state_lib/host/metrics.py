@@ -81,6 +81,7 @@ class HostMetrics:
         )
         self._began: dict[tuple[str, str], tuple[float, int]] = {}
         self._ends: dict[tuple[str, str], int] = {}
+        self._newest: dict[str, int] = {}  # snapshots: task → wall time (ms)
         self._lock = threading.Lock()
 
     def watch(self, tasks: TaskManager) -> None:
@@ -101,8 +102,10 @@ class HostMetrics:
             self._put.labels(app, task, store).inc(changed)
 
     def on_snapshot(self, task: str, written_at: int) -> None:
-        """A snapshot is listed; ``written_at`` is wall time (ms)."""
-        self._snapshot.labels(_app(task), task).set(written_at / 1000)
+        """A snapshot is listed, or is found again; ``written_at`` is wall time (ms)."""
+        with self._lock:
+            newest = self._newest[task] = max(written_at, self._newest.get(task, written_at))
+            self._snapshot.labels(_app(task), task).set(newest / 1000)
 
     def on_restore_start(self, task: str, store: str, start: int, end: int) -> None:
         """See `RestoreListener`."""

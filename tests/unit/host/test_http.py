@@ -112,6 +112,15 @@ def test_commits_and_restores_are_counted() -> None:
     assert value("holdfast_restore_total", store) == 90
 
 
+def test_the_newest_snapshot_counts_whichever_is_found_last() -> None:
+    metrics = HostMetrics()
+    for task, written_at in (("app/1", 2_000), ("app/0", 500), ("app/1", 1_000)):
+        metrics.on_snapshot(task, written_at)
+    value, name = metrics.registry.get_sample_value, "holdfast_snapshot_timestamp_seconds"
+    assert value(name, {"app": "app", "task": "app/1"}) == 2
+    assert value(name, {"app": "app", "task": "app/0"}) == 0.5
+
+
 @pytest.mark.parametrize(
     ("text", "ms"),
     [

@@ -82,7 +82,7 @@ def test_to_look_for_a_loss_learns_nothing(manager: TaskManager) -> None:
 
 @pytest.mark.parametrize(
     ("since_s", "rows", "flushed"),
-    [(14.0, 30, False), (16.0, 30, True), (16.0, 5, False), (59.0, 5, False), (61.0, 1, True)],
+    [(5.0, 30, False), (16.0, 30, True), (16.0, 5, False), (45.0, 5, False), (61.0, 1, True)],
 )
 def test_a_long_tail_is_flushed_sooner(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, since_s: float, rows: int, flushed: bool
