@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -37,6 +38,7 @@ from tests.support.apps import App
 from tests.support.hosts import address, claim, publish, served
 from tests.support.registry import StandIn, framed, record
 from tests.support.small_http import serving
+from tests.support.waiting import until
 
 PARTITIONS = 2
 FLIGHT = record("Flight", origin="string")
@@ -146,6 +148,24 @@ def made(
             yield one
 
 
+@contextmanager
+def healed(registry: StandIn, seconds: float, **well: Any) -> Iterator[None]:
+    """It does as it should again, so long after it was asked: however late that is."""
+    registry.asked.clear()
+
+    def heal() -> None:
+        until(lambda: registry.asked, 60, "asked")
+        time.sleep(seconds)
+        for name, value in well.items():
+            setattr(registry, name, value)
+
+    back = threading.Thread(target=heal, daemon=True)
+    back.start()
+    yield
+    assert not any(getattr(registry, name) != value for name, value in well.items()), "it waited"
+    back.join()
+
+
 def expected(*origins: str) -> dict[bytes, int]:
     return {origin.encode(): n for origin, n in Counter(origins).items()}
 
@@ -191,10 +211,8 @@ def test_a_login_that_is_refused_for_a_while_is_no_end(world: World, registry: S
     world.batches.stream(*world.produce(number, FLIGHT, ORIGINS))
     newer = registry.register("flights-value", NEWER)
     registry.instead = (401, {"error_code": 401, "message": "who?"})
-    back = threading.Timer(3.0, setattr, (registry, "instead", None))
-    back.start()
-    world.batches.stream(*world.produce(newer, NEWER, ORIGINS))
-    back.join()
+    with healed(registry, 3.0, instead=None):
+        world.batches.stream(*world.produce(newer, NEWER, ORIGINS))
     assert world.counts() == expected(*ORIGINS, *ORIGINS)
 
 
@@ -254,10 +272,8 @@ def test_what_is_half_done_is_finished_by_its_schema(world: World, registry: Sta
 def test_a_batch_waits_for_a_registry_that_is_away(world: World, registry: StandIn) -> None:
     number = registry.register("flights-value", FLIGHT)
     registry.away = True
-    back = threading.Timer(4.0, setattr, (registry, "away", False))
-    back.start()
-    world.batches.stream(*world.produce(number, FLIGHT, ORIGINS))
-    back.join()
+    with healed(registry, 4.0, away=False):
+        world.batches.stream(*world.produce(number, FLIGHT, ORIGINS))
     assert registry.asked.count(f"schemas/ids/{number}") > 1
     assert world.counts() == expected(*ORIGINS)
     assert world.dropped() == {}
