@@ -27,6 +27,8 @@ def partitions_of(app: str, tasks: Any) -> list[int]:
     """
     from state_lib.apps.restoring import partition_of
 
+    if isinstance(tasks, int):  # a template that renders one, 0 as well
+        tasks = [tasks]
     named = re.findall(r"[^\s,\[\]'\"]+", tasks) if isinstance(tasks, str) else tasks or ()
     return [partition_of(app, task) for task in named]
 

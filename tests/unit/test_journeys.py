@@ -82,6 +82,7 @@ def test_tasks_as_files_tasks_and_templates_name_them() -> None:
         assert partitions_of("app", nothing) == []
     for given in ([0, 2], ["app/0", 2], "[0, 2]", "['app/0', 'app/2']", "0, app/2", "0 2"):
         assert partitions_of("app", given) == [0, 2]
+    assert partitions_of("app", 0) == [0], "no list is all, and this is one"
     for wrong in ("None", ["other/0"], "0_1", "[-1]"):
         with pytest.raises(InvalidRequest, match="no task of 'app'"):
             partitions_of("app", wrong)
