@@ -158,7 +158,7 @@ def test_who_leaves_keeps_no_thread(host: Host) -> None:
         events = client.restore_run("app", 0, plan(1_000, 0.1))
         assert next(events)["n"] == 0
         events.close()  # type: ignore[attr-defined] # a generator
-        until(nobody_listens, 10, "left")
+    until(nobody_listens, 10, "left, its connection closed under the thread that waits")
 
 
 def test_what_a_host_refuses_is_raised(host: Host) -> None:
