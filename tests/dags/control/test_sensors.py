@@ -202,7 +202,8 @@ def test_storage_that_goes_silent(
     make: Make, looks: Looks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It takes connections and never says a word: that is told, and no look hangs."""
-    monkeypatch.setattr("state_lib.snapshots.storage.ANSWER_S", 1.0)
+    answer_s = round(2 * SLOWNESS)
+    monkeypatch.setattr("state_lib.snapshots.storage.ANSWER_S", float(answer_s))
     with ExitStack() as stack:
         server = stack.enter_context(s3_server())
         hosts = make(snapshots_url=server.bucket("goes-silent"))
@@ -216,7 +217,7 @@ def test_storage_that_goes_silent(
             stack.enter_context(silent(server.port))
 
         found = sensed(of(SnapshotStaleSensor, hosts), looks, silence)
-    assert "no answer within 1 s" in found["seen"]
+    assert f"no answer within {answer_s} s" in found["seen"]
     assert found["document"] == "docs/runbook/snapshots.md"
 
 
