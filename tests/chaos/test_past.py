@@ -17,6 +17,7 @@ from state_lib.config import Settings
 from state_lib.digests.compare import compare
 from state_lib.errors import StorageUnavailable, Unavailable
 from state_lib.kafka import Kafka
+from state_lib.wire import BEAT_S
 from tests.chaos.check import check
 from tests.chaos.cluster import Cluster
 from tests.chaos.conftest import Events
@@ -25,6 +26,8 @@ from tests.support.waiting import deadline_in
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(900)]
 OF_HOSTS = ["past.before_begin", "past.after_begin", "past.after_chunk", "past.after_marker"]
+SILENT_S = BEAT_S + 3.0
+"""A host that is only busy says so before."""
 
 
 def test_a_supervised_stream_goes_back(
@@ -61,8 +64,9 @@ def test_a_supervised_stream_goes_back(
             check(settings, app, events.topic)
 
         supervisor.until_caught_up()
-        monkeypatch.setattr(stories, "SILENT_S", 3.0)
-        _hosts_hang_on_the_way_back(cluster, app, to)
+        with monkeypatch.context() as hasty:
+            hasty.setattr(stories, "SILENT_S", SILENT_S)
+            _hosts_hang_on_the_way_back(cluster, app, to)
         _go_back(settings, app, to)
         supervisor.until("restart")
         supervisor.until("committing")
@@ -83,11 +87,12 @@ def _hosts_hang_on_the_way_back(cluster: Cluster, app: str, to: str) -> None:
         for pid in pids:
             os.kill(pid, signal.SIGSTOP)
 
+    said = f"has not answered for {SILENT_S:g} s.*restore run {app} --to"
     cluster.arm(f"{held}=sleep:5")
     hanging = threading.Thread(target=hang)
     hanging.start()
     try:
-        with pytest.raises(Unavailable, match=f"has not answered for 3 s.*restore run {app} --to"):
+        with pytest.raises(Unavailable, match=said):
             carry_out(cluster.settings, plan(cluster.settings, app, to))
     finally:
         hanging.join()

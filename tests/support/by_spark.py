@@ -12,6 +12,8 @@ from typing import Any
 from pyspark.sql import DataFrame, GroupedData, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from tests.support.waiting import SLOWNESS
+
 Batches = Sequence[Sequence[dict[str, Any]]]
 Values = dict[Any, tuple[Any, ...]]
 _PROVIDER = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -97,7 +99,7 @@ def ran(
         .foreachBatch(lambda frame, _: told.append([row.asDict() for row in frame.collect()]))
         .start()
     )
-    assert query.awaitTermination(120)
+    assert query.awaitTermination(int(120 * SLOWNESS))
     return made
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
@@ -26,6 +27,7 @@ from state_lib.spark.plan import BatchPlan
 from tests.support.avro_schemas import Known
 from tests.support.registry import StandIn, record
 from tests.support.small_http import serving
+from tests.support.waiting import until
 
 PLAN = BatchPlan(1, 5, {}, {}, 0, 0, 0, {})
 SCHEMA, NEWER = record("R", a="int"), record("R", a="int", b="int")
@@ -81,8 +83,9 @@ def later(call: Any, *given: Any) -> threading.Timer:
 
 
 def test_a_schema_that_a_replica_has_not_yet_read_is_waited_for(
-    registry: StandIn, driver: Driver
+    registry: StandIn,
 ) -> None:
+    driver = Driver(RegistrySchemas(Registry(registry.url)), schema_registry_wait_s=30.0)
     timer = later(registry.register, "flights-value", NEWER)
     driver.batch(1, 2)
     timer.join()
@@ -108,21 +111,22 @@ def test_what_stays_unknown_is_recorded_and_no_batch_after_it_fails_first(
 
 
 def test_a_registry_that_goes_away_meanwhile_has_not_said_no(
-    registry: StandIn, driver: Driver
+    registry: StandIn,
 ) -> None:
+    driver = Driver(RegistrySchemas(Registry(registry.url)), exchange_timeout_s=60.0)
     driver.batch(1)
 
-    def away() -> None:
+    def leave() -> None:
+        until(lambda: registry.asked.count("schemas/ids/2") > 1, 60, "asked again")
         registry.instead = (401, {"error_code": 401, "message": "who?"})
-        later(back)
-
-    def back() -> None:
+        time.sleep(1.5)  # for longer than what is unknown is waited for
         registry.register("flights-value", NEWER)
         registry.instead = None
 
-    timer = later(away)
+    gone = threading.Thread(target=leave)
+    gone.start()
     driver.batch(1, 2)
-    timer.join()
+    gone.join()
     assert driver.recorded == [()]
 
 

@@ -14,6 +14,7 @@ from state_lib.spark.avro.bounds import DEEPEST, Bounds
 from state_lib.spark.avro.schema import normal
 from tests.support.avro_schemas import Known, read
 from tests.support.registry import framed, record
+from tests.support.waiting import SLOWNESS
 
 HEADER = b"\x00\x00\x00\x00\x07"
 PLAIN = record("R", a=("int", 0))
@@ -72,7 +73,7 @@ def ending() -> None:
 def test_what_would_end_the_worker_is_undecodable() -> None:
     process = multiprocessing.get_context("spawn").Process(target=ending)
     process.start()
-    process.join(30)
+    process.join(30 * SLOWNESS)
     code = process.exitcode
     process.kill()
     assert code == 0
