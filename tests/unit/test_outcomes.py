@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow.providers.standard.exceptions import HITLTimeoutError
 from airflow.sdk import BaseNotifier
 from airflow.sdk.exceptions import AirflowException
 
@@ -110,6 +111,14 @@ def test_a_worker_that_was_lost_says_nothing_and_is_told_of(airflow: Airflow) ->
     assert airflow.xcoms == {}
     airflow.run(None, **FAILED)
     assert "its worker was lost" in airflow.notifier.told[0]["seen"]
+
+
+def test_who_has_not_answered_is_told_of_in_words(airflow: Airflow) -> None:
+    context = airflow.context("approve")
+    late = {"error": "the time has passed", "error_type": "timeout"}
+    context["exception"] = HITLTimeoutError(late)
+    note_why(context)
+    assert airflow.xcoms == {("approve", "why"): "the time has passed"}
 
 
 def test_a_rejection_is_no_recovery_and_a_day_without_a_loss_is_one(airflow: Airflow) -> None:

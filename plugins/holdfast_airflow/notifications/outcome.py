@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from holdfast_airflow.notifications.incident import IncidentNotifier
@@ -26,9 +26,14 @@ _LONGEST = 1500
 
 def note_why(context: Context) -> None:
     """Callback of a failed task: keeps what it said. Nobody knows of one whose worker was lost."""
-    if (error := context.get("exception")) is not None:
-        ti: Any = context["ti"]
-        ti.xcom_push(WHY, str(error)[:_LONGEST])
+    error: Any = context.get("exception")
+    if error is None:
+        return
+    ti: Any = context["ti"]
+    event = error.args[0] if isinstance(error, Exception) and error.args else None
+    # Airflow's error of a question that nobody has answered holds the whole event.
+    said = event["error"] if isinstance(event, Mapping) and "error" in event else error
+    ti.xcom_push(WHY, str(said)[:_LONGEST])
 
 
 def failed(name: Name, app: str, ti: Any, task: str) -> Condition:
