@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 NOT_STAGED = {"tests/benchmarks"}
 """`make test-long`."""
+FULL = re.compile(r"pytest\.mark\.full\b")
+ALL_FULL = re.compile(r"^pytestmark = (\[[^\]]*)?pytest\.mark\.full\b", re.MULTILINE)
 
 
 def test_each_chaos_test_is_in_one_stage() -> None:
@@ -19,11 +22,28 @@ def test_each_chaos_test_is_in_one_stage() -> None:
     )
 
 
-def test_each_folder_is_in_a_stage() -> None:
+def test_each_file_is_in_one_stage_of_its_sort() -> None:
+    """Of a full one if it has full tests, and of another if it has others: never in two."""
     stages = tomllib.loads((ROOT / ".ci/stages.toml").read_text())
-    named = {Path(t) for s in stages.values() for t in s["tests"] if not t.startswith("--")}
 
     for path in ROOT.glob("tests/**/test_*.py"):
-        relative = path.relative_to(ROOT)
-        places = {relative, *relative.parents}
-        assert places & named or any(Path(p) in places for p in NOT_STAGED), relative
+        file, text = path.relative_to(ROOT), path.read_text("utf-8")
+        if _within(file, NOT_STAGED):
+            continue
+        sorts = {True} if ALL_FULL.search(text) else {False, FULL.search(text) is not None}
+        for full in sorts:
+            found = [
+                name
+                for name, stage in stages.items()
+                if stage.get("full", False) is full and _runs(stage["tests"], file)
+            ]
+            assert len(found) == 1, (str(file), full, found)
+
+
+def _runs(tests: list[str], file: Path) -> bool:
+    left_out = {t.partition("=")[2] for t in tests if t.startswith("--ignore=")}
+    return _within(file, set(tests)) and not _within(file, left_out)
+
+
+def _within(file: Path, places: set[str]) -> bool:
+    return not places.isdisjoint(map(str, [file, *file.parents]))
