@@ -76,7 +76,7 @@ test: lint types ## Lint, types and the tests of a quarter of an hour
 
 .PHONY: test-full
 test-full: setup ## All others, and the slow proofs: kills, outages, full disks, ten minutes of soak
-	@python .ci/gate.py --full chaos-long soak
+	@python .ci/gate.py --full airflow-long chaos-long tutorial soak
 
 .PHONY: $(STAGES:%=test-%)
 $(STAGES:%=test-%): test-%: setup ## (test-unit, test-kafka, …) One stage of the two above

@@ -16,13 +16,16 @@ from state_lib.cli import app as command
 from state_lib.client import stories
 from state_lib.client.flight import FlightHostClient
 from state_lib.errors import Unavailable
+from state_lib.wire import BEAT_S
 from tests.integration.conftest import MakeApp
 from tests.support.apps import KV
 from tests.support.host_process import Hosts
 from tests.support.hosts import publish
 from tests.support.waiting import SLOWNESS, until
 
-SILENT_S, HELD_S = 2.0 * SLOWNESS, 4.0
+SILENT_S = BEAT_S + 2.0 * SLOWNESS
+"""Longer than a host that works is silent."""
+HELD_S = SILENT_S + 4.0
 SOON_S = SILENT_S + 6.0 * SLOWNESS
 pytestmark = pytest.mark.timeout(180)
 
