@@ -142,7 +142,8 @@ def run(stage: Stage, slow: float, reruns: int, *, beside: bool) -> Result:
         outcome, report = pytest(stage, place, slow, ["-m", marker, *stage.tests], output)
         result = Result(stage, outcome.code, 0, outcome.left, report, outcome.cpu_s)
         slow_ones = [f for f in report.failures if f.not_caught_up]
-        if outcome.code == 1 and slow_ones == report.failures and len(slow_ones) <= reruns:
+        too_slow = bool(slow_ones) and slow_ones == report.failures  # else pytest itself died
+        if outcome.code == 1 and too_slow and len(slow_ones) <= reruns:
             for failure in slow_ones:
                 print(f"\n=== {stage.name}: once more: {failure.nodeid}", flush=True)
                 again, _ = pytest(stage, place, slow, ["-m", "", failure.nodeid], output)

@@ -166,8 +166,10 @@ def test_libraries_are_not_looked_into(monkeypatch: pytest.MonkeyPatch) -> None:
         return json.dumps(x)
 
     before = meaning_of(named)
-    monkeypatch.setattr(json, "dumps", helper)
-    assert meaning_of(named) == before
+    with monkeypatch.context() as patch:
+        patch.setattr(json, "dumps", helper)
+        after = meaning_of(named)
+    assert after == before
 
 
 def test_helpers_of_helpers_take_no_time() -> None:
