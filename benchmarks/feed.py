@@ -8,7 +8,7 @@ from typing import Self
 
 from benchmarks import sources
 from state_lib.kafka import Kafka
-from state_lib.marker import now_ms
+from state_lib.protocol.marker import now_ms
 
 EVERY_S = 0.1
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from state_lib.changelog.admin import ensure_topics
 from state_lib.changelog.topics import TopicPlan
 from state_lib.kafka import Kafka
-from state_lib.marker import now_ms
+from state_lib.protocol.marker import now_ms
 
 KEYS = 1_000_000
 SKEW = 1.2

@@ -16,9 +16,9 @@ from typing import Any, Self, get_args
 from pydantic import SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from state_lib.addresses import HostAddress, parse_hosts
 from state_lib.errors import ConfigurationError
 from state_lib.kafka_login import read_secret
+from state_lib.protocol.addresses import HostAddress, parse_hosts
 from state_lib.settings import (
     PROPERTIES,
     DriverSettings,

@@ -19,7 +19,7 @@ from benchmarks.world import TASKS, World
 from state_lib.client.flight import FlightHostClient
 from state_lib.client.snapshot_round import Job
 from state_lib.client.snapshots import SnapshotClient
-from state_lib.host.placement import owner_of
+from state_lib.protocol.placement import owner_of
 from state_lib.stores.digest import digest
 
 JOBS = Path(__file__).parents[1] / "jobs"

@@ -15,7 +15,7 @@ from benchmarks.world import TASKS, World
 from state_lib.changelog.log import KafkaLog
 from state_lib.changelog.topics import changelog_topic
 from state_lib.changelog.writer import Records, TransactionalWriter
-from state_lib.marker import CommitHeader, now_ms
+from state_lib.protocol.marker import CommitHeader, now_ms
 from state_lib.task import Batch, Puts, StateTask, TaskContext
 
 VALUE = (1).to_bytes(8, "big")

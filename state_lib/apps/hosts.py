@@ -8,9 +8,9 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
-from state_lib.addresses import HostAddress
 from state_lib.client.flight import LOOK_S, FlightHostClient
 from state_lib.errors import Unavailable
+from state_lib.protocol.addresses import HostAddress
 
 
 @dataclass(frozen=True)

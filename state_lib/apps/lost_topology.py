@@ -20,8 +20,8 @@ from state_lib.drivers.members import living_drivers
 from state_lib.errors import InvalidRequest, NotFound
 from state_lib.failpoints import failpoint
 from state_lib.kafka import Kafka, describe, ends
-from state_lib.marker import now_ms
 from state_lib.names import check_name
+from state_lib.protocol.marker import now_ms
 from state_lib.specs import Topology
 from state_lib.task.claiming import standing, would_take
 

@@ -30,9 +30,9 @@ from state_lib.drivers.control import ask_to_stop
 from state_lib.drivers.members import living_drivers
 from state_lib.errors import Busy, HoldfastError, InvalidRequest, Superseded, Unavailable
 from state_lib.failpoints import failpoint
-from state_lib.host.placement import owner_of
 from state_lib.kafka import Kafka, require
-from state_lib.marker import flat, now_ms
+from state_lib.protocol.marker import flat, now_ms
+from state_lib.protocol.placement import owner_of
 from state_lib.restore.past import PastPlan, reaching
 from state_lib.task.past import Past
 from state_lib.times import iso

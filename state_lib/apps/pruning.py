@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from state_lib.changelog.claims import topology_of
 from state_lib.kafka import Kafka
-from state_lib.marker import RESTORING
 from state_lib.names import check_name
+from state_lib.protocol.marker import RESTORING
 from state_lib.snapshots.listing import stored_tasks
 from state_lib.snapshots.prune import Pruned, Retention, prune, put_back
 from state_lib.snapshots.savepoints import prune_savepoints, spared

@@ -26,7 +26,7 @@ from state_lib.errors import HoldfastError, InvalidRequest, Unavailable
 from state_lib.failpoints import failpoint
 from state_lib.kafka import ADMIN_TIMEOUT_S, Kafka, describe, unavailable
 from state_lib.kafka_door import is_forbidden
-from state_lib.marker import now_ms
+from state_lib.protocol.marker import now_ms
 from state_lib.specs import StoreSpec, Topology
 from state_lib.task.claiming import standing
 

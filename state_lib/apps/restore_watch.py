@@ -16,7 +16,7 @@ from state_lib.apps.restoring import begin, partition_of
 from state_lib.client.http import HostHttp, encoded
 from state_lib.config import Settings
 from state_lib.errors import Busy, HoldfastError, InvalidRequest, NotFound, Unavailable, from_wire
-from state_lib.host.placement import owner_of
+from state_lib.protocol.placement import owner_of
 from state_lib.restore.plan import RestorePlan
 
 ANSWER_S = 5.0

@@ -11,8 +11,8 @@ from state_lib.changelog.claims import topology_of
 from state_lib.client.flight import FlightHostClient
 from state_lib.config import Settings
 from state_lib.errors import HoldfastError, InvalidRequest
-from state_lib.host.placement import owner_of
 from state_lib.kafka import Kafka
+from state_lib.protocol.placement import owner_of
 from state_lib.restore.plan import RestorePlan
 from state_lib.restore.progress import Event
 from state_lib.specs import Topology

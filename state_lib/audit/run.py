@@ -31,7 +31,7 @@ from state_lib.changelog.topics import progress_topic
 from state_lib.config import Settings
 from state_lib.errors import ConfigurationError
 from state_lib.kafka import Kafka, Partition, ends, require, starts
-from state_lib.marker import flat, nested
+from state_lib.protocol.marker import flat, nested
 from state_lib.specs import Topology
 
 if TYPE_CHECKING:

@@ -14,15 +14,15 @@ from dataclasses import dataclass
 import pyarrow as pa
 from confluent_kafka import TopicPartition
 
-from state_lib.addresses import HostAddress
 from state_lib.changelog.reader import read_last
 from state_lib.changelog.topics import commits_topic, dead_letters_topic
 from state_lib.client.flight import FlightHostClient
 from state_lib.config import Settings
 from state_lib.errors import Unavailable
-from state_lib.host.placement import owner_of
 from state_lib.kafka import ADMIN_TIMEOUT_S, Kafka, Partition, ends
-from state_lib.marker import Marker, flat
+from state_lib.protocol.addresses import HostAddress
+from state_lib.protocol.marker import Marker, flat
+from state_lib.protocol.placement import owner_of
 from state_lib.specs import Topology
 
 RETRY_S = 0.25

@@ -19,11 +19,11 @@ from typing import Any, Literal
 import orjson
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from state_lib.addresses import HostAddress, parse_hosts
 from state_lib.changelog.reader import read_last
 from state_lib.changelog.topics import topology_topic
 from state_lib.errors import ConfigurationError, NotFound
 from state_lib.kafka import ADMIN_TIMEOUT_S, NO_ANSWER, Kafka, describe, unavailable
+from state_lib.protocol.addresses import HostAddress, parse_hosts
 from state_lib.specs import Topology
 from state_lib.times import iso
 

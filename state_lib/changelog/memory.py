@@ -19,7 +19,7 @@ from state_lib.changelog.reader import BATCH
 from state_lib.changelog.sample import Sample
 from state_lib.changelog.writer import Headers, MakeMarker, Records, record_times
 from state_lib.errors import MissingTopic, NotOwner, StateCorrupt, TooLarge
-from state_lib.marker import now_ms
+from state_lib.protocol.marker import now_ms
 
 
 @dataclass

@@ -19,7 +19,7 @@ from confluent_kafka import KafkaError, Message, Producer
 from state_lib.changelog.reader import read
 from state_lib.changelog.topics import progress_topic
 from state_lib.kafka import NO_ANSWER, Kafka, Partition, ends, starts, unavailable
-from state_lib.marker import NO_CLOCK, ByPartition, flat
+from state_lib.protocol.marker import NO_CLOCK, ByPartition, flat
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from state_lib.changelog.topics import TopicPlan, plan_topics
-from state_lib.marker import NO_CLOCK, RESTORING, Marker
+from state_lib.protocol.marker import NO_CLOCK, RESTORING, Marker
 from state_lib.specs import Topology
 
 

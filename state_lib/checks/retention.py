@@ -9,7 +9,7 @@ from state_lib.changelog.topics import RETENTION_MARGIN_MS, TopicPlan
 from state_lib.checks.facts import Facts, TopicSeen
 from state_lib.checks.topics import by_repair, changes, of
 from state_lib.checks.verdict import Level, Verdict
-from state_lib.marker import NO_CLOCK
+from state_lib.protocol.marker import NO_CLOCK
 from state_lib.specs import StoreSpec
 from state_lib.words import span
 

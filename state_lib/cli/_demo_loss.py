@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from state_lib.client.airflow import FINAL, Airflow, Run
 from state_lib.errors import Unavailable
-from state_lib.host.placement import owner_of
+from state_lib.protocol.placement import owner_of
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -70,8 +70,8 @@ def entries(settings: Settings, app: str, store: str) -> list[tuple[bytes, dict[
     """Every live entry of a store of structs: key in the store's layout, fields."""
     from state_lib.changelog.claims import topology_of
     from state_lib.client.flight import FlightHostClient
-    from state_lib.host.placement import owner_of
     from state_lib.kafka import Kafka
+    from state_lib.protocol.placement import owner_of
     from state_lib.serdes import serde_from
 
     topology = topology_of(Kafka.of(settings), app)

@@ -15,8 +15,8 @@ from state_lib.client.query import QueryClient
 from state_lib.client.rows import Rows
 from state_lib.config import Settings
 from state_lib.errors import InvalidRequest, NotFound
-from state_lib.host.json_forms import parse_key, parse_prefix
 from state_lib.logs import configure_logging
+from state_lib.protocol.json_forms import parse_key, parse_prefix
 from state_lib.times import iso
 
 Json = dict[str, Any]

@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import flight
 
-from state_lib.marker import CommitHeader, Marker
+from state_lib.protocol.marker import CommitHeader, Marker
+from state_lib.protocol.wire import UP, pack, unpack
 from state_lib.stores.pages import Page
-from state_lib.wire import UP, pack, unpack
 
 CHUNK_ROWS = 200_000
 """Rows per Flight message, so that no message nears the 2 GiB of a binary column."""

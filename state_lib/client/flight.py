@@ -9,14 +9,14 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import flight
 
-from state_lib.addresses import HostAddress
 from state_lib.client.exchange import Exchange, closing_call
 from state_lib.client.stories import silence, told
 from state_lib.client.watch import Watch
 from state_lib.errors import HoldfastError, Unavailable
-from state_lib.marker import Marker
+from state_lib.protocol.addresses import HostAddress
+from state_lib.protocol.marker import Marker
+from state_lib.protocol.wire import MARKER_KEY, TOKEN_HEADER, UP, from_flight, pack, unpack
 from state_lib.specs import Topology
-from state_lib.wire import MARKER_KEY, TOKEN_HEADER, UP, from_flight, pack, unpack
 
 LOOK_S, PLAN_S, FORGET_S, READ_S = 30.0, 120.0, 300.0, 3600.0
 """How long a host may take to say what it has, to plan a restore, to close and remove a task, to

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from state_lib.changelog.claims import topology_of
 from state_lib.client.flight import FlightHostClient
 from state_lib.errors import HoldfastError
-from state_lib.host.placement import owner_of
 from state_lib.kafka import Kafka, describe, ends
-from state_lib.marker import flat
+from state_lib.protocol.marker import flat
+from state_lib.protocol.placement import owner_of
 
 if TYPE_CHECKING:
     from state_lib.config import Settings

@@ -10,8 +10,8 @@ import httpx
 import orjson
 import stamina
 
-from state_lib.addresses import HostAddress
 from state_lib.errors import HoldfastError, Unauthorized, Unavailable, from_wire
+from state_lib.protocol.addresses import HostAddress
 
 TRIES = 4
 MOST_WAIT_S = 10.0

@@ -12,13 +12,13 @@ from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from state_lib.addresses import HostAddress
 from state_lib.client.http import HostHttp, encoded
 from state_lib.client.rows import Rows, ordering
 from state_lib.errors import HoldfastError, NotFound, Unavailable
-from state_lib.host.json_forms import key_text, prefix_bytes
-from state_lib.host.placement import assign
 from state_lib.keys import partition_for
+from state_lib.protocol.addresses import HostAddress
+from state_lib.protocol.json_forms import key_text, prefix_bytes
+from state_lib.protocol.placement import assign
 from state_lib.serdes import serde_from
 
 Json = dict[str, Any]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from state_lib.host.json_forms import key_from_json
 from state_lib.keys import window_key
+from state_lib.protocol.json_forms import key_from_json
 from state_lib.serdes import serde_from
 from state_lib.stores.segments import segment_id
 

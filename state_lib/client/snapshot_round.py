@@ -13,10 +13,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeAlias
 
-from state_lib.addresses import HostAddress
 from state_lib.client.flight import FlightHostClient
 from state_lib.errors import HoldfastError, NotFound, Unavailable
-from state_lib.host.placement import owner_of
+from state_lib.protocol.addresses import HostAddress
+from state_lib.protocol.placement import owner_of
 
 ANSWER_S, ABSENT_S = 5.0, 30.0
 """How long a host may take to say how a snapshot goes, and for how long it may say nothing."""

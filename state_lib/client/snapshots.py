@@ -21,9 +21,9 @@ from state_lib.errors import (
     from_wire,
 )
 from state_lib.failpoints import failpoint
-from state_lib.host.placement import owner_of
 from state_lib.kafka import Kafka
-from state_lib.marker import Marker, now_ms
+from state_lib.protocol.marker import Marker, now_ms
+from state_lib.protocol.placement import owner_of
 from state_lib.snapshots.listing import find
 from state_lib.snapshots.manifest import new_id
 from state_lib.snapshots.savepoints import Savepoint, write_savepoint

@@ -15,7 +15,7 @@ from typing import Any
 
 from state_lib.client.watch import Asked, Watch
 from state_lib.errors import Unavailable
-from state_lib.wire import ALIVE
+from state_lib.protocol.wire import ALIVE
 
 Event = dict[str, Any]
 SILENT_S = 30.0

@@ -18,14 +18,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from state_lib.addresses import HostAddress
 from state_lib.client.flight import FlightHostClient
 from state_lib.digests.live import Progress, TaskDigest, silent, task_digest
 from state_lib.digests.replica import Replica, aside
 from state_lib.digests.sources import SourceName, from_nothing, from_snapshot
 from state_lib.errors import HoldfastError, InvalidRequest, Unauthorized
-from state_lib.host.placement import owner_of
 from state_lib.kafka import Kafka
+from state_lib.protocol.addresses import HostAddress
+from state_lib.protocol.placement import owner_of
 from state_lib.specs import Topology
 from state_lib.stores.digest import StoreDigest
 

@@ -13,16 +13,16 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from state_lib.addresses import HostAddress
 from state_lib.client.flight import FlightHostClient
 from state_lib.digests.compare import Compared, compare_replica
 from state_lib.digests.live import TaskDigest, silent
 from state_lib.digests.replica import aside
 from state_lib.digests.sources import choose_snapshot, fetch_snapshot
 from state_lib.errors import Busy, HoldfastError, NotFound, Unauthorized
-from state_lib.host.placement import owner_of
 from state_lib.kafka import Kafka
-from state_lib.marker import Marker
+from state_lib.protocol.addresses import HostAddress
+from state_lib.protocol.marker import Marker
+from state_lib.protocol.placement import owner_of
 from state_lib.restore.lock import restore_lock
 from state_lib.snapshots.manifest import Manifest
 from state_lib.specs import Topology

@@ -8,11 +8,11 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
-from state_lib.addresses import HostAddress
 from state_lib.client.flight import FlightHostClient
 from state_lib.errors import HoldfastError, Unauthorized, Unavailable
-from state_lib.host.placement import owner_of
-from state_lib.marker import Marker
+from state_lib.protocol.addresses import HostAddress
+from state_lib.protocol.marker import Marker
+from state_lib.protocol.placement import owner_of
 from state_lib.specs import Topology
 from state_lib.stores.digest import StoreDigest, added
 

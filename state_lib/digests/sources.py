@@ -11,7 +11,7 @@ from state_lib.changelog.log import KafkaLog
 from state_lib.digests.room import require_room
 from state_lib.errors import NotFound
 from state_lib.kafka import Kafka
-from state_lib.marker import Marker, now_ms
+from state_lib.protocol.marker import Marker, now_ms
 from state_lib.restore.facts import settled_ranges
 from state_lib.restore.validity import judge
 from state_lib.snapshots.fetch import fetch

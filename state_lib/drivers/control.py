@@ -16,7 +16,7 @@ from state_lib.drivers.identity import HEEDS_VARIABLE, Identity
 from state_lib.drivers.sight import How, Stop
 from state_lib.errors import NotFound, Superseded, TopicRecreated, Unavailable
 from state_lib.kafka import Kafka, describe, ends
-from state_lib.marker import now_ms
+from state_lib.protocol.marker import now_ms
 
 GONE_S = 10.0
 """For how long the topic must be missing to be gone."""

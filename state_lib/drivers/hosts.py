@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import httpx
 
-from state_lib.addresses import HostAddress
 from state_lib.errors import ConfigurationError
+from state_lib.protocol.addresses import HostAddress
 
 if TYPE_CHECKING:
     from state_lib.config import Settings

@@ -25,7 +25,7 @@ from state_lib.drivers.sight import DriverFacts, Running, Sight, Stop
 from state_lib.drivers.tail import Tail
 from state_lib.errors import HoldfastError, KafkaRefused, Unavailable
 from state_lib.kafka import Kafka, Partition, describe, ends, starts
-from state_lib.marker import NO_CLOCK, Marker, flat, now_ms
+from state_lib.protocol.marker import NO_CLOCK, Marker, flat, now_ms
 
 if TYPE_CHECKING:
     from state_lib.config import Settings

@@ -17,7 +17,7 @@ from state_lib.drivers.sight import How
 from state_lib.errors import HoldfastError
 from state_lib.kafka import Kafka, describe, unavailable
 from state_lib.kafka_door import is_forbidden
-from state_lib.marker import now_ms
+from state_lib.protocol.marker import now_ms
 
 log = structlog.get_logger(__name__)
 SESSION_TIMEOUT_MS = 6000

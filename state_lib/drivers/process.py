@@ -20,7 +20,7 @@ import structlog
 from state_lib import processes
 from state_lib.drivers.identity import ID_VARIABLE, LOG_VARIABLE
 from state_lib.errors import ConfigurationError, HoldfastError, Unavailable
-from state_lib.marker import now_ms
+from state_lib.protocol.marker import now_ms
 
 log = structlog.get_logger(__name__)
 TAIL_BYTES = 64 << 10

@@ -18,8 +18,8 @@ from state_lib.gathering.samples import samples
 from state_lib.gathering.snapshots import snapshots_seen
 from state_lib.gathering.topics import topics_seen
 from state_lib.kafka import Kafka
-from state_lib.marker import Marker, now_ms
 from state_lib.names import check_name
+from state_lib.protocol.marker import Marker, now_ms
 from state_lib.specs import DAY_MS, Topology
 from state_lib.task.claiming import standing
 

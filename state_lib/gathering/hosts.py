@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from state_lib.addresses import HostAddress
 from state_lib.apps.hosts import Held, Hosts
 from state_lib.checks.facts import HostSeen, StoreSeen, TaskSeen
 from state_lib.errors import HoldfastError, Unauthorized
+from state_lib.protocol.addresses import HostAddress
 
 _AT_ONCE = 64
 

@@ -14,7 +14,7 @@ from state_lib.changelog.topics import progress_topic
 from state_lib.checks.facts import Facts, LogSample, TopicSeen
 from state_lib.checks.what_if import Rates, StoreMeasured
 from state_lib.kafka import Kafka, describe, ends, starts
-from state_lib.marker import now_ms
+from state_lib.protocol.marker import now_ms
 from state_lib.restore.candidates import (
     FETCH_BYTES_PER_S,
     FULL_RECORDS_PER_S,

@@ -29,7 +29,7 @@ from state_lib.gathering.application import SNAPSHOT_AGE_MS, declared, gather, g
 from state_lib.gathering.hosts import hosts_seen
 from state_lib.gathering.snapshots import snapshots_seen
 from state_lib.kafka import Kafka
-from state_lib.marker import now_ms
+from state_lib.protocol.marker import now_ms
 from state_lib.task.claiming import standing
 
 if TYPE_CHECKING:

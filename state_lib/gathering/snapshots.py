@@ -9,7 +9,7 @@ from state_lib.changelog.log import LogRange
 from state_lib.changelog.topics import changelog_topic
 from state_lib.checks.facts import SnapshotSeen, SnapshotsSeen, TopicSeen
 from state_lib.errors import StorageUnavailable
-from state_lib.marker import Marker
+from state_lib.protocol.marker import Marker
 from state_lib.restore.validity import is_current, judge
 from state_lib.snapshots.listing import (
     Found,

@@ -9,13 +9,13 @@ from collections.abc import Sequence
 
 import structlog
 
-from state_lib.addresses import HostAddress
 from state_lib.errors import HoldfastError, NotFound, NotOwner
 from state_lib.host import remembered
 from state_lib.host.openers import Openers
-from state_lib.host.placement import owner_of
-from state_lib.marker import Marker
 from state_lib.names import check_name
+from state_lib.protocol.addresses import HostAddress
+from state_lib.protocol.marker import Marker
+from state_lib.protocol.placement import owner_of
 from state_lib.specs import Topology
 from state_lib.task import StateTask, TaskContext
 from state_lib.task.claiming import judge_claim

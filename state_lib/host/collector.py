@@ -10,7 +10,7 @@ from prometheus_client.registry import Collector
 
 from state_lib.errors import HoldfastError
 from state_lib.host.tasks import TaskManager
-from state_lib.marker import Marker
+from state_lib.protocol.marker import Marker
 from state_lib.stores.rocksdb import RocksDBEngine
 from state_lib.stores.task_stores import TaskStores
 from state_lib.task import StateTask

@@ -12,13 +12,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import structlog
 
-from state_lib.addresses import HostAddress
 from state_lib.changelog.claims import Claim, candidates, newest_claim
 from state_lib.errors import HoldfastError, Unavailable
 from state_lib.host.learning import declared_by
-from state_lib.host.placement import assign
 from state_lib.host.tasks import EVERY, TaskManager
 from state_lib.names import check_name
+from state_lib.protocol.addresses import HostAddress
+from state_lib.protocol.placement import assign
 
 log = structlog.get_logger(__name__)
 _FIRST_S, _MOST_S = 0.5, 10.0

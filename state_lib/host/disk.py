@@ -8,7 +8,7 @@ from collections import deque
 from pathlib import Path
 from typing import Any
 
-from state_lib.marker import now_ms
+from state_lib.protocol.marker import now_ms
 from state_lib.restore.facts import free_bytes
 
 EVERY_S = 60.0

@@ -10,7 +10,7 @@ from state_lib.changelog.topics import dead_letters_topic
 from state_lib.changelog.writer import Records
 from state_lib.errors import Moved
 from state_lib.host.letters import dead_letters
-from state_lib.marker import CommitHeader, Marker
+from state_lib.protocol.marker import CommitHeader, Marker
 from state_lib.stores.pages import Page
 from state_lib.task import Batch, Puts, StateTask
 

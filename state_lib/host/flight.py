@@ -27,13 +27,13 @@ from state_lib.host.restores import (
 )
 from state_lib.host.snapshots import At, SnapshotJobs
 from state_lib.host.tasks import TaskManager
-from state_lib.marker import CommitHeader, Marker, overtaken
+from state_lib.protocol.marker import CommitHeader, Marker, overtaken
+from state_lib.protocol.wire import DOWN, MARKER_KEY, SCAN, TOKEN_HEADER, pack, to_flight, unpack
 from state_lib.restore.plan import AUTO, RestorePlan
 from state_lib.stores.columns import Columns
 from state_lib.task import StateTask
 from state_lib.task.past import Past
 from state_lib.task.scans import scan_columns
-from state_lib.wire import DOWN, MARKER_KEY, SCAN, TOKEN_HEADER, pack, to_flight, unpack
 
 log = structlog.get_logger(__name__)
 Body = dict[str, Any]

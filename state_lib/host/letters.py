@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from state_lib.changelog.limits import USUAL
 from state_lib.changelog.writer import Headers, Records
-from state_lib.marker import now_ms
+from state_lib.protocol.marker import now_ms
 
 _HEADERS = [
     ("topic", "topic"), ("partition", "partition"), ("offset", "offset"), ("message", "reason"),

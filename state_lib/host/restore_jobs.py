@@ -17,7 +17,7 @@ from typing import Any
 import structlog
 
 from state_lib.errors import Busy, HoldfastError, NotFound
-from state_lib.marker import Marker, now_ms
+from state_lib.protocol.marker import Marker, now_ms
 from state_lib.restore.plan import RestorePlan
 from state_lib.restore.progress import Event
 from state_lib.task import StateTask

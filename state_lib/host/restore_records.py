@@ -11,7 +11,7 @@ from confluent_kafka import KafkaException, Producer
 
 from state_lib.changelog.topics import progress_topic
 from state_lib.kafka import Kafka
-from state_lib.marker import now_ms
+from state_lib.protocol.marker import now_ms
 
 _EVERY_S = 2.0
 

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from state_lib.host.tasks import TaskManager
+from state_lib.protocol.wire import ALIVE, BEAT_S
 from state_lib.restore.plan import AUTO, RestorePlan
 from state_lib.restore.progress import Event
 from state_lib.task import StateTask
 from state_lib.task.past import Past
 from state_lib.task.repairing import loss_of
-from state_lib.wire import ALIVE, BEAT_S
 
 _LOOK_S = 0.5
 

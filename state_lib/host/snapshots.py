@@ -17,7 +17,7 @@ import structlog
 from state_lib.errors import HoldfastError, InvalidRequest, NotFound, Unavailable
 from state_lib.failpoints import failpoint
 from state_lib.host.tasks import TaskManager
-from state_lib.marker import now_ms
+from state_lib.protocol.marker import now_ms
 from state_lib.snapshots.listing import taken_for
 from state_lib.snapshots.manifest import check_id
 from state_lib.snapshots.write import SnapshotRequest, Written, write_snapshot

@@ -10,15 +10,15 @@ from collections.abc import Iterator, Sequence
 
 import structlog
 
-from state_lib.addresses import HostAddress
 from state_lib.changelog.topics import changelog_topic
 from state_lib.errors import HoldfastError, NotFound, Unavailable
 from state_lib.host import learning
 from state_lib.host.adoption import Applications
 from state_lib.host.disk import DiskWatch
 from state_lib.host.restore_jobs import RestoreJobs
-from state_lib.marker import Marker
 from state_lib.names import check_name
+from state_lib.protocol.addresses import HostAddress
+from state_lib.protocol.marker import Marker
 from state_lib.restore.plan import RestorePlan
 from state_lib.specs import Topology
 from state_lib.task import StateTask, TaskContext

@@ -15,7 +15,7 @@ from typing import Any
 import structlog
 
 from state_lib.errors import HoldfastError, StorageUnavailable
-from state_lib.marker import now_ms
+from state_lib.protocol.marker import now_ms
 from state_lib.reports.folder import Reports
 from state_lib.reports.record import Record, State
 

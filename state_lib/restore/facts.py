@@ -14,7 +14,7 @@ from state_lib.changelog.log import CommitLog, LogRange
 from state_lib.changelog.sample import Sample
 from state_lib.changelog.topics import changelog_topic
 from state_lib.errors import StorageUnavailable
-from state_lib.marker import Marker, now_ms
+from state_lib.protocol.marker import Marker, now_ms
 from state_lib.snapshots.listing import list_snapshots
 from state_lib.snapshots.manifest import Manifest
 from state_lib.specs import Topology

@@ -17,8 +17,8 @@ from state_lib.changelog.topics import progress_topic
 from state_lib.errors import HoldfastError, InvalidRequest, TopicRecreated
 from state_lib.evolution import contradictions
 from state_lib.kafka import Kafka, Partition, ends, require, starts
-from state_lib.marker import RESTORING, RUNNING, Marker, flat, nested
 from state_lib.processing import TIMERS
+from state_lib.protocol.marker import RESTORING, RUNNING, Marker, flat, nested
 from state_lib.restore.candidates import FETCH_BYTES_PER_S, OPEN_S
 from state_lib.snapshots.listing import find
 from state_lib.snapshots.manifest import Manifest

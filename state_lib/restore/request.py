@@ -9,7 +9,7 @@ from pathlib import Path
 
 from state_lib.changelog.log import CommitLog
 from state_lib.errors import LogLost, Quarantined, Unavailable
-from state_lib.marker import Marker
+from state_lib.protocol.marker import Marker
 from state_lib.restore.facts import gather, thorough
 from state_lib.restore.listener import RestoreListener
 from state_lib.restore.local import Local

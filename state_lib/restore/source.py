@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from state_lib.changelog.log import LogRange
 from state_lib.changelog.topics import changelog_topic, commits_topic
 from state_lib.errors import LogLost
-from state_lib.marker import IN_DOUBT, Marker
+from state_lib.protocol.marker import IN_DOUBT, Marker
 from state_lib.specs import Topology
 from state_lib.stores.task_stores import Checkpoint
 

@@ -8,7 +8,7 @@ from math import inf
 
 from state_lib.changelog.log import LogRange
 from state_lib.changelog.topics import changelog_topic
-from state_lib.marker import RESTORING, Marker, same_positions
+from state_lib.protocol.marker import RESTORING, Marker, same_positions
 from state_lib.specs import Topology
 from state_lib.stores.task_stores import Checkpoint, layout_of
 

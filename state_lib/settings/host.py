@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ByteSize, Field, PositiveInt, SecretStr, field_validator
 
-from state_lib.addresses import parse_hosts
 from state_lib.errors import ConfigurationError
+from state_lib.protocol.addresses import parse_hosts
 from state_lib.settings.kinds import MIB, AbsolutePath, Seconds
 
 HOSTS = "host-1=127.0.0.1:28815/28816,host-2=127.0.0.1:28825/28826"

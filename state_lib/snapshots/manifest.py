@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 
 from state_lib.errors import InvalidRequest, SnapshotInvalid
-from state_lib.marker import Marker
+from state_lib.protocol.marker import Marker
 from state_lib.specs import StoreSpec
 from state_lib.stores.task_stores import NO_DIRECTORY, Checkpoint
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from state_lib.errors import InvalidRequest, SnapshotInvalid
 from state_lib.failpoints import failpoint
-from state_lib.marker import now_ms
+from state_lib.protocol.marker import now_ms
 from state_lib.snapshots.listing import FILES, MANIFESTS, Found, manifest_name, survey, task_storage
 from state_lib.snapshots.manifest import Manifest, parse
 from state_lib.snapshots.storage import Storage, is_partial

@@ -15,7 +15,7 @@ import orjson
 import structlog
 
 from state_lib.errors import InvalidRequest, Realign
-from state_lib.marker import ByPartition, same_positions
+from state_lib.protocol.marker import ByPartition, same_positions
 from state_lib.snapshots.listing import list_snapshots
 from state_lib.snapshots.manifest import FORMAT, Manifest, is_id
 from state_lib.snapshots.storage import Storage

@@ -18,8 +18,8 @@ from fsspec.implementations.local import LocalFileSystem
 from upath import UPath
 
 from state_lib.errors import ConfigurationError, HoldfastError, StorageUnavailable, Unavailable
-from state_lib.marker import now_ms
 from state_lib.names import check_name
+from state_lib.protocol.marker import now_ms
 
 ANSWER_S = 45.0
 """For one question, tries of a filesystem's own included: less than a sensor waits for a look."""

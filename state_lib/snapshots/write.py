@@ -14,7 +14,7 @@ from pathlib import Path
 
 from state_lib.errors import StorageUnavailable, Unavailable
 from state_lib.failpoints import failpoint
-from state_lib.marker import now_ms
+from state_lib.protocol.marker import now_ms
 from state_lib.snapshots.inspect import inspect_aside
 from state_lib.snapshots.listing import (
     FILES,

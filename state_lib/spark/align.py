@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from state_lib.changelog.progress import Recorded, effective, ticks
 from state_lib.errors import ConfigurationError, TopicRecreated
 from state_lib.kafka import Partition, TopicFacts, starts
-from state_lib.marker import Marker, flat, nested
+from state_lib.protocol.marker import Marker, flat, nested
 from state_lib.spark.batches import Batches
 from state_lib.spark.patience import never
 from state_lib.spark.runs import Step, run_of

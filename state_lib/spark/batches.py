@@ -20,7 +20,7 @@ from state_lib.declaration import Declaration
 from state_lib.errors import Unavailable
 from state_lib.failpoints import failpoint
 from state_lib.kafka import Kafka, ends
-from state_lib.marker import NO_CLOCK, Marker, flat, nested, now_ms
+from state_lib.protocol.marker import NO_CLOCK, Marker, flat, nested, now_ms
 from state_lib.spark.batch_size import BatchSize
 from state_lib.spark.carried import arrived
 from state_lib.spark.clock import next_clock

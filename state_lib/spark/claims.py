@@ -12,7 +12,6 @@ from pathlib import Path
 import structlog
 from confluent_kafka import Producer
 
-from state_lib.addresses import HostAddress
 from state_lib.changelog.claims import candidates, gone, newest_claim, tell, user_name
 from state_lib.changelog.topics import (
     changelog_topic,
@@ -23,9 +22,10 @@ from state_lib.client.flight import FlightHostClient
 from state_lib.drivers.identity import Identity
 from state_lib.errors import ConfigurationError, LogLost, Unavailable
 from state_lib.evolution import contradictions
-from state_lib.host.placement import owner_of
 from state_lib.kafka import Kafka, describe, ends
-from state_lib.marker import Marker, now_ms
+from state_lib.protocol.addresses import HostAddress
+from state_lib.protocol.marker import Marker, now_ms
+from state_lib.protocol.placement import owner_of
 from state_lib.spark.epochs import Epoch
 from state_lib.specs import Topology
 from state_lib.task.claiming import claim_or_none, standing

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from state_lib.kafka import Partition
-from state_lib.marker import NO_CLOCK
+from state_lib.protocol.marker import NO_CLOCK
 
 
 def next_clock(

@@ -7,11 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 
-from state_lib.addresses import HostAddress
 from state_lib.client.flight import FlightHostClient
 from state_lib.errors import HoldfastError, Unavailable
-from state_lib.host.placement import owner_of
-from state_lib.marker import Marker
+from state_lib.protocol.addresses import HostAddress
+from state_lib.protocol.marker import Marker
+from state_lib.protocol.placement import owner_of
 from state_lib.spark.exchange import exchange
 from state_lib.spark.plan import ExchangePlan
 

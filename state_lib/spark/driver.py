@@ -22,7 +22,7 @@ from state_lib.config import Settings
 from state_lib.declaration import Declaration
 from state_lib.drivers.watched import Watched
 from state_lib.kafka import Kafka, TopicFacts, require
-from state_lib.marker import Marker, flat
+from state_lib.protocol.marker import Marker, flat
 from state_lib.spark.align import align, check_topics, initial_positions
 from state_lib.spark.batches import Batches
 from state_lib.spark.claims import (

@@ -9,7 +9,7 @@ from state_lib.changelog.claims import newest_claim
 from state_lib.changelog.topics import topology_topic
 from state_lib.errors import Superseded, TopicRecreated, Unavailable
 from state_lib.kafka import Kafka, require
-from state_lib.marker import Marker
+from state_lib.protocol.marker import Marker
 from state_lib.task.claiming import outran
 
 

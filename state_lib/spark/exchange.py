@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 from state_lib.client.flight import FlightHostClient
 from state_lib.errors import HoldfastError, Misplaced, Moved, NotFound, Unavailable
 from state_lib.failpoints import failpoint
-from state_lib.host.placement import owner_of
-from state_lib.marker import NO_INITIAL, CommitHeader, Marker, nested
+from state_lib.protocol.marker import NO_INITIAL, CommitHeader, Marker, nested
+from state_lib.protocol.placement import owner_of
 from state_lib.spark.merge import Rows, merge, rows_of
 from state_lib.spark.outputs import output_keys, output_values
 from state_lib.spark.plan import DEAD, DROPPED, BatchPlan, ExchangePlan

@@ -13,7 +13,7 @@ from state_lib.changelog.topics import commits_topic, transactional_id
 from state_lib.changelog.writer import OutcomeUnknown, TransactionalWriter
 from state_lib.errors import KafkaRefused, Unavailable
 from state_lib.kafka import Kafka, TopicFacts
-from state_lib.marker import RESTORING, Marker, Verdict, flat, now_ms
+from state_lib.protocol.marker import RESTORING, Marker, Verdict, flat, now_ms
 from state_lib.spark.epochs import Epoch
 from state_lib.specs import Topology
 from state_lib.task.claiming import judge_claim

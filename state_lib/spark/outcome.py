@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from state_lib.errors import HoldfastError, Superseded, Unavailable, from_wire
-from state_lib.marker import Marker
+from state_lib.protocol.marker import Marker
 from state_lib.spark.plan import BatchPlan
 from state_lib.spark.standing import Standing
 

@@ -25,7 +25,7 @@ from state_lib.errors import (
     Unavailable,
     UnknownSchemas,
 )
-from state_lib.marker import Marker, flat, nested
+from state_lib.protocol.marker import Marker, flat, nested
 from state_lib.spark.align import Read, lost, repeat
 from state_lib.spark.batches import Batches
 from state_lib.spark.runs import Step, run_of

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from state_lib.addresses import HostAddress
 from state_lib.declaration import Kept
-from state_lib.marker import NO_CLOCK, ByPartition, flat, nested
 from state_lib.processing import Processor
+from state_lib.protocol.addresses import HostAddress
+from state_lib.protocol.marker import NO_CLOCK, ByPartition, flat, nested
 
 SEEN, DROPPED, DEAD = -1, -2, -3
 """Kinds of entries that change no store: they carry event times, drop counts and dead letters.

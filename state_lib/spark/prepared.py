@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from state_lib.declaration import Declaration
 from state_lib.errors import ConfigurationError
 from state_lib.kafka import TopicFacts
-from state_lib.marker import NO_CLOCK
+from state_lib.protocol.marker import NO_CLOCK
 from state_lib.spark.frames import Combiner
 from state_lib.spark.plan import BatchPlan
 from state_lib.spark.sources import said

@@ -9,7 +9,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 
 from state_lib.errors import Unjudged
-from state_lib.marker import flat
+from state_lib.protocol.marker import flat
 from state_lib.spark.plan import BatchPlan
 
 _SAYS = "holdfast: no batch of the run has"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from state_lib.kafka import Partition
-from state_lib.marker import NO_CLOCK, Marker, flat
+from state_lib.protocol.marker import NO_CLOCK, Marker, flat
 
 Positions = dict[Partition, int]
 

@@ -21,7 +21,7 @@ from state_lib.config import Settings
 from state_lib.errors import HoldfastError, Realign, Unavailable
 from state_lib.failpoints import failpoint
 from state_lib.kafka import Kafka
-from state_lib.marker import flat, nested
+from state_lib.protocol.marker import flat, nested
 from state_lib.spark.batch_size import BatchSize
 from state_lib.spark.batches import Batches
 from state_lib.spark.ending import ENDING_S, STOP_S, halt

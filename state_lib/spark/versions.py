@@ -26,7 +26,7 @@ from state_lib.drivers.members import living_drivers
 from state_lib.drivers.watched import Watched
 from state_lib.errors import CodeChanged, Unavailable
 from state_lib.kafka import Kafka, Partition, require
-from state_lib.marker import RESTORING, Marker, flat
+from state_lib.protocol.marker import RESTORING, Marker, flat
 from state_lib.specs import Topology
 from state_lib.task.opening import newest_marker
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from state_lib.addresses import HostAddress
 from state_lib.config import Settings
+from state_lib.protocol.addresses import HostAddress
 from state_lib.stack import airflow, jars, probes
 from state_lib.stack.broker import BrokerConfig
 from state_lib.stack.program import Port, Program

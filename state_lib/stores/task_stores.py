@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from state_lib.errors import StoreFull
-from state_lib.marker import Marker
+from state_lib.protocol.marker import Marker
 from state_lib.specs import StoreSpec, Topology
 from state_lib.stores.bytes_store import bytes_store
 from state_lib.stores.interfaces import BytesStore, Changes, Engine

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from state_lib.errors import InvalidRequest, PlanStale, Quarantined
-from state_lib.marker import Marker
+from state_lib.protocol.marker import Marker
 from state_lib.restore.local import built_by
 from state_lib.restore.plan import AUTO, RestorePlan
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import structlog
 
 from state_lib.errors import Realign
-from state_lib.marker import Marker
+from state_lib.protocol.marker import Marker
 
 log = structlog.get_logger(__name__)
 Action = Callable[[], None]

@@ -9,7 +9,7 @@ from state_lib.changelog.topics import changelog_topic
 from state_lib.changelog.writer import Records, record_times
 from state_lib.errors import InvalidRequest
 from state_lib.keys import stamped
-from state_lib.marker import CommitHeader
+from state_lib.protocol.marker import CommitHeader
 from state_lib.specs import Topology
 from state_lib.stores.task_stores import StoreChanges
 

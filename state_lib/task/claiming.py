@@ -14,7 +14,7 @@ from state_lib.changelog.lasts import last_records
 from state_lib.changelog.topics import commits_topic, topology_topic
 from state_lib.errors import Superseded, TopicRecreated
 from state_lib.kafka import Kafka, describe
-from state_lib.marker import Marker, Verdict
+from state_lib.protocol.marker import Marker, Verdict
 from state_lib.task.opening import marker_of
 
 

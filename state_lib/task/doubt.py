@@ -19,7 +19,7 @@ from state_lib.errors import (
     TooLarge,
     Unavailable,
 )
-from state_lib.marker import Marker
+from state_lib.protocol.marker import Marker
 from state_lib.restore.local import set_aside
 from state_lib.restore.source import log_lost
 from state_lib.specs import Topology

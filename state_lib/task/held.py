@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from state_lib.changelog.log import Writer
 from state_lib.errors import Unavailable
 from state_lib.failpoints import failpoint
-from state_lib.marker import Marker, Verdict, overtaken
+from state_lib.protocol.marker import Marker, Verdict, overtaken
 from state_lib.specs import Topology
 from state_lib.stores.task_stores import Checkpoint, StoreChanges, TaskStores
 from state_lib.task.claiming import judge_claim

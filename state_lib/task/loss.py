@@ -10,7 +10,7 @@ from state_lib.changelog.log import KafkaLog, LogRange
 from state_lib.changelog.reader import read
 from state_lib.changelog.topics import changelog_topic, commits_topic
 from state_lib.kafka import Kafka, describe
-from state_lib.marker import Marker
+from state_lib.protocol.marker import Marker
 from state_lib.restore.facts import LocalFacts, log_ranges
 from state_lib.restore.source import cut_logs, lost_commits, lost_logs
 from state_lib.restore.validity import is_current

@@ -20,7 +20,7 @@ from state_lib.changelog.topics import (
 from state_lib.changelog.writer import OutcomeUnknown
 from state_lib.errors import Quarantined, Unavailable
 from state_lib.kafka import Kafka
-from state_lib.marker import RESTORING, Marker
+from state_lib.protocol.marker import RESTORING, Marker
 from state_lib.restore.facts import log_ranges
 from state_lib.restore.listener import RestoreListener
 from state_lib.restore.local import Local, look

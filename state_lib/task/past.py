@@ -16,7 +16,7 @@ import structlog
 from state_lib.changelog.writer import OutcomeUnknown
 from state_lib.errors import InvalidRequest, Unavailable
 from state_lib.failpoints import failpoint
-from state_lib.marker import RESTORING, Marker, Verdict, nested, now_ms
+from state_lib.protocol.marker import RESTORING, Marker, Verdict, nested, now_ms
 from state_lib.restore.facts import free_bytes
 from state_lib.restore.past import PastPlan, plan_past
 from state_lib.task.claiming import judge_claim

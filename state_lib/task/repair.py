@@ -21,7 +21,7 @@ from state_lib.changelog.writer import OutcomeUnknown, Records
 from state_lib.errors import LogLost, NotRepairable, Unavailable
 from state_lib.failpoints import failpoint
 from state_lib.keys import split_timestamp
-from state_lib.marker import IN_DOUBT, Marker
+from state_lib.protocol.marker import IN_DOUBT, Marker
 from state_lib.restore.facts import LocalFacts, free_bytes, log_ranges
 from state_lib.restore.listener import RestoreListener
 from state_lib.restore.local import Local, look

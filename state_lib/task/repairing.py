@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from state_lib.marker import Marker
+from state_lib.protocol.marker import Marker
 from state_lib.restore.facts import LocalFacts
 from state_lib.restore.local import look
 from state_lib.task.loss import Loss

@@ -8,7 +8,7 @@ import structlog
 
 from state_lib.changelog.log import CommitLog
 from state_lib.changelog.topics import RETENTION_MARGIN_MS, changelog_topic
-from state_lib.marker import now_ms
+from state_lib.protocol.marker import now_ms
 from state_lib.specs import Topology
 from state_lib.task.batch import Puts
 

@@ -21,7 +21,7 @@ from state_lib.changelog.writer import Records
 from state_lib.errors import StateCorrupt
 from state_lib.failpoints import failpoint
 from state_lib.keys import split_timestamp
-from state_lib.marker import RUNNING, Marker, now_ms
+from state_lib.protocol.marker import RUNNING, Marker, now_ms
 from state_lib.restore.differences import Difference, differences, forgotten
 from state_lib.restore.facts import log_ranges
 from state_lib.restore.listener import RestoreListener

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from state_lib.errors import Unavailable
-from state_lib.marker import Marker
+from state_lib.protocol.marker import Marker
 from state_lib.stores.columns import Columns, columns, live, selected
 from state_lib.task.reads import bytes_store_of
 

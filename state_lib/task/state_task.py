@@ -14,7 +14,7 @@ import structlog
 from state_lib.changelog.topics import changelog_topic, commits_topic, dead_letters_topic
 from state_lib.errors import LogLost, NotFound, SnapshotInvalid
 from state_lib.failpoints import failpoint
-from state_lib.marker import RESTORING, Marker, Verdict, advance, is_muted, judge
+from state_lib.protocol.marker import RESTORING, Marker, Verdict, advance, is_muted, judge
 from state_lib.restore.facts import LocalFacts, size_of
 from state_lib.restore.listener import Several
 from state_lib.restore.local import Local
@@ -271,7 +271,7 @@ class StateTask:
             The marker; of an earlier identical commit if this one was done already.
 
         Raises:
-            Realign, Superseded: see `state_lib.marker.judge` and `is_muted`.
+            Realign, Superseded: see `state_lib.protocol.marker.judge` and `is_muted`.
             Unavailable: nothing stands, or the task must be opened again to tell; try again.
             StoreFull: a memory store cannot take it; nothing was written.
             TooLarge: a record is larger than its topic takes; nothing was written.

@@ -18,7 +18,7 @@ from state_lib.durations import Duration
 from state_lib.durations import to_ms as length_ms
 from state_lib.errors import InvalidRequest
 from state_lib.kafka import TopicFacts
-from state_lib.marker import now_ms
+from state_lib.protocol.marker import now_ms
 from state_lib.specs import StoreSpec
 from state_lib.testing import repeats
 from state_lib.testing.avro import local_schemas

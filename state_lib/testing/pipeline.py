@@ -14,8 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from state_lib.declaration import Declaration
 from state_lib.errors import UnknownSchemas
-from state_lib.marker import nested
 from state_lib.processing import Process
+from state_lib.protocol.marker import nested
 from state_lib.spark.carried import arrived
 from state_lib.spark.clock import next_clock
 from state_lib.spark.exchange import exchange

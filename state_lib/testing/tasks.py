@@ -15,7 +15,7 @@ from state_lib.changelog.topics import plan_topics
 from state_lib.changelog.writer import OutcomeUnknown
 from state_lib.errors import Unavailable
 from state_lib.host.exchange import TaskExchange, is_done
-from state_lib.marker import CommitHeader, Marker
+from state_lib.protocol.marker import CommitHeader, Marker
 from state_lib.specs import Topology
 from state_lib.stores.pages import Page
 from state_lib.stores.rocksdb.options import RocksDBOptions

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from state_lib.host.json_forms import value_json
 from state_lib.keys import partition_for, split_timestamp, split_window_key, window_key
+from state_lib.protocol.json_forms import value_json
 from state_lib.serdes import Serde, serde_from
 from state_lib.specs import StoreSpec
 from state_lib.testing.keys import Keys

@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient
 
 from state_lib.client.flight import FlightHostClient
 from state_lib.config import Settings
-from state_lib.host.placement import owner_of
+from state_lib.protocol.placement import owner_of
 from state_lib.serdes import serde_from
 from tests.support.fold import committed
 from tests.support.waiting import NotCaughtUp, StandsStill, deadline_in

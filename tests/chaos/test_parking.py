@@ -11,8 +11,8 @@ import pytest
 
 from state_lib.client.flight import FlightHostClient
 from state_lib.errors import HoldfastError
-from state_lib.host.placement import owner_of
 from state_lib.kafka import Kafka, describe, ends
+from state_lib.protocol.placement import owner_of
 from tests.chaos.check import TASKS, check
 from tests.chaos.cluster import Cluster
 from tests.chaos.conftest import Events

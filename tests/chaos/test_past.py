@@ -17,7 +17,7 @@ from state_lib.config import Settings
 from state_lib.digests.compare import compare
 from state_lib.errors import StorageUnavailable, Unavailable
 from state_lib.kafka import Kafka
-from state_lib.wire import BEAT_S
+from state_lib.protocol.wire import BEAT_S
 from tests.chaos.check import check
 from tests.chaos.cluster import Cluster
 from tests.chaos.conftest import Events

@@ -28,7 +28,7 @@ from state_lib.drivers.sight import DriverFacts, Sight
 from state_lib.drivers.supervision import Supervision
 from state_lib.errors import ConfigurationError
 from state_lib.kafka import describe
-from state_lib.marker import now_ms
+from state_lib.protocol.marker import now_ms
 from state_lib.stack.paths import Paths
 from tests.dags.conftest import Connect, Scripts
 from tests.support.airflow_home import SCRIPTED

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from holdfast_airflow.hooks.hosts import check_token
-from state_lib.addresses import HostAddress
 from state_lib.changelog.log import KafkaLog
 from state_lib.config import Settings
 from state_lib.errors import ConfigurationError, Unauthorized
 from state_lib.host.http import HttpServer
 from state_lib.host.tasks import TaskManager
 from state_lib.kafka import Kafka
+from state_lib.protocol.addresses import HostAddress
 from state_lib.stack.ports import free_port
 from state_lib.task import TaskContext
 

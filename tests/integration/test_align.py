@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import NewTopic
 
-from state_lib.addresses import HostAddress
 from state_lib.changelog.progress import ProgressLog, Recorded
 from state_lib.changelog.topics import progress_topic
 from state_lib.client.flight import FlightHostClient
@@ -19,7 +18,8 @@ from state_lib.config import Settings
 from state_lib.declaration import Declaration
 from state_lib.errors import CodeChanged, ConfigurationError
 from state_lib.kafka import Kafka
-from state_lib.marker import NO_CLOCK, nested, now_ms
+from state_lib.protocol.addresses import HostAddress
+from state_lib.protocol.marker import NO_CLOCK, nested, now_ms
 from state_lib.spark.align import align
 from state_lib.spark.batches import Batches
 from state_lib.spark.exchange import exchange

@@ -14,7 +14,7 @@ from state_lib.checks import judge
 from state_lib.config import Settings
 from state_lib.gathering.application import gather
 from state_lib.kafka import Kafka, TopicFacts, describe, ends
-from state_lib.marker import Marker, now_ms
+from state_lib.protocol.marker import Marker, now_ms
 from state_lib.stack.ports import free_port
 from tests.support.apps import KV, NOON, app_of
 from tests.support.brokers import running_broker

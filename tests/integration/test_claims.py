@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from state_lib.addresses import HostAddress
 from state_lib.changelog.claims import STOP, tell
 from state_lib.changelog.topics import commits_topic, topology_topic
 from state_lib.drivers.control import Control
@@ -17,7 +16,8 @@ from state_lib.drivers.identity import Identity
 from state_lib.errors import NotFound, Superseded, TopicRecreated, Unavailable
 from state_lib.host import learning
 from state_lib.kafka import describe, ends
-from state_lib.marker import Marker
+from state_lib.protocol.addresses import HostAddress
+from state_lib.protocol.marker import Marker
 from state_lib.spark.claims import Claimant, check_same_application, write_claim
 from state_lib.spark.epochs import Epoch, claim_all, new_epoch, topology_id
 from state_lib.task import claiming

@@ -16,7 +16,7 @@ from state_lib.checks.facts import Facts, Wanted
 from state_lib.gathering.samples import sample_log, samples
 from state_lib.gathering.topics import topics_seen
 from state_lib.kafka import Kafka, ends, starts
-from state_lib.marker import now_ms
+from state_lib.protocol.marker import now_ms
 from state_lib.stack.broker import LocalBroker
 from tests.support.apps import App
 from tests.support.brokers import running_broker

@@ -13,7 +13,6 @@ import orjson
 import pytest
 from confluent_kafka.admin import NewTopic
 
-from state_lib.addresses import HostAddress
 from state_lib.apps.hosts import Hosts as AllHosts
 from state_lib.apps.removal import Kind, carry_out, plan
 from state_lib.changelog import claims
@@ -23,9 +22,10 @@ from state_lib.client.query import QueryClient
 from state_lib.drivers.hosts import complaints
 from state_lib.errors import ConfigurationError, NotFound, Unavailable
 from state_lib.host.discovery import Discovery
-from state_lib.host.placement import owner_of
 from state_lib.host.tasks import EVERY, TaskManager
 from state_lib.kafka import Kafka
+from state_lib.protocol.addresses import HostAddress
+from state_lib.protocol.placement import owner_of
 from tests.integration.conftest import MakeApp
 from tests.support.apps import KV, app_of, batch, digests, kv
 from tests.support.brokers import running_broker

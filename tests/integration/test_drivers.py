@@ -36,7 +36,7 @@ from state_lib.drivers.sight import Ended
 from state_lib.drivers.supervision import Supervision
 from state_lib.errors import NotFound, Superseded
 from state_lib.kafka import Kafka, ends
-from state_lib.marker import now_ms
+from state_lib.protocol.marker import now_ms
 from state_lib.spark.claims import write_claim
 from state_lib.stack.broker import LocalBroker
 from tests.integration.conftest import MakeApp

@@ -13,7 +13,6 @@ from contextlib import closing
 import pyarrow as pa
 import pytest
 
-from state_lib.addresses import HostAddress
 from state_lib.changelog.topics import commits_topic, dead_letters_topic
 from state_lib.client import flight as client_flight
 from state_lib.client.exchange import Exchange
@@ -30,9 +29,10 @@ from state_lib.errors import (
     Unauthorized,
     Unavailable,
 )
-from state_lib.host.placement import owner_of
 from state_lib.keys import window_key
-from state_lib.marker import CommitHeader, Marker
+from state_lib.protocol.addresses import HostAddress
+from state_lib.protocol.marker import CommitHeader, Marker
+from state_lib.protocol.placement import owner_of
 from state_lib.specs import StoreSpec
 from tests.integration.conftest import MakeApp
 from tests.support.apps import HOUR, KV, NOON, TS, WIN, App, batch

@@ -16,7 +16,7 @@ from confluent_kafka.admin import NewTopic
 from state_lib.declaration import Declaration
 from state_lib.errors import Unavailable
 from state_lib.kafka import Kafka
-from state_lib.marker import NO_CLOCK, CommitHeader, Marker, flat, nested
+from state_lib.protocol.marker import NO_CLOCK, CommitHeader, Marker, flat, nested
 from state_lib.spark import batches as module
 from state_lib.spark.batches import Batches
 from state_lib.spark.exchange import exchange

@@ -22,10 +22,10 @@ from state_lib.errors import (
     Unavailable,
 )
 from state_lib.host import openers, remembered, tasks
-from state_lib.host.placement import assign
 from state_lib.host.restores import find_loss
 from state_lib.host.tasks import TaskManager
 from state_lib.kafka import describe
+from state_lib.protocol.placement import assign
 from state_lib.specs import Topology
 from tests.integration.conftest import MakeApp
 from tests.support.apps import KV, TS, app_of, batch, kv

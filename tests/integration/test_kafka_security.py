@@ -33,7 +33,7 @@ from state_lib.gathering.repair import set_changes
 from state_lib.gathering.sensing import Sense
 from state_lib.kafka import Kafka, ends, require, starts, unavailable
 from state_lib.loading import Record, publish
-from state_lib.marker import now_ms
+from state_lib.protocol.marker import now_ms
 from state_lib.spark.claims import check_no_collision, check_same_application, write_claim
 from tests.support.apps import KV, NOON, WIN, App, app_of, batch, claimed, days, kv, win
 from tests.support.secured import MECHANISM, Secured, certificates, secured_broker

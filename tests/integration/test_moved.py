@@ -11,13 +11,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from state_lib.addresses import HostAddress
 from state_lib.client.exchange import Exchange
 from state_lib.client.flight import FlightHostClient
 from state_lib.declaration import Declaration
 from state_lib.errors import Moved
 from state_lib.kafka import Kafka
-from state_lib.marker import NO_CLOCK, Marker
+from state_lib.protocol.addresses import HostAddress
+from state_lib.protocol.marker import NO_CLOCK, Marker
 from state_lib.spark.exchange import exchange
 from state_lib.spark.plan import BatchPlan, ExchangePlan
 from tests.support.apps import App

@@ -11,7 +11,7 @@ import pytest
 from state_lib.client.flight import FlightHostClient
 from state_lib.errors import Unavailable
 from state_lib.kafka import Kafka
-from state_lib.marker import NO_CLOCK
+from state_lib.protocol.marker import NO_CLOCK
 from state_lib.spark.exchange import exchange
 from state_lib.spark.plan import BatchPlan, ExchangePlan
 from state_lib.task import room

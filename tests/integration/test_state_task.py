@@ -20,7 +20,7 @@ from state_lib.errors import (
     Unavailable,
 )
 from state_lib.keys import window_key
-from state_lib.marker import Marker
+from state_lib.protocol.marker import Marker
 from state_lib.task import Puts
 from tests.integration.conftest import MakeApp
 from tests.support.apps import (

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from state_lib.changelog.topics import commits_topic
-from state_lib.marker import Marker
+from state_lib.protocol.marker import Marker
 from tests.integration.conftest import MakeApp
 from tests.support.apps import KV, WIN, App
 from tests.support.committer import nth

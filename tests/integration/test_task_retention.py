@@ -10,7 +10,7 @@ import pytest
 from state_lib.changelog.admin import set_topic_config, topic_configs
 from state_lib.changelog.writer import Records
 from state_lib.host.retention import RetentionWatch
-from state_lib.marker import now_ms
+from state_lib.protocol.marker import now_ms
 from state_lib.task import retention
 from tests.integration.conftest import MakeApp
 from tests.support.apps import HOUR, KV, NOON, WIN, batch, claimed, days, kv, win

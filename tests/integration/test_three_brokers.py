@@ -14,15 +14,15 @@ import pyarrow as pa
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from state_lib.addresses import HostAddress
 from state_lib.changelog.admin import ensure_topics, topic_configs
 from state_lib.changelog.topics import commits_topic, plan_topics
 from state_lib.client.flight import FlightHostClient
 from state_lib.config import PREFIX, Settings
 from state_lib.errors import HoldfastError
-from state_lib.host.placement import owner_of
 from state_lib.kafka import Kafka, describe
-from state_lib.marker import Marker
+from state_lib.protocol.addresses import HostAddress
+from state_lib.protocol.marker import Marker
+from state_lib.protocol.placement import owner_of
 from state_lib.snapshots.listing import list_snapshots
 from tests.support.apps import KV, App, app_of, batch
 from tests.support.composed import Composed

@@ -13,10 +13,10 @@ from confluent_kafka.admin import NewTopic
 
 from state_lib.config import Settings
 from state_lib.errors import Unavailable
-from state_lib.host.placement import owner_of
 from state_lib.host.tasks import TaskManager
 from state_lib.kafka import Kafka
-from state_lib.marker import Marker, nested
+from state_lib.protocol.marker import Marker, nested
+from state_lib.protocol.placement import owner_of
 from state_lib.spark.batches import Batches
 from state_lib.spark.exchange import exchange
 from state_lib.spark.standing import Standing

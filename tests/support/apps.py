@@ -12,7 +12,7 @@ from state_lib.changelog.topics import changelog_topic, plan_topics
 from state_lib.changelog.writer import Records
 from state_lib.kafka import Kafka, TopicFacts
 from state_lib.keys import window_key
-from state_lib.marker import ByPartition, CommitHeader, Marker, flat, nested
+from state_lib.protocol.marker import ByPartition, CommitHeader, Marker, flat, nested
 from state_lib.specs import DAY_MS, OutputSpec, StoreSpec, Topology
 from state_lib.stores.digest import StoreDigest, store_digest
 from state_lib.task import Batch, Puts, StateTask, TaskContext

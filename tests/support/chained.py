@@ -24,7 +24,7 @@ from state_lib.config import Settings
 from state_lib.host.tasks import TaskManager
 from state_lib.kafka import Kafka, Partition, require
 from state_lib.keys import partition_for
-from state_lib.marker import NO_CLOCK, Marker, flat, nested
+from state_lib.protocol.marker import NO_CLOCK, Marker, flat, nested
 from state_lib.spark import runs
 from state_lib.spark.align import Read, align, initial_positions
 from state_lib.spark.batches import Batches

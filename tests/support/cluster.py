@@ -11,7 +11,6 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner, Result
 
-from state_lib.addresses import HostAddress
 from state_lib.apps.hosts import Hosts
 from state_lib.changelog.admin import ensure_topics
 from state_lib.changelog.topics import (
@@ -19,9 +18,10 @@ from state_lib.changelog.topics import (
 )
 from state_lib.cli import app as cli
 from state_lib.client.flight import FlightHostClient
-from state_lib.host.placement import owner_of
 from state_lib.host.tasks import TaskManager
-from state_lib.marker import Marker
+from state_lib.protocol.addresses import HostAddress
+from state_lib.protocol.marker import Marker
+from state_lib.protocol.placement import owner_of
 from state_lib.spark.claims import check_same_application
 from tests.support.apps import App, batch
 from tests.support.hosts import address, claim, publish

@@ -12,9 +12,9 @@ from state_lib.changelog.topics import TopicPlan, changelog_topic, plan_topics
 from state_lib.client.flight import FlightHostClient
 from state_lib.client.snapshots import SnapshotClient
 from state_lib.config import Settings
-from state_lib.host.placement import owner_of
 from state_lib.kafka import Kafka
-from state_lib.marker import Marker
+from state_lib.protocol.marker import Marker
+from state_lib.protocol.placement import owner_of
 from state_lib.specs import Topology
 from tests.support.apps import KV, NOON, App, batch
 from tests.support.hosts import claim, publish

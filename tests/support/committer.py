@@ -15,7 +15,7 @@ from state_lib.changelog.log import KafkaLog
 from state_lib.errors import HoldfastError
 from state_lib.kafka import Kafka
 from state_lib.logs import configure_logging
-from state_lib.marker import Marker
+from state_lib.protocol.marker import Marker
 from state_lib.specs import Topology
 from state_lib.task import Batch, StateTask, TaskContext
 from tests.support.apps import HOUR, NOON, batch, claimed, kv, win

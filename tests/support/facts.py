@@ -19,7 +19,7 @@ from state_lib.checks.facts import (
 )
 from state_lib.checks.judging import CHECKS
 from state_lib.checks.verdict import Verdict
-from state_lib.marker import Marker
+from state_lib.protocol.marker import Marker
 from state_lib.specs import DAY_MS, OutputSpec, StoreSpec, Topology
 
 HOUR = 3_600_000

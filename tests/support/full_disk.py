@@ -17,7 +17,7 @@ from state_lib.changelog.log import KafkaLog
 from state_lib.errors import Unavailable
 from state_lib.kafka import Kafka
 from state_lib.logs import configure_logging
-from state_lib.marker import Marker
+from state_lib.protocol.marker import Marker
 from state_lib.specs import Topology
 from state_lib.task import StateTask, TaskContext, room
 from tests.support.apps import batch, claimed, kv

@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from state_lib.client.flight import FlightHostClient
 from state_lib.config import Settings
-from state_lib.host.placement import owner_of
-from state_lib.marker import Marker
+from state_lib.protocol.marker import Marker
+from state_lib.protocol.placement import owner_of
 from tests.support.apps import App, batch
 from tests.support.hosts import address, claim
 from tests.support.waiting import SLOWNESS

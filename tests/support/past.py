@@ -18,7 +18,7 @@ from state_lib.changelog.reader import read
 from state_lib.changelog.topics import TopicPlan, topology_topic
 from state_lib.changelog.writer import Records
 from state_lib.kafka import describe, ends, starts
-from state_lib.marker import ByPartition, Marker, flat, nested, now_ms
+from state_lib.protocol.marker import ByPartition, Marker, flat, nested, now_ms
 from state_lib.restore.options import RestoreOptions
 from state_lib.restore.past import PastPlan, reaching
 from state_lib.snapshots.manifest import Manifest

@@ -23,9 +23,9 @@ from state_lib.config import Settings
 from state_lib.drivers.control import Control
 from state_lib.drivers.identity import Identity
 from state_lib.drivers.presence import Presence
-from state_lib.host.placement import owner_of
 from state_lib.host.tasks import TaskManager
-from state_lib.marker import Marker, nested, now_ms
+from state_lib.protocol.marker import Marker, nested, now_ms
+from state_lib.protocol.placement import owner_of
 from state_lib.restore.options import RestoreOptions
 from state_lib.spark.claims import Claimant, write_claim
 from state_lib.spark.epochs import new_epoch, topology_id

@@ -19,7 +19,7 @@ from state_lib.changelog.topics import topology_topic
 from state_lib.config import Settings
 from state_lib.host.tasks import TaskManager
 from state_lib.kafka import Kafka, describe, ends
-from state_lib.marker import nested
+from state_lib.protocol.marker import nested
 from state_lib.restore.options import RestoreOptions
 from state_lib.snapshots.write import SnapshotRequest, write_snapshot
 from state_lib.spark.batches import Batches

@@ -14,18 +14,18 @@ from typing import Any
 import httpx
 import orjson
 
-from state_lib.addresses import HostAddress
 from state_lib.changelog.admin import ensure_topics
 from state_lib.changelog.log import KafkaLog
 from state_lib.changelog.topics import plan_topics
 from state_lib.errors import Unavailable
 from state_lib.host.http import HttpServer
 from state_lib.host.metrics import HostMetrics
-from state_lib.host.placement import owner_of
 from state_lib.host.tasks import TaskManager
 from state_lib.kafka import Kafka
 from state_lib.keys import partition_for, window_key
-from state_lib.marker import CommitHeader, Marker
+from state_lib.protocol.addresses import HostAddress
+from state_lib.protocol.marker import CommitHeader, Marker
+from state_lib.protocol.placement import owner_of
 from state_lib.serdes import serde_from
 from state_lib.spark.claims import write_claim
 from state_lib.specs import StoreSpec, Topology

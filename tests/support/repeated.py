@@ -7,7 +7,7 @@ from pathlib import Path
 
 from state_lib.changelog.admin import set_topic_configs
 from state_lib.kafka import Kafka, ends
-from state_lib.marker import now_ms
+from state_lib.protocol.marker import now_ms
 from tests.support.apps import KV, App, app_of
 from tests.support.waiting import until
 

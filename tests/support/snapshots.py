@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from state_lib.changelog.topics import changelog_topic
-from state_lib.marker import Marker
+from state_lib.protocol.marker import Marker
 from state_lib.snapshots.write import SnapshotRequest
 from state_lib.specs import StoreSpec, Topology
 from state_lib.stores.rocksdb.options import RocksDBOptions

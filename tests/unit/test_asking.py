@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from state_lib.addresses import HostAddress
 from state_lib.cli._query import _flat, find
 from state_lib.client.query import QueryClient
 from state_lib.errors import InvalidRequest, SerdeError
+from state_lib.protocol.addresses import HostAddress
 
 NOON = dt.datetime(2013, 1, 31, 12, tzinfo=dt.UTC)
 NAIVE = NOON.replace(tzinfo=None)

@@ -19,7 +19,7 @@ from state_lib.audit.actual import Entries, _output_row, comparable, expected_ou
 from state_lib.audit.compare import by_key, compare, rows_of, shown
 from state_lib.audit.run import Actual, assess
 from state_lib.audit.standing import Standing
-from state_lib.marker import Marker
+from state_lib.protocol.marker import Marker
 from state_lib.specs import OutputSpec, StoreSpec, Topology
 
 Rows = dict[tuple[Any, int | None], dict[str, Any]]

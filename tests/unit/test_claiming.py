@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from state_lib.errors import Superseded, TopicRecreated
-from state_lib.marker import RESTORING, Marker, Verdict
+from state_lib.protocol.marker import RESTORING, Marker, Verdict
 from state_lib.task.claiming import judge_claim, would_take
 
 MARKER = Marker(epoch=7, n=3, claimed_in="old")

@@ -9,7 +9,7 @@ import pytest
 
 from state_lib.apps.moments import moment
 from state_lib.errors import InvalidRequest, NotFound, SnapshotInvalid
-from state_lib.marker import now_ms
+from state_lib.protocol.marker import now_ms
 from state_lib.snapshots.manifest import Manifest
 from state_lib.snapshots.savepoints import write_savepoint
 from state_lib.snapshots.write import write_snapshot

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from state_lib.changelog.progress import Alike, Recorded, effective, repeats, ticks
 from state_lib.kafka import Partition
-from state_lib.marker import nested
+from state_lib.protocol.marker import nested
 from state_lib.spark.plan import BatchPlan
 
 P = ("t", 0)

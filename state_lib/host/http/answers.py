@@ -12,9 +12,9 @@ from pydantic import BaseModel, Field
 
 from state_lib.errors import HoldfastError, SerdeError
 from state_lib.host.http.reads import Page
-from state_lib.host.json_forms import key_json, value_json
 from state_lib.keys import split_timestamp, split_window_key
-from state_lib.marker import Marker
+from state_lib.protocol.json_forms import key_json, value_json
+from state_lib.protocol.marker import Marker
 from state_lib.serdes import serde_from
 from state_lib.specs import StoreSpec
 from state_lib.times import iso

@@ -12,10 +12,10 @@ import httpx
 import orjson
 from fastapi import FastAPI, Request, Response
 
-from state_lib.addresses import HostAddress
 from state_lib.errors import HoldfastError, InvalidRequest, NotFound, NotOwner, Unavailable
-from state_lib.host.placement import owner_of
 from state_lib.host.tasks import TaskManager
+from state_lib.protocol.addresses import HostAddress
+from state_lib.protocol.placement import owner_of
 
 FORWARDED = "Holdfast-Forwarded"
 """Header of a request that a host passes on, with that host's id: it is passed on no further."""

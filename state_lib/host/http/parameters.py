@@ -13,11 +13,11 @@ from fastapi import Depends, Path, Query, Request
 
 from state_lib.errors import InvalidRequest
 from state_lib.host.http.reads import Cursor
-from state_lib.host.json_forms import parse_key, parse_prefix, prefix_bytes
-from state_lib.host.placement import assign
 from state_lib.host.tasks import TaskManager
 from state_lib.keys import partition_for
 from state_lib.names import check_name
+from state_lib.protocol.json_forms import parse_key, parse_prefix, prefix_bytes
+from state_lib.protocol.placement import assign
 from state_lib.serdes import serde_from
 from state_lib.specs import StoreSpec, Topology
 from state_lib.task import StateTask

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from state_lib.errors import InvalidRequest, Unavailable
-from state_lib.marker import Marker
+from state_lib.protocol.marker import Marker
 from state_lib.stores.selection import Selection, Slice
 from state_lib.stores.task_stores import TaskStores
 from state_lib.task import StateTask

@@ -7,11 +7,11 @@ import time
 
 import uvicorn
 
-from state_lib.addresses import HostAddress
 from state_lib.errors import Unavailable
 from state_lib.host.http.app import create_app
 from state_lib.host.metrics import HostMetrics
 from state_lib.host.tasks import TaskManager
+from state_lib.protocol.addresses import HostAddress
 
 START_TIMEOUT_S = 20.0
 STOP_TIMEOUT_S = 5.0

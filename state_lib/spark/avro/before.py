@@ -10,7 +10,7 @@ from state_lib.config import Settings
 from state_lib.drivers.members import living_drivers
 from state_lib.errors import HoldfastError
 from state_lib.kafka import Kafka
-from state_lib.marker import flat
+from state_lib.protocol.marker import flat
 from state_lib.task.opening import last_marker
 
 log = structlog.get_logger(__name__)

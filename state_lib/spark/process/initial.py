@@ -16,8 +16,8 @@ from pyspark.sql import Column, DataFrame, GroupedData, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from state_lib.errors import ConfigurationError, Unavailable
-from state_lib.marker import NO_INITIAL, Marker
 from state_lib.processing import Process
+from state_lib.protocol.marker import NO_INITIAL, Marker
 from state_lib.spark.analysis import plain_column
 from state_lib.spark.keys import key_bytes, wrong_key
 from state_lib.spark.kinds import columns_of_key, key_serde_of, sql_of

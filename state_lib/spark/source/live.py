@@ -10,7 +10,6 @@ from typing import TypeVar
 
 import stamina
 
-from state_lib.addresses import HostAddress
 from state_lib.client.flight import FlightHostClient
 from state_lib.config import Settings
 from state_lib.errors import (
@@ -22,7 +21,8 @@ from state_lib.errors import (
     Unauthorized,
     Unavailable,
 )
-from state_lib.host.placement import assign
+from state_lib.protocol.addresses import HostAddress
+from state_lib.protocol.placement import assign
 from state_lib.spark.source.partitions import Cut, Keys, TaskPartition
 from state_lib.specs import Topology
 from state_lib.stores.columns import Columns

@@ -18,7 +18,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from state_lib.marker import NO_CLOCK, Marker
+from state_lib.protocol.marker import NO_CLOCK, Marker
 
 METADATA = StructType(
     [

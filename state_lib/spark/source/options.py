@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from state_lib.addresses import HostAddress, parse_hosts
 from state_lib.errors import InvalidRequest
 from state_lib.names import check_name
+from state_lib.protocol.addresses import HostAddress, parse_hosts
 
 OPTIONS = {
     "app": "id of the application",

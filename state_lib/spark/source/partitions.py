@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from pyspark.sql.datasource import InputPartition
 
-from state_lib.marker import Marker
+from state_lib.protocol.marker import Marker
 from state_lib.stores.columns import Columns
 
 Keys: TypeAlias = tuple[bytes, ...] | None

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import orjson
 from pyspark.sql.datasource import InputPartition
 
-from state_lib.addresses import HostAddress
 from state_lib.config import Settings
 from state_lib.errors import InvalidRequest
-from state_lib.host.json_forms import key_from_json, parse_key
 from state_lib.keys import partition_for
+from state_lib.protocol.addresses import HostAddress
+from state_lib.protocol.json_forms import key_from_json, parse_key
 from state_lib.serdes import serde_from
 from state_lib.spark.source.live import check_all, live_partitions, topology_of
 from state_lib.spark.source.options import ReadOptions

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 
-from state_lib.host.placement import owner_of
+from state_lib.protocol.placement import owner_of
 from state_lib.stack import supervisor
 from tests.chaos.check import TASKS
 from tests.chaos.soak.deck import AIRFLOW, CORRUPT, DRIVER, HOST, JVM, SERVICES

@@ -47,8 +47,8 @@ from state_lib.drivers.identity import Identity
 from state_lib.drivers.members import living_drivers
 from state_lib.drivers.presence import Presence
 from state_lib.errors import Busy, HoldfastError
-from state_lib.host.placement import owner_of
 from state_lib.kafka import Kafka
+from state_lib.protocol.placement import owner_of
 from state_lib.restore.plan import RestorePlan
 from state_lib.specs import Topology
 from state_lib.stack import Stack

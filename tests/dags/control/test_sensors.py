@@ -39,8 +39,8 @@ from state_lib.changelog.admin import set_topic_configs
 from state_lib.config import Settings
 from state_lib.drivers.control import ask_to_stop
 from state_lib.gathering.sensing import Look
-from state_lib.host.placement import owner_of
 from state_lib.kafka import Kafka
+from state_lib.protocol.placement import owner_of
 from tests.dags.conftest import Connect, Scripts
 from tests.integration.test_disk_full import SPACES, may_mount
 from tests.support import lost

@@ -32,7 +32,7 @@ from state_lib.errors import Superseded, Unavailable
 from state_lib.exits import EXIT_REFUSED, EXIT_SUPERSEDED
 from state_lib.kafka import Kafka
 from state_lib.logs import configure_logging
-from state_lib.marker import Marker, now_ms
+from state_lib.protocol.marker import Marker, now_ms
 from state_lib.spark.claims import write_claim
 from state_lib.specs import StoreSpec
 

@@ -14,7 +14,6 @@ from typing import Any
 import orjson
 import pytest
 
-from state_lib.addresses import HostAddress
 from state_lib.changelog.admin import set_topic_configs, topic_configs
 from state_lib.checks import Change
 from state_lib.checks.condition import Name
@@ -22,7 +21,8 @@ from state_lib.config import Settings
 from state_lib.errors import InvalidRequest
 from state_lib.gathering.repair import set_changes
 from state_lib.gathering.sensing import Sense
-from state_lib.host.placement import owner_of
+from state_lib.protocol.addresses import HostAddress
+from state_lib.protocol.placement import owner_of
 from state_lib.stack.ports import free_port
 from tests.support.apps import App
 from tests.support.cluster import Cli, Cluster

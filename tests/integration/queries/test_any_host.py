@@ -12,9 +12,9 @@ import pytest
 from state_lib.client.http import encoded
 from state_lib.client.query import QueryClient
 from state_lib.host.http.owners import FORWARDED
-from state_lib.host.placement import owner_of
 from state_lib.kafka import Kafka
 from state_lib.keys import partition_for
+from state_lib.protocol.placement import owner_of
 from state_lib.specs import StoreSpec
 from tests.integration.conftest import MakeApp
 from tests.support import host_process

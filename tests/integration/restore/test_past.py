@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from state_lib.errors import Realign
-from state_lib.marker import RUNNING
+from state_lib.protocol.marker import RUNNING
 from tests.integration.conftest import MakeApp
 from tests.support.apps import KV, TS, WIN, digests
 from tests.support.past import MEM, positions, traveller

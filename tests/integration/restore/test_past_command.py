@@ -14,7 +14,7 @@ from state_lib.drivers.identity import Identity
 from state_lib.drivers.presence import Presence
 from state_lib.errors import Realign, Superseded
 from state_lib.kafka import describe
-from state_lib.marker import now_ms
+from state_lib.protocol.marker import now_ms
 from tests.integration.conftest import MakeApp
 from tests.support.past_world import PARTITIONS, World, run, running_world
 from tests.support.waiting import until

@@ -18,7 +18,7 @@ from state_lib.apps.pruning import prune_application
 from state_lib.cli import app as command
 from state_lib.client.flight import FlightHostClient
 from state_lib.errors import Unavailable
-from state_lib.host.placement import owner_of
+from state_lib.protocol.placement import owner_of
 from state_lib.snapshots.listing import list_snapshots
 from state_lib.snapshots.prune import Retention
 from tests.integration.conftest import MakeApp

@@ -27,7 +27,7 @@ from state_lib.errors import (
     TopicRecreated,
 )
 from state_lib.kafka import describe, starts
-from state_lib.marker import RESTORING
+from state_lib.protocol.marker import RESTORING
 from state_lib.restore.options import RestoreOptions
 from state_lib.restore.past import reaching
 from state_lib.restore.plan import CHANGELOG

@@ -14,7 +14,7 @@ from state_lib.changelog.log import KafkaLog, LogRange
 from state_lib.changelog.topics import commits_topic
 from state_lib.errors import LogLost, StateCorrupt, Unavailable
 from state_lib.kafka import describe, ends, starts
-from state_lib.marker import Marker
+from state_lib.protocol.marker import Marker
 from state_lib.restore import run
 from state_lib.restore.listener import Silent
 from state_lib.restore.options import RestoreOptions

@@ -16,7 +16,7 @@ from state_lib.cli import app as command
 from state_lib.client import stories
 from state_lib.client.flight import FlightHostClient
 from state_lib.errors import Unavailable
-from state_lib.wire import BEAT_S
+from state_lib.protocol.wire import BEAT_S
 from tests.integration.conftest import MakeApp
 from tests.support.apps import KV
 from tests.support.host_process import Hosts

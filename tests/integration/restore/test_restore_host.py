@@ -15,7 +15,6 @@ import orjson
 import pytest
 from typer.testing import CliRunner
 
-from state_lib.addresses import HostAddress
 from state_lib.apps.restore_watch import RestoreWatch
 from state_lib.changelog.progress import ProgressLog
 from state_lib.changelog.topics import progress_topic
@@ -27,10 +26,11 @@ from state_lib.host.flight import FlightHost
 from state_lib.host.http import HttpServer
 from state_lib.host.http.routes import _task
 from state_lib.host.metrics import HostMetrics
-from state_lib.host.placement import owner_of
 from state_lib.host.restore_records import RestoreRecords
 from state_lib.host.snapshots import SnapshotJobs
 from state_lib.host.tasks import TaskManager
+from state_lib.protocol.addresses import HostAddress
+from state_lib.protocol.placement import owner_of
 from state_lib.restore.listener import Several
 from state_lib.restore.options import RestoreOptions
 from state_lib.restore.plan import CHANGELOG, RestorePlan

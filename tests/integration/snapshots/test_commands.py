@@ -22,9 +22,9 @@ from state_lib.client import snapshots as client_of_snapshots
 from state_lib.client.snapshots import SnapshotClient
 from state_lib.config import Settings
 from state_lib.errors import InvalidRequest, Realign, Unavailable
-from state_lib.host.placement import owner_of
 from state_lib.host.tasks import TaskManager
-from state_lib.marker import Marker
+from state_lib.protocol.marker import Marker
+from state_lib.protocol.placement import owner_of
 from state_lib.snapshots.fetch import fetch
 from state_lib.snapshots.listing import find, list_snapshots, task_storage
 from state_lib.snapshots.savepoints import list_savepoints, write_savepoint

@@ -24,8 +24,8 @@ from state_lib.errors import (
     Unavailable,
     from_wire,
 )
-from state_lib.host.placement import owner_of
 from state_lib.kafka import Kafka
+from state_lib.protocol.placement import owner_of
 from state_lib.snapshots.fetch import fetch
 from state_lib.snapshots.inspect import inspect
 from state_lib.snapshots.listing import list_snapshots, taken_for, verify

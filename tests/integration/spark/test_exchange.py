@@ -9,8 +9,8 @@ import orjson
 import pytest
 from pyspark.sql import SparkSession
 
-from state_lib.addresses import HostAddress
 from state_lib.errors import HoldfastError, from_wire
+from state_lib.protocol.addresses import HostAddress
 from state_lib.spark.exchange import RESULT_DDL, exchange_partition
 from state_lib.spark.plan import SEEN, BatchPlan, ExchangePlan
 from tests.integration.conftest import MakeApp

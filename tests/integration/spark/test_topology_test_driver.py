@@ -17,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from state_lib import Application, Materialized, TimeWindows, TopologyTestDriver, agg
 from state_lib.errors import ConfigurationError, InvalidRequest
-from state_lib.marker import CommitHeader, Marker, Verdict
+from state_lib.protocol.marker import CommitHeader, Marker, Verdict
 from state_lib.testing import TestRecord
 from tests.support.documents import written
 

@@ -30,7 +30,7 @@ from state_lib.errors import (
 from state_lib.host.server import StateHost
 from state_lib.kafka import Kafka, describe, ends
 from state_lib.loading import Record, publish
-from state_lib.marker import flat
+from state_lib.protocol.marker import flat
 from state_lib.spark.driver import Driver
 from state_lib.spark.session import open_session
 from state_lib.stack.ports import free_port

@@ -23,7 +23,7 @@ from state_lib.config import Settings
 from state_lib.errors import RegistryAway, UnknownSchemas
 from state_lib.host.tasks import TaskManager
 from state_lib.kafka import Kafka, describe, ends
-from state_lib.marker import nested
+from state_lib.protocol.marker import nested
 from state_lib.settings.registry import Registry
 from state_lib.spark.align import align
 from state_lib.spark.avro.declaring import reader_of

@@ -22,7 +22,7 @@ from state_lib.config import Settings
 from state_lib.errors import ProcessorFailed, WorkerLost
 from state_lib.host.tasks import TaskManager
 from state_lib.kafka import Kafka, ends, require
-from state_lib.marker import nested
+from state_lib.protocol.marker import nested
 from state_lib.spark.batches import Batches
 from state_lib.spark.frames import Combiner
 from state_lib.spark.session import kafka_options, read_range

@@ -24,11 +24,11 @@ from state_lib.config import Settings
 from state_lib.drivers.members import living_drivers
 from state_lib.drivers.watched import Watched
 from state_lib.errors import CodeChanged, HoldfastError, Superseded, Unavailable
-from state_lib.host.placement import owner_of
 from state_lib.host.tasks import TaskManager
 from state_lib.kafka import Kafka, ends, require
 from state_lib.keys import partition_for
-from state_lib.marker import Marker, flat, nested, now_ms
+from state_lib.protocol.marker import Marker, flat, nested, now_ms
+from state_lib.protocol.placement import owner_of
 from state_lib.spark.align import Read, align, initial_positions
 from state_lib.spark.batches import Batches
 from state_lib.spark.claims import Claimant, write_claim

@@ -17,7 +17,7 @@ from state_lib import Application, agg
 from state_lib.changelog.topics import dead_letters_topic
 from state_lib.config import Settings
 from state_lib.kafka import Kafka, ends, require
-from state_lib.marker import nested
+from state_lib.protocol.marker import nested
 from state_lib.serdes import serde_from
 from state_lib.spark.batches import Batches
 from state_lib.spark.frames import Combiner

@@ -16,7 +16,7 @@ from jobs._recompute import Judgement, judgements
 from state_lib.changelog.progress import Recorded, effective
 from state_lib.errors import StateCorrupt, Unjudged
 from state_lib.kafka import Kafka
-from state_lib.marker import flat
+from state_lib.protocol.marker import flat
 from state_lib.spark import batches as of_batches
 from state_lib.spark.session import read_range
 from state_lib.spark.standing import Positions

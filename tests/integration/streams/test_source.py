@@ -22,13 +22,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from state_lib.addresses import HostAddress
 from state_lib.client.flight import FlightHostClient
-from state_lib.host.placement import owner_of
 from state_lib.host.tasks import TaskManager
 from state_lib.kafka import Kafka
 from state_lib.keys import partition_for, window_key
-from state_lib.marker import now_ms
+from state_lib.protocol.addresses import HostAddress
+from state_lib.protocol.marker import now_ms
+from state_lib.protocol.placement import owner_of
 from state_lib.serdes import Struct
 from state_lib.snapshots.listing import list_snapshots
 from state_lib.snapshots.manifest import new_id

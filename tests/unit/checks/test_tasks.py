@@ -8,7 +8,7 @@ import pytest
 
 from state_lib.checks.disk import filling
 from state_lib.checks.facts import Facts, HostSeen, SnapshotsSeen, StoreSeen, TaskSeen
-from state_lib.marker import IN_DOUBT
+from state_lib.protocol.marker import IN_DOUBT
 from state_lib.specs import DAY_MS
 from tests.support.facts import HOUR, KV_LOG, NOW, WIN_LOG, the, verdicts, well, with_topic
 

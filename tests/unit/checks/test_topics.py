@@ -8,7 +8,7 @@ import pytest
 
 from state_lib.checks import CHECKS, judge
 from state_lib.checks.told import ASSUMED, told
-from state_lib.marker import NO_CLOCK, RESTORING
+from state_lib.protocol.marker import NO_CLOCK, RESTORING
 from state_lib.specs import DAY_MS
 from tests.support.facts import (
     HOUR,

@@ -14,17 +14,17 @@ from typing import Any
 
 import pytest
 
-from state_lib.addresses import HostAddress
 from state_lib.client import stories
 from state_lib.client.flight import FlightHostClient
 from state_lib.errors import Busy, Unavailable
+from state_lib.protocol.addresses import HostAddress
 from tests.support.waiting import SLOWNESS, until
 
 HOST = """
 import sys, time
 from pyarrow import flight
 from state_lib.errors import Busy
-from state_lib.wire import ALIVE, pack, to_flight, unpack
+from state_lib.protocol.wire import ALIVE, pack, to_flight, unpack
 
 class Host(flight.FlightServerBase):
     def do_action(self, context, action):

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import yaml
 
-from state_lib.addresses import parse_hosts
 from state_lib.changelog.log import KafkaLog
 from state_lib.host.metrics import HostMetrics
 from state_lib.host.tasks import TaskManager
 from state_lib.kafka import Kafka
+from state_lib.protocol.addresses import parse_hosts
 from state_lib.task import TaskContext
 from tests.support.compose import DOCKER, environment, service, zone
 from tests.support.promql import OF_THE_TARGET, exported, reads, rules

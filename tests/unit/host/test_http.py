@@ -8,7 +8,6 @@ from pathlib import Path
 import httpx
 import pytest
 
-from state_lib.addresses import HostAddress
 from state_lib.changelog.log import KafkaLog
 from state_lib.errors import InvalidRequest, Unavailable
 from state_lib.host.http import HttpServer
@@ -16,6 +15,7 @@ from state_lib.host.http.reads import Cursor
 from state_lib.host.metrics import HostMetrics
 from state_lib.host.tasks import TaskManager
 from state_lib.kafka import Kafka
+from state_lib.protocol.addresses import HostAddress
 from state_lib.stack.ports import free_port
 from state_lib.task import TaskContext
 from state_lib.times import MAX_MS, MIN_MS, iso, parse_time

@@ -14,13 +14,13 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from state_lib.addresses import HostAddress
 from state_lib.changelog.log import KafkaLog
 from state_lib.host.http import HttpServer, owners
-from state_lib.host.placement import owner_of
 from state_lib.host.tasks import TaskManager
 from state_lib.kafka import Kafka
 from state_lib.keys import partition_for
+from state_lib.protocol.addresses import HostAddress
+from state_lib.protocol.placement import owner_of
 from state_lib.specs import StoreSpec, Topology
 from state_lib.task import TaskContext
 from tests.support.hosts import address

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from state_lib.addresses import HostAddress
 from state_lib.changelog.log import KafkaLog
 from state_lib.changelog.memory import MemoryLog
 from state_lib.changelog.topics import plan_topics
@@ -15,6 +14,7 @@ from state_lib.errors import HoldfastError, LogLost, NotFound, Quarantined, Unav
 from state_lib.host.restores import find_loss
 from state_lib.host.tasks import TaskManager, tail_of
 from state_lib.kafka import Kafka
+from state_lib.protocol.addresses import HostAddress
 from state_lib.specs import StoreSpec, Topology
 from state_lib.task import StateTask, TaskContext
 from tests.support.apps import KV, batch, claimed, kv

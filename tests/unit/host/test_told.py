@@ -11,9 +11,9 @@ from state_lib.changelog.memory import MemoryLog
 from state_lib.changelog.topics import plan_topics
 from state_lib.errors import Unavailable
 from state_lib.host import restores
+from state_lib.protocol.wire import ALIVE
 from state_lib.specs import Topology
 from state_lib.task import StateTask, TaskContext
-from state_lib.wire import ALIVE
 from tests.support.apps import KV
 
 

@@ -11,7 +11,7 @@ import pytest
 from state_lib.changelog.log import KafkaLog, LogRange
 from state_lib.errors import InvalidRequest, LogLost
 from state_lib.kafka import Kafka
-from state_lib.marker import CommitHeader, Marker, advance
+from state_lib.protocol.marker import CommitHeader, Marker, advance
 from state_lib.restore.facts import Facts, LocalFacts
 from state_lib.restore.listener import Silent
 from state_lib.restore.plan import CHANGELOG, LOCAL, make_plan

@@ -10,7 +10,7 @@ import pytest
 from state_lib.apps.past import Journey
 from state_lib.cli._restore_past import show_past
 from state_lib.errors import InvalidRequest
-from state_lib.marker import Marker
+from state_lib.protocol.marker import Marker
 from state_lib.restore.past import PastPlan, _check_ticks, _seconds
 from state_lib.snapshots.manifest import FileEntry, Manifest
 from state_lib.stores.digest import StoreDigest

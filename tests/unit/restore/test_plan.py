@@ -11,7 +11,7 @@ from state_lib.changelog.log import LogRange
 from state_lib.changelog.sample import Sample
 from state_lib.changelog.topics import DELETE_RETENTION_MS
 from state_lib.errors import InvalidRequest
-from state_lib.marker import Marker
+from state_lib.protocol.marker import Marker
 from state_lib.restore.facts import Facts, LocalFacts
 from state_lib.restore.plan import CHANGELOG, LOCAL, RestorePlan, make_plan
 from state_lib.restore.validity import AGE_MARGIN_MS

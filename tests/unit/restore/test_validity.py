@@ -8,7 +8,7 @@ import pytest
 
 from state_lib.changelog.log import LogRange
 from state_lib.changelog.topics import DELETE_RETENTION_MS
-from state_lib.marker import Marker, now_ms
+from state_lib.protocol.marker import Marker, now_ms
 from state_lib.restore.validity import AGE_MARGIN_MS, judge
 from state_lib.specs import StoreSpec, Topology
 from state_lib.stores.task_stores import Checkpoint, layout_of

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from state_lib.errors import InvalidRequest
-from state_lib.marker import Marker
+from state_lib.protocol.marker import Marker
 from state_lib.snapshots.listing import file_name, list_snapshots, task_storage, verify
 from state_lib.snapshots.manifest import Manifest
 from state_lib.snapshots.prune import Retention, prune

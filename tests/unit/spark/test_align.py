@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from state_lib.changelog.progress import Recorded
-from state_lib.marker import Marker, nested
+from state_lib.protocol.marker import Marker, nested
 from state_lib.spark.align import align
 
 P = ("t", 0)

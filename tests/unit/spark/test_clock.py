@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state_lib.marker import NO_CLOCK
+from state_lib.protocol.marker import NO_CLOCK
 from state_lib.spark.clock import next_clock
 
 A, B, C = ("t", 0), ("t", 1), ("u", 0)

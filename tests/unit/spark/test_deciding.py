@@ -19,7 +19,7 @@ from state_lib.errors import (
     Unavailable,
     UnknownSchemas,
 )
-from state_lib.marker import Marker
+from state_lib.protocol.marker import Marker
 from state_lib.settings.registry import Registry
 from state_lib.spark.avro.registry import RegistrySchemas, Schemas
 from state_lib.spark.deciding import Deciding

@@ -12,7 +12,7 @@ import pytest
 
 from state_lib.changelog.progress import Recorded
 from state_lib.errors import HoldfastError, RegistryAway, UnknownSchemas
-from state_lib.marker import Marker, nested
+from state_lib.protocol.marker import Marker, nested
 from state_lib.spark.parking import Parking, _Returning
 from state_lib.spark.runs import Step
 from tests.support.waiting import SLOWNESS

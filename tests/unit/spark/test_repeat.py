@@ -10,7 +10,7 @@ import pytest
 
 from state_lib.changelog.progress import Recorded
 from state_lib.kafka import Partition
-from state_lib.marker import nested
+from state_lib.protocol.marker import nested
 from state_lib.spark.align import repeat
 from state_lib.spark.runs import Step
 

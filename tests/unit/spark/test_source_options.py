@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from state_lib.addresses import parse_hosts
 from state_lib.errors import ConfigurationError, InvalidName, InvalidRequest, SerdeError
+from state_lib.protocol.addresses import parse_hosts
 from state_lib.serdes import Struct
 from state_lib.spark.source import target
 from state_lib.spark.source.options import ReadOptions

@@ -10,7 +10,7 @@ import pytest
 
 from state_lib.errors import InvalidRequest, NotFound, SnapshotInvalid
 from state_lib.keys import window_key
-from state_lib.marker import now_ms
+from state_lib.protocol.marker import now_ms
 from state_lib.snapshots.listing import manifest_name, task_storage
 from state_lib.snapshots.manifest import Manifest, new_id
 from state_lib.snapshots.savepoints import write_savepoint

@@ -12,7 +12,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from state_lib.errors import HoldfastError, NotFound
 from state_lib.keys import window_key
-from state_lib.marker import Marker
+from state_lib.protocol.marker import Marker
 from state_lib.serdes import Struct
 from state_lib.spark.source import table as module
 from state_lib.spark.source.metadata import metadata

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from state_lib.marker import Marker
+from state_lib.protocol.marker import Marker
 from state_lib.spark.standing import Standing
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from state_lib.errors import Unavailable
-from state_lib.marker import Marker
+from state_lib.protocol.marker import Marker
 from state_lib.spark.plan import BatchPlan
 from state_lib.spark.standing import Standing
 from state_lib.spark.ticking import Ticking

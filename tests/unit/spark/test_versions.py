@@ -9,7 +9,7 @@ import pytest
 
 from state_lib.changelog.progress import Recorded
 from state_lib.errors import CodeChanged, ConfigurationError
-from state_lib.marker import Marker
+from state_lib.protocol.marker import Marker
 from state_lib.spark.versions import Behind, Chain, behind, check_code, cut_off
 
 P, Q = ("t", 0), ("t", 1)

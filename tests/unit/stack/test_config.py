@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from state_lib.addresses import HostAddress, parse_hosts
 from state_lib.config import PREFIX, Settings
 from state_lib.errors import ConfigurationError
+from state_lib.protocol.addresses import HostAddress, parse_hosts
 from state_lib.settings import SECTIONS
 
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from state_lib.errors import InvalidRequest, Moved, NotFound
-from state_lib.marker import CommitHeader
+from state_lib.protocol.marker import CommitHeader
 from state_lib.specs import StoreSpec, Topology
 from state_lib.stores.pages import PAGE_BYTES, Page
 from state_lib.testing.tasks import EPOCH, Tasks

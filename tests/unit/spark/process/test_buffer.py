@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from state_lib.marker import CommitHeader
+from state_lib.protocol.marker import CommitHeader
 from state_lib.spark.process import buffer as of_buffer
 from state_lib.spark.process.buffer import Buffer
 from state_lib.spark.process.timers import Timers

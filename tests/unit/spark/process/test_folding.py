@@ -28,8 +28,8 @@ from pyspark.sql.types import (
 
 from state_lib.errors import ProcessorFailed, ProcessorUnready
 from state_lib.keys import split_timestamp, window_key
-from state_lib.marker import CommitHeader
 from state_lib.processing import Fold, Processor, State
+from state_lib.protocol.marker import CommitHeader
 from state_lib.spark.plan import BatchPlan, ExchangePlan
 from state_lib.spark.process.arguments import from_arrow
 from state_lib.spark.process.codec import RowCodec

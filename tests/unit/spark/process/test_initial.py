@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from state_lib.errors import ConfigurationError
-from state_lib.marker import NO_INITIAL, Marker
+from state_lib.protocol.marker import NO_INITIAL, Marker
 from state_lib.spark.process.initial import lacking
 
 NEVER, TOOK, NONE_OF_IT = Marker(), Marker(initial={"p": 5}), Marker(initial={"p": 0})

@@ -12,8 +12,8 @@ from pyspark import cloudpickle
 from pyspark.sql import Row
 from pyspark.sql.types import LongType, StructField, StructType
 
-from state_lib.marker import CommitHeader
 from state_lib.processing import Processor, State
+from state_lib.protocol.marker import CommitHeader
 from state_lib.spark.plan import BatchPlan, ExchangePlan
 from state_lib.spark.process import layout
 from state_lib.spark.process.codec import RowCodec

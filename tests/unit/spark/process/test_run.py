@@ -22,8 +22,8 @@ from state_lib.errors import (
     ProcessorUnready,
     Unavailable,
 )
-from state_lib.marker import NO_INITIAL, CommitHeader
 from state_lib.processing import Processor, State
+from state_lib.protocol.marker import NO_INITIAL, CommitHeader
 from state_lib.spark.exchange import exchange as exchanged
 from state_lib.spark.plan import BatchPlan, ExchangePlan
 from state_lib.spark.process import run, timers

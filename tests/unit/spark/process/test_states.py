@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import LongType, StructField, StructType
 
-from state_lib.marker import CommitHeader
 from state_lib.processing import Processor, State
+from state_lib.protocol.marker import CommitHeader
 from state_lib.spark.process import buffer as of_buffer
 from state_lib.spark.process import layout
 from state_lib.spark.process.buffer import Buffer

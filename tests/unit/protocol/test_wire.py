@@ -15,7 +15,7 @@ from state_lib.errors import (
     Unauthorized,
     Unavailable,
 )
-from state_lib.wire import from_flight, pack, to_flight, unpack
+from state_lib.protocol.wire import from_flight, pack, to_flight, unpack
 
 
 @pytest.mark.parametrize(

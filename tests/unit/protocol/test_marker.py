@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from state_lib.errors import Realign, Superseded
-from state_lib.marker import (
+from state_lib.protocol.marker import (
     RESTORING,
     CommitHeader,
     Marker,

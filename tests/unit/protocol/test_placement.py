@@ -7,8 +7,8 @@ from itertools import permutations
 
 import pytest
 
-from state_lib.addresses import HostAddress
-from state_lib.host.placement import assign, owner_of, rank
+from state_lib.protocol.addresses import HostAddress
+from state_lib.protocol.placement import assign, owner_of, rank
 
 
 def hosts(n: int) -> tuple[HostAddress, ...]:

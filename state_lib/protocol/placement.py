@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import xxhash
 
-from state_lib.addresses import HostAddress
+from state_lib.protocol.addresses import HostAddress
 
 
 def rank(app: str, partition: int, hosts: Sequence[HostAddress]) -> list[HostAddress]:

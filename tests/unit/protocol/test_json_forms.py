@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from state_lib.errors import InvalidRequest
-from state_lib.host.json_forms import (
+from state_lib.keys import window_key
+from state_lib.protocol.json_forms import (
     key_from_json,
     key_json,
     key_text,
@@ -22,7 +23,6 @@ from state_lib.host.json_forms import (
     prefix_bytes,
     value_json,
 )
-from state_lib.keys import window_key
 from state_lib.serdes import serde_from
 from state_lib.specs import StoreSpec
 from state_lib.stores.memory.engine import MemoryEngine
