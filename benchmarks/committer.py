@@ -20,10 +20,10 @@ from benchmarks.world import TASKS, World
 from state_lib.changelog.admin import ensure_topics
 from state_lib.changelog.topics import plan_topics
 from state_lib.client.flight import FlightHostClient
+from state_lib.driver.claims import write_claim
 from state_lib.errors import Unavailable
 from state_lib.protocol.marker import CommitHeader, now_ms
 from state_lib.protocol.placement import owner_of
-from state_lib.spark.claims import write_claim
 from state_lib.specs import StoreSpec, Topology
 
 CHUNK = 400_000

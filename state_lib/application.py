@@ -96,8 +96,8 @@ class Application(Declaration):
         spark = self._opened.session()
         ddl = reader = ""
         if chosen == "avro":
+            from state_lib.executor.avro.schema import columns_of  # noqa: PLC0415 - as above
             from state_lib.spark.avro.declaring import reader_of  # noqa: PLC0415 - heavy
-            from state_lib.spark.avro.schema import columns_of  # noqa: PLC0415 - as above
 
             known = self._sources.get(topic)
             if schema is None and known is not None and known.reader:

@@ -80,7 +80,7 @@ class Call:
         takes: their types, PySpark's.
         pickle: digest of the function's bytes, which another process may have in another way.
         at: how errors call the step.
-        function: what calls it in executors, `state_lib.spark.functions.caught.Caught`. It stays
+        function: what calls it in executors, `state_lib.executor.caught.Caught`. It stays
             in its process.
     """
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 LOOPBACK = "127.0.0.1"
 CLASS_PATH = "spark.driver.extraClassPath"
-DAEMON = "state_lib.spark.worker_daemon"
+DAEMON = "state_lib.executor.worker_daemon"
 _CHECKPOINTING = "org.apache.spark.sql.execution.streaming.checkpointing"
 _SCRATCH = {
     # A checkpoint guards nothing (docs/adr/0004), but for each of its files, two in every batch,

@@ -12,8 +12,8 @@ from benchmarks.layers.timing import Timing, peak_bytes, timed
 from benchmarks.world import TASKS, World
 from state_lib.changelog.progress import ProgressLog, effective
 from state_lib.changelog.topics import progress_topic
+from state_lib.executor.plan import BatchPlan
 from state_lib.protocol.marker import now_ms
-from state_lib.spark.plan import BatchPlan
 
 
 def run(records: int, world: World) -> Iterator[Timing]:

@@ -64,7 +64,7 @@ class Claim:
 
     @property
     def by(self) -> Mapping[str, Any]:
-        """What `state_lib.spark.claims.write_claim` says of its writer; may be empty."""
+        """What `state_lib.driver.claims.write_claim` says of its writer; may be empty."""
         return self.topology.extra
 
     @property

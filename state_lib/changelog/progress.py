@@ -202,7 +202,7 @@ def repeats(
 def effective(records: Iterable[Recorded]) -> list[Recorded]:
     """The batches that stand, in order: later epochs override earlier ones from where they start.
 
-    A driver records only when it holds every task or has fenced it (`state_lib.spark.left_out`):
+    A driver records only when it holds every task or has fenced it (`state_lib.driver.left_out`):
     what one of before writes after that does not stand, and is left out.
 
     A batch that no task committed is overridden by whatever started at the same positions later.

@@ -11,14 +11,14 @@ from confluent_kafka.admin import AdminClient
 from pyspark.sql import DataFrame
 
 from state_lib.changelog.progress import Recorded, effective, ticks
+from state_lib.driver.patience import never
+from state_lib.driver.runs import Step, run_of
+from state_lib.driver.standing import Positions
+from state_lib.driver.versions import Chain, behind
 from state_lib.errors import ConfigurationError, TopicRecreated
 from state_lib.kafka import Partition, TopicFacts, starts
 from state_lib.protocol.marker import Marker, flat, nested
 from state_lib.spark.batches import Batches
-from state_lib.spark.patience import never
-from state_lib.spark.runs import Step, run_of
-from state_lib.spark.standing import Positions
-from state_lib.spark.versions import Chain, behind
 
 log = structlog.get_logger(__name__)
 Read = Callable[[str, str], DataFrame]
@@ -70,7 +70,7 @@ def align(
 ) -> bool:
     """Repeat recorded batches and ticks for tasks that are behind, until all stand at the foremost.
 
-    Many that follow one another are repeated together: see `state_lib.spark.runs`.
+    Many that follow one another are repeated together: see `state_lib.driver.runs`.
 
     That is also up to where outputs were written: after a restore to the past all tasks may be
     behind it. What all of them have to repeat, the present code may: no row is lost or doubled.

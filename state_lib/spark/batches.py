@@ -17,28 +17,28 @@ from pyspark.sql import DataFrame
 from state_lib.changelog.progress import ProgressLog, Recorded
 from state_lib.config import Settings
 from state_lib.declaration import Declaration
+from state_lib.driver.batch_size import BatchSize
+from state_lib.driver.clock import next_clock
+from state_lib.driver.direct import Direct
+from state_lib.driver.limits import record_limits
+from state_lib.driver.outcome import noted
+from state_lib.driver.patience import never, patiently
+from state_lib.driver.recording import Recording
+from state_lib.driver.runs import Step
+from state_lib.driver.standing import Positions, Standing
+from state_lib.driver.ticking import Ticking
+from state_lib.driver.versions import check_code
 from state_lib.errors import Unavailable
+from state_lib.executor.carried import arrived
+from state_lib.executor.exchange import RESULT_DDL, exchange_partition
+from state_lib.executor.plan import BatchPlan, ExchangePlan, together
 from state_lib.failpoints import failpoint
 from state_lib.kafka import Kafka, ends
 from state_lib.protocol.marker import NO_CLOCK, Marker, flat, nested, now_ms
-from state_lib.spark.batch_size import BatchSize
-from state_lib.spark.carried import arrived
-from state_lib.spark.clock import next_clock
 from state_lib.spark.deciding import Deciding, needed
-from state_lib.spark.direct import Direct
-from state_lib.spark.exchange import RESULT_DDL, exchange_partition
 from state_lib.spark.frames import Combiner
 from state_lib.spark.functions.lost import explained
-from state_lib.spark.limits import record_limits
-from state_lib.spark.outcome import noted
-from state_lib.spark.patience import never, patiently
-from state_lib.spark.plan import BatchPlan, ExchangePlan, together
-from state_lib.spark.recording import Recording
 from state_lib.spark.run_rows import unjudged
-from state_lib.spark.runs import Step
-from state_lib.spark.standing import Positions, Standing
-from state_lib.spark.ticking import Ticking
-from state_lib.spark.versions import check_code
 
 log = structlog.get_logger(__name__)
 T = TypeVar("T")
@@ -160,7 +160,7 @@ class Batches:
         return self._patiently(lambda: BatchSize(self._settings).within(self._kafka, at))
 
     def check_code(self, recorded: Recorded, tasks: Sequence[int]) -> None:
-        """See `state_lib.spark.versions.check_code`."""
+        """See `state_lib.driver.versions.check_code`."""
         accepted = self._settings.accept_new_code
         check_code(self._app.id, recorded, self._code, accepted, tasks, self._routing)
 

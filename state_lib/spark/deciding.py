@@ -12,6 +12,9 @@ import structlog
 
 from state_lib.config import Settings
 from state_lib.declaration import Declaration
+from state_lib.driver.patience import patiently
+from state_lib.driver.runs import Step
+from state_lib.driver.standing import Standing
 from state_lib.errors import (
     ConfigurationError,
     HoldfastError,
@@ -20,13 +23,10 @@ from state_lib.errors import (
     Unavailable,
     UnknownSchemas,
 )
-from state_lib.spark.patience import patiently
-from state_lib.spark.plan import BatchPlan
-from state_lib.spark.runs import Step
-from state_lib.spark.standing import Standing
+from state_lib.executor.plan import BatchPlan
 
 if TYPE_CHECKING:
-    from state_lib.spark.avro.registry import Schemas
+    from state_lib.executor.avro.registry import Schemas
     from state_lib.spark.frames import Combiner
 
 log = structlog.get_logger(__name__)
@@ -170,7 +170,7 @@ class Deciding:
 
     def _check(self, error: UnknownSchemas, ids: Sequence[int]) -> None:
         """Refuse to make dead letters of records where that would be nobody's wish."""
-        from state_lib.spark.avro.decode import MOST_UNKNOWN, too_many  # noqa: PLC0415 - heavy
+        from state_lib.executor.avro.decode import MOST_UNKNOWN, too_many  # noqa: PLC0415 - heavy
 
         if self._settings.schema_registry_unknown == "stop":
             raise UnknownSchemas(

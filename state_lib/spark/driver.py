@@ -20,34 +20,34 @@ from state_lib.changelog.progress import ProgressLog
 from state_lib.changelog.topics import plan_topics
 from state_lib.config import Settings
 from state_lib.declaration import Declaration
-from state_lib.drivers.watched import Watched
-from state_lib.kafka import Kafka, TopicFacts, require
-from state_lib.protocol.marker import Marker, flat
-from state_lib.spark.align import align, check_topics, initial_positions
-from state_lib.spark.batches import Batches
-from state_lib.spark.claims import (
+from state_lib.driver.claims import (
     Claimant,
     check_no_collision,
     check_same_application,
     write_claim,
 )
-from state_lib.spark.epochs import Epoch, claim_all, topology_id
+from state_lib.driver.epochs import Epoch, claim_all, topology_id
+from state_lib.driver.left_out import LeftOut
+from state_lib.driver.limits import record_limits
+from state_lib.driver.standing import Standing
+from state_lib.driver.versions import make_way
+from state_lib.drivers.watched import Watched
+from state_lib.kafka import Kafka, TopicFacts, require
+from state_lib.protocol.marker import Marker, flat
+from state_lib.spark.align import align, check_topics, initial_positions
+from state_lib.spark.batches import Batches
 from state_lib.spark.frames import Combiner
-from state_lib.spark.left_out import LeftOut
-from state_lib.spark.limits import record_limits
 from state_lib.spark.opened import Opened
 from state_lib.spark.parking import Parking
 from state_lib.spark.prepared import first_plan, prepared
 from state_lib.spark.process.initial import take_initial_states
 from state_lib.spark.session import kafka_options, read_range
-from state_lib.spark.standing import Standing
 from state_lib.spark.streaming import POLL_S, Streaming
-from state_lib.spark.versions import make_way
 from state_lib.spark.warm import warm_up
 from state_lib.task.claiming import claim_or_none
 
 if TYPE_CHECKING:
-    from state_lib.spark.avro.registry import Schemas
+    from state_lib.executor.avro.registry import Schemas
 
 log = structlog.get_logger(__name__)
 

@@ -108,7 +108,7 @@ def _check_python(session: SparkSession) -> None:
         found is not None and Path(found).absolute() == Path(sys.executable).absolute()
     ):
         return
-    asked = [found or python, "-c", "import state_lib.spark.exchange"]
+    asked = [found or python, "-c", "import state_lib.executor.exchange"]
     try:
         done = subprocess.run(asked, check=False, capture_output=True, text=True, timeout=_ASK_S)  # noqa: S603
         why = done.stderr.strip().rpartition("\n")[2] if done.returncode else ""

@@ -7,9 +7,9 @@ from typing import Any
 from pyspark.sql.types import ArrayType, DataType, DecimalType, MapType, StructType
 
 from state_lib.declaration import Field
+from state_lib.executor.decimals import MOST_SUMMED
 from state_lib.serdes.kinds import MOST_DIGITS, Kind, digits_of
 from state_lib.spark.analysis import quoted
-from state_lib.spark.decimals import MOST_SUMMED
 from state_lib.spark.sources import in_another_case
 
 MOST_KEY_DIGITS = 18

@@ -17,6 +17,9 @@ from typing import Self
 import structlog
 
 from state_lib.changelog.progress import Recorded, effective, ticks
+from state_lib.driver.runs import Step, run_of
+from state_lib.driver.standing import Positions
+from state_lib.driver.versions import Chain, behind
 from state_lib.errors import (
     ConfigurationError,
     HoldfastError,
@@ -28,9 +31,6 @@ from state_lib.errors import (
 from state_lib.protocol.marker import Marker, flat, nested
 from state_lib.spark.align import Read, lost, repeat
 from state_lib.spark.batches import Batches
-from state_lib.spark.runs import Step, run_of
-from state_lib.spark.standing import Positions
-from state_lib.spark.versions import Chain, behind
 
 log = structlog.get_logger(__name__)
 LOOK_S = 1.0
@@ -168,7 +168,7 @@ class Parking:
                 self._returning[task] = replace(back, marker=taken)
 
     def _run_of(self, first: Step, chain: Chain, back: Sequence[_Returning]) -> list[Step]:
-        """See `state_lib.spark.runs.run_of`; it passes none of those that are back."""
+        """See `state_lib.driver.runs.run_of`; it passes none of those that are back."""
         here, batches = self.batches.standing.positions, self.batches
         places = [here, *(b.at for b in back), *(b.marker.published_to for b in back)]
         alone = batches.depends_on_cut

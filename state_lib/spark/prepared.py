@@ -10,14 +10,14 @@ from pyspark.sql import SparkSession
 
 from state_lib.declaration import Declaration
 from state_lib.errors import ConfigurationError
+from state_lib.executor.plan import BatchPlan
 from state_lib.kafka import TopicFacts
 from state_lib.protocol.marker import NO_CLOCK
 from state_lib.spark.frames import Combiner
-from state_lib.spark.plan import BatchPlan
 from state_lib.spark.sources import said
 
 if TYPE_CHECKING:
-    from state_lib.spark.avro.registry import Schemas
+    from state_lib.executor.avro.registry import Schemas
 
 
 def first_plan(

@@ -17,16 +17,16 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StringType, StructType
 
 from state_lib.declaration import Expression, Select, Source, Step
+from state_lib.executor.plan import BatchPlan
 from state_lib.names import RESERVED
 from state_lib.spark.analysis import plain_column, quoted
 from state_lib.spark.attempts import attempt, value_of
 from state_lib.spark.functions.evaluated import errors_of, with_calls
-from state_lib.spark.plan import BatchPlan
 from state_lib.spark.run_rows import in_run, listed
 from state_lib.spark.sources import schema_of
 
 if TYPE_CHECKING:
-    from state_lib.spark.avro.registry import Schemas
+    from state_lib.executor.avro.registry import Schemas
 
 _CORRUPT, _TRIED, _ARRAY = "__hf_corrupt", "__hf_tried", "__hf_array"
 POSITION = "__hf_position"

@@ -9,8 +9,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 
 from state_lib.errors import Unjudged
+from state_lib.executor.plan import BatchPlan
 from state_lib.protocol.marker import flat
-from state_lib.spark.plan import BatchPlan
 
 _SAYS = "holdfast: no batch of the run has"
 _SAID = re.compile(rf"{_SAYS} (\S+)/(\d+)@(-?\d+)")

@@ -15,6 +15,7 @@ from pyspark.errors import PySparkException
 
 from state_lib.config import Settings
 from state_lib.declaration import Declaration
+from state_lib.driver.epochs import Epoch
 from state_lib.drivers.last_words import BEGINS
 from state_lib.drivers.sight import How
 from state_lib.drivers.watched import Watched
@@ -28,7 +29,6 @@ from state_lib.errors import (
 )
 from state_lib.exits import EXIT_FAILED, EXIT_REFUSED, EXIT_STOPPED, EXIT_SUPERSEDED
 from state_lib.spark.driver import Driver
-from state_lib.spark.epochs import Epoch
 from state_lib.spark.opened import Opened
 
 log = structlog.get_logger(__name__)

@@ -18,17 +18,17 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from state_lib.config import Settings
+from state_lib.driver.batch_size import BatchSize
+from state_lib.driver.standing import Positions
 from state_lib.errors import HoldfastError, Realign, Unavailable
 from state_lib.failpoints import failpoint
 from state_lib.kafka import Kafka
 from state_lib.protocol.marker import flat, nested
-from state_lib.spark.batch_size import BatchSize
 from state_lib.spark.batches import Batches
 from state_lib.spark.ending import ENDING_S, STOP_S, halt
 from state_lib.spark.given import is_alive
 from state_lib.spark.parking import Parking
 from state_lib.spark.session import kafka_options
-from state_lib.spark.standing import Positions
 from state_lib.specs import Topology
 
 log = structlog.get_logger(__name__)

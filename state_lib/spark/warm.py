@@ -11,7 +11,7 @@ import threading
 import structlog
 from pyspark.sql import SparkSession
 
-from state_lib.spark.exchange import RESULT_DDL, leave_partition
+from state_lib.executor.exchange import RESULT_DDL, leave_partition
 
 log = structlog.get_logger(__name__)
 _WORKERS = 2

@@ -21,7 +21,7 @@ class LocalSchemas:
     url: str = "memory:"
 
     def of(self, number: int) -> tuple[str, ...] | None:
-        """As `state_lib.spark.avro.registry.Schemas`."""
+        """As `state_lib.executor.avro.registry.Schemas`."""
         return (self.texts[number - 1],) if 0 < number <= len(self.texts) else None
 
     def knows_any(self, topics: Sequence[str]) -> bool:  # noqa: ARG002 - as there

@@ -13,17 +13,17 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from state_lib.declaration import Declaration
+from state_lib.driver.clock import next_clock
+from state_lib.driver.standing import Standing
 from state_lib.errors import UnknownSchemas
+from state_lib.executor.carried import arrived
+from state_lib.executor.exchange import exchange
+from state_lib.executor.plan import BatchPlan, ExchangePlan
 from state_lib.processing import Process
 from state_lib.protocol.marker import nested
-from state_lib.spark.carried import arrived
-from state_lib.spark.clock import next_clock
-from state_lib.spark.exchange import exchange
 from state_lib.spark.frames import Combiner
 from state_lib.spark.functions.lost import explained
-from state_lib.spark.plan import BatchPlan, ExchangePlan
 from state_lib.spark.process.initial import initial_rows
-from state_lib.spark.standing import Standing
 from state_lib.testing.session import give_back
 from state_lib.testing.tasks import EPOCH, Tasks
 

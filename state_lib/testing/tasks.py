@@ -41,7 +41,7 @@ class CrashingLog(MemoryLog):
 
 
 class Tasks:
-    """Tasks by partition, and the client by which `state_lib.spark.exchange.exchange` reaches them.
+    """Tasks by partition, and the client by which `state_lib.executor.exchange.exchange` reaches them.
 
     Args:
         topology: of the application.
@@ -125,7 +125,7 @@ class Tasks:
 
 
 class _Exchange:
-    """What `state_lib.spark.exchange.OpenExchange` says."""
+    """What `state_lib.executor.exchange.OpenExchange` says."""
 
     def __init__(self, tasks: Tasks, partition: int, already_done: bool) -> None:  # noqa: FBT001
         self._tasks, self._partition = tasks, partition

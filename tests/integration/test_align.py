@@ -16,15 +16,15 @@ from state_lib.changelog.topics import progress_topic
 from state_lib.client.flight import FlightHostClient
 from state_lib.config import Settings
 from state_lib.declaration import Declaration
+from state_lib.driver.standing import Standing
 from state_lib.errors import CodeChanged, ConfigurationError
+from state_lib.executor.exchange import exchange
+from state_lib.executor.plan import BatchPlan, ExchangePlan
 from state_lib.kafka import Kafka
 from state_lib.protocol.addresses import HostAddress
 from state_lib.protocol.marker import NO_CLOCK, nested, now_ms
 from state_lib.spark.align import align
 from state_lib.spark.batches import Batches
-from state_lib.spark.exchange import exchange
-from state_lib.spark.plan import BatchPlan, ExchangePlan
-from state_lib.spark.standing import Standing
 from tests.support.apps import App
 from tests.support.declared import counting
 from tests.support.hosts import address, claim, publish, served

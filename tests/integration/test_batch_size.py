@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from state_lib.config import Settings
+from state_lib.driver.batch_size import BatchSize, records_within
 from state_lib.kafka import Kafka
 from state_lib.loading import PARTITIONS, Record, publish
-from state_lib.spark.batch_size import BatchSize, records_within
 from state_lib.stack.broker import LocalBroker
 
 BOUND = 1_000_000

@@ -11,6 +11,8 @@ import pytest
 
 from state_lib.changelog.claims import STOP, tell
 from state_lib.changelog.topics import commits_topic, topology_topic
+from state_lib.driver.claims import Claimant, check_same_application, write_claim
+from state_lib.driver.epochs import Epoch, claim_all, new_epoch, topology_id
 from state_lib.drivers.control import Control
 from state_lib.drivers.identity import Identity
 from state_lib.errors import NotFound, Superseded, TopicRecreated, Unavailable
@@ -18,8 +20,6 @@ from state_lib.host import learning
 from state_lib.kafka import describe, ends
 from state_lib.protocol.addresses import HostAddress
 from state_lib.protocol.marker import Marker
-from state_lib.spark.claims import Claimant, check_same_application, write_claim
-from state_lib.spark.epochs import Epoch, claim_all, new_epoch, topology_id
 from state_lib.task import claiming
 from tests.integration.conftest import MakeApp
 from tests.support.apps import KV, App, app_of, batch, claimed, kv

@@ -24,6 +24,7 @@ from state_lib.cli import app as cli
 from state_lib.cli._demo_run import Pipeline
 from state_lib.client.airflow import Airflow, Run
 from state_lib.config import Settings
+from state_lib.driver.claims import write_claim
 from state_lib.drivers.control import Control, ask_to_stop
 from state_lib.drivers.early import Early
 from state_lib.drivers.events import Event
@@ -37,7 +38,6 @@ from state_lib.drivers.supervision import Supervision
 from state_lib.errors import NotFound, Superseded
 from state_lib.kafka import Kafka, ends
 from state_lib.protocol.marker import now_ms
-from state_lib.spark.claims import write_claim
 from state_lib.stack.broker import LocalBroker
 from tests.integration.conftest import MakeApp
 from tests.support.apps import KV, SOURCE, App, app_of, at, batch, claimed

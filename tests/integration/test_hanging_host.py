@@ -14,14 +14,14 @@ import pytest
 from confluent_kafka.admin import NewTopic
 
 from state_lib.declaration import Declaration
+from state_lib.driver.standing import Standing
 from state_lib.errors import Unavailable
+from state_lib.executor.exchange import exchange
+from state_lib.executor.plan import BatchPlan, ExchangePlan
 from state_lib.kafka import Kafka
 from state_lib.protocol.marker import NO_CLOCK, CommitHeader, Marker, flat, nested
 from state_lib.spark import batches as module
 from state_lib.spark.batches import Batches
-from state_lib.spark.exchange import exchange
-from state_lib.spark.plan import BatchPlan, ExchangePlan
-from state_lib.spark.standing import Standing
 from tests.support.apps import NOON, App, batch
 from tests.support.declared import counting
 from tests.support.host_process import TOKEN, Hosts

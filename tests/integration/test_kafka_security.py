@@ -22,6 +22,7 @@ from state_lib.changelog.topics import TopicPlan, dead_letters_topic, plan_topic
 from state_lib.changelog.writer import Records
 from state_lib.checks import Change
 from state_lib.config import Settings
+from state_lib.driver.claims import check_no_collision, check_same_application, write_claim
 from state_lib.drivers.control import ask_to_stop
 from state_lib.drivers.identity import Identity
 from state_lib.drivers.look import _Story
@@ -34,7 +35,6 @@ from state_lib.gathering.sensing import Sense
 from state_lib.kafka import Kafka, ends, require, starts, unavailable
 from state_lib.loading import Record, publish
 from state_lib.protocol.marker import now_ms
-from state_lib.spark.claims import check_no_collision, check_same_application, write_claim
 from tests.support.apps import KV, NOON, WIN, App, app_of, batch, claimed, days, kv, win
 from tests.support.secured import MECHANISM, Secured, certificates, secured_broker
 from tests.support.waiting import deadline_in, until

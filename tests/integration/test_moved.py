@@ -15,11 +15,11 @@ from state_lib.client.exchange import Exchange
 from state_lib.client.flight import FlightHostClient
 from state_lib.declaration import Declaration
 from state_lib.errors import Moved
+from state_lib.executor.exchange import exchange
+from state_lib.executor.plan import BatchPlan, ExchangePlan
 from state_lib.kafka import Kafka
 from state_lib.protocol.addresses import HostAddress
 from state_lib.protocol.marker import NO_CLOCK, Marker
-from state_lib.spark.exchange import exchange
-from state_lib.spark.plan import BatchPlan, ExchangePlan
 from tests.support.apps import App
 from tests.support.apps import at as position
 from tests.support.declared import count

@@ -10,7 +10,7 @@ import pytest
 from state_lib.changelog import progress
 from state_lib.changelog.progress import ProgressLog
 from state_lib.changelog.reader import read
-from state_lib.spark.plan import BatchPlan
+from state_lib.executor.plan import BatchPlan
 from tests.integration.conftest import MakeApp
 
 

@@ -10,10 +10,10 @@ import pytest
 
 from state_lib.client.flight import FlightHostClient
 from state_lib.errors import Unavailable
+from state_lib.executor.exchange import exchange
+from state_lib.executor.plan import BatchPlan, ExchangePlan
 from state_lib.kafka import Kafka
 from state_lib.protocol.marker import NO_CLOCK
-from state_lib.spark.exchange import exchange
-from state_lib.spark.plan import BatchPlan, ExchangePlan
 from state_lib.task import room
 from tests.support.apps import App
 from tests.support.apps import at as position

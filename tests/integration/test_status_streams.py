@@ -10,10 +10,10 @@ import pytest
 from typer.testing import CliRunner
 
 from state_lib.cli import app as command
+from state_lib.driver.claims import write_claim
 from state_lib.drivers.control import ask_to_stop
 from state_lib.drivers.identity import Identity
 from state_lib.drivers.presence import Presence
-from state_lib.spark.claims import write_claim
 from state_lib.stack.broker import LocalBroker
 from tests.integration.conftest import MakeApp
 from tests.support.apps import App

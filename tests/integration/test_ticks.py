@@ -12,14 +12,14 @@ import pytest
 from confluent_kafka.admin import NewTopic
 
 from state_lib.config import Settings
+from state_lib.driver.standing import Standing
 from state_lib.errors import Unavailable
+from state_lib.executor.exchange import exchange
 from state_lib.host.tasks import TaskManager
 from state_lib.kafka import Kafka
 from state_lib.protocol.marker import Marker, nested
 from state_lib.protocol.placement import owner_of
 from state_lib.spark.batches import Batches
-from state_lib.spark.exchange import exchange
-from state_lib.spark.standing import Standing
 from tests.support.apps import NOON, App
 from tests.support.declared import counting
 from tests.support.hosts import address, claim, publish, served
@@ -112,7 +112,7 @@ def test_a_tick_whose_answers_were_lost_is_repeated(
         standing.markers = [replace(m, maxima=seen) for m in standing.markers]
         before = list(standing.markers)
         with monkeypatch.context() as patched:
-            patched.setattr("state_lib.spark.direct.exchange", deaf)
+            patched.setattr("state_lib.driver.direct.exchange", deaf)
             with pytest.raises(Unavailable, match="the answer was lost"):
                 batches.tick()
         assert [host.task(name, p).marker.clock for p in range(2)] == [NOON, NOON]

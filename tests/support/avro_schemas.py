@@ -9,8 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from state_lib.spark.avro.decode import decoded
-from state_lib.spark.avro.schema import pinned
+from state_lib.executor.avro.decode import decoded
+from state_lib.executor.avro.schema import pinned
 
 Found = list[tuple[Any, str | None]]
 

@@ -21,20 +21,20 @@ from state_lib.changelog.progress import ProgressLog
 from state_lib.changelog.topics import dead_letters_topic, progress_topic
 from state_lib.client.flight import FlightHostClient
 from state_lib.config import Settings
+from state_lib.driver import runs
+from state_lib.driver.claims import Claimant, write_claim
+from state_lib.driver.epochs import Epoch, topology_id
+from state_lib.driver.standing import Standing
+from state_lib.executor.exchange import exchange
+from state_lib.executor.plan import ExchangePlan
 from state_lib.host.tasks import TaskManager
 from state_lib.kafka import Kafka, Partition, require
 from state_lib.keys import partition_for
 from state_lib.protocol.marker import NO_CLOCK, Marker, flat, nested
-from state_lib.spark import runs
 from state_lib.spark.align import Read, align, initial_positions
 from state_lib.spark.batches import Batches
-from state_lib.spark.claims import Claimant, write_claim
-from state_lib.spark.epochs import Epoch, topology_id
-from state_lib.spark.exchange import exchange
 from state_lib.spark.frames import Combiner
-from state_lib.spark.plan import ExchangePlan
 from state_lib.spark.session import kafka_options, read_range
-from state_lib.spark.standing import Standing
 from tests.support.apps import NOON, App
 from tests.support.fold import committed
 from tests.support.hosts import address, served

@@ -18,11 +18,11 @@ from state_lib.changelog.topics import (
 )
 from state_lib.cli import app as cli
 from state_lib.client.flight import FlightHostClient
+from state_lib.driver.claims import check_same_application
 from state_lib.host.tasks import TaskManager
 from state_lib.protocol.addresses import HostAddress
 from state_lib.protocol.marker import Marker
 from state_lib.protocol.placement import owner_of
-from state_lib.spark.claims import check_same_application
 from tests.support.apps import App, batch
 from tests.support.hosts import address, claim, publish
 

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from state_lib.spark.plan import SEEN
+from state_lib.executor.plan import SEEN
 
 ROWS = StructType([StructField("k", StringType()), StructField("x", LongType())])
 SOURCES: dict[str, dict[str, int]] = {"b": {"0": 9}, "a": {"0": 9, "1": 9}}

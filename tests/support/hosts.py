@@ -8,13 +8,13 @@ from contextlib import contextmanager
 from typing import Any
 
 from state_lib.client.flight import FlightHostClient
+from state_lib.driver.claims import write_claim
 from state_lib.errors import Unavailable
 from state_lib.host.flight import FlightHost
 from state_lib.host.snapshots import SnapshotJobs
 from state_lib.host.tasks import TaskManager
 from state_lib.protocol.addresses import HostAddress
 from state_lib.protocol.marker import Marker
-from state_lib.spark.claims import write_claim
 from state_lib.stack.ports import free_port
 from tests.support.apps import App
 from tests.support.waiting import deadline_in

@@ -20,6 +20,8 @@ from state_lib.changelog.topics import TopicPlan
 from state_lib.cli import app as command
 from state_lib.client.snapshots import SnapshotClient
 from state_lib.config import Settings
+from state_lib.driver.claims import Claimant, write_claim
+from state_lib.driver.epochs import new_epoch, topology_id
 from state_lib.drivers.control import Control
 from state_lib.drivers.identity import Identity
 from state_lib.drivers.presence import Presence
@@ -27,8 +29,6 @@ from state_lib.host.tasks import TaskManager
 from state_lib.protocol.marker import Marker, nested, now_ms
 from state_lib.protocol.placement import owner_of
 from state_lib.restore.options import RestoreOptions
-from state_lib.spark.claims import Claimant, write_claim
-from state_lib.spark.epochs import new_epoch, topology_id
 from state_lib.stores.digest import StoreDigest
 from state_lib.task import StateTask
 from tests.integration.conftest import MakeApp

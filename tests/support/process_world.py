@@ -17,6 +17,7 @@ from state_lib import Application, TopologyTestDriver
 from state_lib.changelog.claims import RESTORE, tell
 from state_lib.changelog.topics import topology_topic
 from state_lib.config import Settings
+from state_lib.driver.standing import Standing
 from state_lib.host.tasks import TaskManager
 from state_lib.kafka import Kafka, describe, ends
 from state_lib.protocol.marker import nested
@@ -25,7 +26,6 @@ from state_lib.snapshots.write import SnapshotRequest, write_snapshot
 from state_lib.spark.batches import Batches
 from state_lib.spark.frames import Combiner
 from state_lib.spark.session import kafka_options, read_range
-from state_lib.spark.standing import Standing
 from state_lib.task.checkpoint import checkpoint
 from state_lib.task.past import Past
 from tests.support.apps import App

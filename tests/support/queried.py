@@ -17,6 +17,7 @@ import orjson
 from state_lib.changelog.admin import ensure_topics
 from state_lib.changelog.log import KafkaLog
 from state_lib.changelog.topics import plan_topics
+from state_lib.driver.claims import write_claim
 from state_lib.errors import Unavailable
 from state_lib.host.http import HttpServer
 from state_lib.host.metrics import HostMetrics
@@ -27,7 +28,6 @@ from state_lib.protocol.addresses import HostAddress
 from state_lib.protocol.marker import CommitHeader, Marker
 from state_lib.protocol.placement import owner_of
 from state_lib.serdes import serde_from
-from state_lib.spark.claims import write_claim
 from state_lib.specs import StoreSpec, Topology
 from state_lib.stack.ports import free_port
 from state_lib.task import Batch, Puts, StateTask, TaskContext

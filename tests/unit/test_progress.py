@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from state_lib.changelog.progress import Alike, Recorded, effective, repeats, ticks
+from state_lib.executor.plan import BatchPlan
 from state_lib.kafka import Partition
 from state_lib.protocol.marker import nested
-from state_lib.spark.plan import BatchPlan
 
 P = ("t", 0)
 Q = ("t", 1)

@@ -11,10 +11,10 @@ from pyspark.sql.pandas.functions import arrow_udf
 
 from state_lib.declaration import Declaration, Source
 from state_lib.errors import ConfigurationError
+from state_lib.executor.avro.decode import MAGIC, decoder
+from state_lib.executor.avro.registry import RegistrySchemas, Schemas
+from state_lib.executor.avro.schema import columns_of
 from state_lib.settings.registry import RegistrySettings
-from state_lib.spark.avro.decode import MAGIC, decoder
-from state_lib.spark.avro.registry import RegistrySchemas, Schemas
-from state_lib.spark.avro.schema import columns_of
 
 _FOUND = "__hf_found"
 

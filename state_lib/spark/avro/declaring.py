@@ -8,11 +8,11 @@ from pathlib import Path
 import structlog
 
 from state_lib.config import Settings
+from state_lib.driver.patience import patiently
+from state_lib.driver.readers import of_before
 from state_lib.errors import ConfigurationError, RegistryAway
-from state_lib.spark.avro.before import of_before
-from state_lib.spark.avro.registry import newest, subject_of
-from state_lib.spark.avro.schema import pinned
-from state_lib.spark.patience import patiently
+from state_lib.executor.avro.registry import newest, subject_of
+from state_lib.executor.avro.schema import pinned
 
 log = structlog.get_logger(__name__)
 

@@ -14,9 +14,9 @@ from pyspark.sql.udf import _wrap_function
 from pyspark.util import PythonEvalType
 
 from state_lib.declaration import Call, Expression
+from state_lib.executor.caught import ERROR, result_type
+from state_lib.executor.process.arguments import without_zone
 from state_lib.spark.attempts import attempt, value_of
-from state_lib.spark.functions.caught import ERROR, result_type
-from state_lib.spark.process.arguments import without_zone
 
 
 def with_calls(rows: DataFrame, calls: Sequence[Call], usable: Column) -> DataFrame:

@@ -23,11 +23,11 @@ from pyspark.sql.types import DataType, _parse_datatype_json_string
 from pyspark.util import PythonEvalType
 
 from state_lib.declaration import Call, Expression
+from state_lib.driver.meaning import meaning_of
 from state_lib.errors import ConfigurationError
+from state_lib.executor.caught import FINE, VALUE, Caught, result_type
+from state_lib.executor.process.values import checked
 from state_lib.names import RESERVED
-from state_lib.spark.functions.caught import FINE, VALUE, Caught, result_type
-from state_lib.spark.process.meaning import meaning_of
-from state_lib.spark.process.values import checked
 from state_lib.spark.sources import empty
 
 CALL = f"{RESERVED}call"

@@ -15,15 +15,15 @@ from pyspark.sql.streaming.stateful_processor import (
 )
 from pyspark.sql.types import StructType, TimestampType
 
+from state_lib.driver.meaning import meaning_of
 from state_lib.errors import ConfigurationError, HoldfastError
+from state_lib.executor.process.codec import RowCodec
+from state_lib.executor.process.schemas import struct_of
+from state_lib.executor.process.values import shown
 from state_lib.names import check_name
 from state_lib.processing import TIMERS, OnError, Process, Processor, State, TimeMode
 from state_lib.spark.entries import explodes
-from state_lib.spark.process.codec import RowCodec
 from state_lib.spark.process.initial import schema_of_initial
-from state_lib.spark.process.meaning import meaning_of
-from state_lib.spark.process.schemas import struct_of
-from state_lib.spark.process.values import shown
 from state_lib.spark.sources import ddl_of, schema_of, seen
 from state_lib.specs import StoreSpec
 

@@ -12,15 +12,15 @@ from pyspark import cloudpickle
 from pyspark.errors import ParseException
 from pyspark.sql.types import DataType, StructField, StructType
 
+from state_lib.driver.meaning import meaning_of
 from state_lib.errors import ConfigurationError
+from state_lib.executor.process.codec import RowCodec
+from state_lib.executor.process.folding import Folded, Functions
+from state_lib.executor.process.values import shown
 from state_lib.processing import Fold, Process, Processor, State
 from state_lib.spark.entries import explodes
 from state_lib.spark.kinds import columns_of_key
-from state_lib.spark.process.codec import RowCodec
 from state_lib.spark.process.declaring import known_on_error
-from state_lib.spark.process.folding import Folded, Functions
-from state_lib.spark.process.meaning import meaning_of
-from state_lib.spark.process.values import shown
 from state_lib.spark.sources import ddl_of, said, schema_of, seen
 
 if TYPE_CHECKING:

@@ -15,12 +15,12 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
+from state_lib.executor.process.schemas import struct_of
 from state_lib.processing import Process
 from state_lib.spark.analysis import plain_column
 from state_lib.spark.entries import first_reason, tried_key, window_of
 from state_lib.spark.functions.evaluated import is_givable
 from state_lib.spark.keys import key_bytes
-from state_lib.spark.process.schemas import struct_of
 from state_lib.spark.rows import POSITION
 
 

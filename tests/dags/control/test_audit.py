@@ -19,10 +19,10 @@ from state_lib.changelog.claims import topology_of
 from state_lib.client.flight import FlightHostClient
 from state_lib.companions import companion
 from state_lib.config import Settings
+from state_lib.driver.claims import write_claim
 from state_lib.kafka import Kafka
 from state_lib.protocol.marker import CommitHeader
 from state_lib.protocol.placement import owner_of
-from state_lib.spark.claims import write_claim
 from state_lib.stack.logs import last_lines
 from state_lib.stack.paths import Paths
 from state_lib.stack.ports import free_port

@@ -22,9 +22,9 @@ from holdfast_airflow.operators.verify import VerifyChangelogsOperator
 from state_lib.changelog.admin import ensure_topics, set_topic_configs
 from state_lib.changelog.topics import TopicPlan, changelog_topic, plan_topics
 from state_lib.config import Settings
+from state_lib.driver.claims import write_claim
 from state_lib.errors import LogLost, NotFound
 from state_lib.kafka import Kafka
-from state_lib.spark.claims import write_claim
 from state_lib.specs import StoreSpec, Topology
 from state_lib.stack.ports import free_port
 from tests.dags.conftest import Connect

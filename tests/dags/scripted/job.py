@@ -25,6 +25,7 @@ from state_lib.changelog.admin import ensure_topics
 from state_lib.changelog.topics import commits_topic, plan_topics
 from state_lib.config import Settings
 from state_lib.declaration import Aggregation, Declaration, Expression, Field, Kept, Source
+from state_lib.driver.claims import write_claim
 from state_lib.drivers.control import Control
 from state_lib.drivers.identity import Identity
 from state_lib.drivers.presence import Presence
@@ -33,7 +34,6 @@ from state_lib.exits import EXIT_REFUSED, EXIT_SUPERSEDED
 from state_lib.kafka import Kafka
 from state_lib.logs import configure_logging
 from state_lib.protocol.marker import Marker, now_ms
-from state_lib.spark.claims import write_claim
 from state_lib.specs import StoreSpec
 
 BATCH_S = 0.2

@@ -14,9 +14,9 @@ from confluent_kafka.admin import NewTopic
 from state_lib.changelog.claims import Claim, newest_claim, topology_of
 from state_lib.changelog.topics import topology_topic
 from state_lib.config import Settings
+from state_lib.driver.claims import check_no_collision, check_same_application, write_claim
 from state_lib.errors import ConfigurationError, LogLost, NotFound
 from state_lib.kafka import Kafka, describe
-from state_lib.spark.claims import check_no_collision, check_same_application, write_claim
 from state_lib.spark.driver import Driver
 from state_lib.specs import StoreSpec, Topology
 from tests.integration.conftest import MakeApp

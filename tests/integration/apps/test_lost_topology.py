@@ -18,13 +18,13 @@ from state_lib.changelog.claims import newest_claim
 from state_lib.changelog.topics import commits_topic, topology_topic
 from state_lib.cli._streams import _stream
 from state_lib.config import Settings
+from state_lib.driver.claims import check_same_application, write_claim
 from state_lib.drivers.control import Control
 from state_lib.drivers.identity import Identity
 from state_lib.drivers.members import living_drivers
 from state_lib.drivers.presence import Presence
 from state_lib.errors import ConfigurationError, InvalidRequest, Superseded, TopicRecreated
 from state_lib.kafka import ends
-from state_lib.spark.claims import check_same_application, write_claim
 from tests.support.apps import App
 from tests.support.cluster import PARTITIONS, Cli, Cluster, topics
 from tests.support.hosts import claim

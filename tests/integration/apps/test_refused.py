@@ -14,10 +14,10 @@ from state_lib.apps.catalogue import catalogue
 from state_lib.changelog.topics import topology_topic
 from state_lib.cli import app as command
 from state_lib.config import Settings
+from state_lib.driver.claims import write_claim
 from state_lib.drivers.members import living_drivers
 from state_lib.errors import Unavailable
 from state_lib.kafka import Kafka
-from state_lib.spark.claims import write_claim
 from tests.support.apps import KV, app_of
 from tests.support.secured import MECHANISM, Secured, secured_broker
 from tests.support.waiting import until

@@ -20,6 +20,7 @@ from state_lib.changelog.topics import (
 )
 from state_lib.client.flight import FlightHostClient
 from state_lib.config import Settings
+from state_lib.driver.claims import check_same_application
 from state_lib.drivers.control import Control
 from state_lib.drivers.identity import Identity
 from state_lib.drivers.look import Looker
@@ -31,7 +32,6 @@ from state_lib.errors import (
     Superseded,
     Unauthorized,
 )
-from state_lib.spark.claims import check_same_application
 from tests.integration.conftest import MakeApp
 from tests.support.apps import KV, TS, App, batch, kv
 from tests.support.cluster import PARTITIONS, TOKEN, Cluster, topics

@@ -17,11 +17,11 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from state_lib import Application, Materialized, TimeWindows, TopologyTestDriver, agg
 from state_lib.errors import ConfigurationError, InvalidRequest, RegistryAway, UnknownSchemas
+from state_lib.executor.avro.registry import RegistrySchemas
+from state_lib.executor.carried import arrived
+from state_lib.executor.plan import DEAD, BatchPlan
 from state_lib.settings.registry import Registry
-from state_lib.spark.avro.registry import RegistrySchemas
-from state_lib.spark.carried import arrived
 from state_lib.spark.frames import Combiner
-from state_lib.spark.plan import DEAD, BatchPlan
 from tests.support.registry import StandIn, framed, record
 from tests.support.rows import NOW, Row, source
 from tests.support.small_http import serving

@@ -15,10 +15,10 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from state_lib import Application, agg
 from state_lib.declaration import Aggregation
+from state_lib.executor.merge import merge, rows_of
+from state_lib.executor.plan import BatchPlan
 from state_lib.serdes import serde_from
 from state_lib.spark.frames import GROUP, _partials, combine
-from state_lib.spark.merge import merge, rows_of
-from state_lib.spark.plan import BatchPlan
 from tests.support.rows import HOUR, NOW, Row, source
 
 MOST, LEAST = 2**63 - 1, -(2**63)

@@ -14,10 +14,10 @@ from pyspark.sql import functions as F  # noqa: N812
 from state_lib import Application, KStream, Materialized, TimeWindows, agg
 from state_lib.declaration import Expression
 from state_lib.errors import ConfigurationError, InvalidName
+from state_lib.executor.plan import BatchPlan
 from state_lib.kafka import TopicFacts
 from state_lib.spark.frames import combine
 from state_lib.spark.opened import Opened
-from state_lib.spark.plan import BatchPlan
 from state_lib.spark.prepared import first_plan, prepared
 from tests.support.declared import counting
 from tests.support.rows import NOW, Row, source

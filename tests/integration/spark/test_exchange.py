@@ -10,9 +10,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from state_lib.errors import HoldfastError, from_wire
+from state_lib.executor.exchange import RESULT_DDL, exchange_partition
+from state_lib.executor.plan import SEEN, BatchPlan, ExchangePlan
 from state_lib.protocol.addresses import HostAddress
-from state_lib.spark.exchange import RESULT_DDL, exchange_partition
-from state_lib.spark.plan import SEEN, BatchPlan, ExchangePlan
 from tests.integration.conftest import MakeApp
 from tests.support.declared import counting
 from tests.support.hosts import address, served

@@ -15,11 +15,11 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from state_lib import Application, TimeWindows, agg
 from state_lib.errors import ConfigurationError, Misplaced
+from state_lib.executor.exchange import check_placed
+from state_lib.executor.plan import DEAD, DROPPED, SEEN, BatchPlan
 from state_lib.keys import partition_for
-from state_lib.spark.exchange import check_placed
 from state_lib.spark.frames import combine
 from state_lib.spark.partitioner import partition_for_key
-from state_lib.spark.plan import DEAD, DROPPED, SEEN, BatchPlan
 from state_lib.spark.properties import REQUIRED
 from tests.support.rows import HOUR, NOW, Row, source
 

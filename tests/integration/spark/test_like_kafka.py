@@ -16,12 +16,12 @@ from state_lib import Application, Materialized, TimeWindows, TopologyTestDriver
 from state_lib.changelog.reader import read
 from state_lib.changelog.topics import dead_letters_topic
 from state_lib.config import Settings
+from state_lib.driver.standing import Standing
 from state_lib.kafka import Kafka, describe, ends
 from state_lib.protocol.marker import Marker, nested
 from state_lib.spark.batches import Batches
 from state_lib.spark.frames import Combiner
 from state_lib.spark.session import kafka_options, read_range
-from state_lib.spark.standing import Standing
 from tests.support.apps import App
 from tests.support.hosts import address, claim, publish, served
 

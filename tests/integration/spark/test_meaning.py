@@ -15,8 +15,8 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from state_lib import Application, KStream, TimeWindows, agg
 from state_lib.errors import ConfigurationError
+from state_lib.executor.plan import DEAD, BatchPlan
 from state_lib.spark.frames import combine
-from state_lib.spark.plan import DEAD, BatchPlan
 from state_lib.spark.rows import column_of
 from state_lib.spark.session import require_of_sql
 from state_lib.testing.session import give_back

@@ -13,11 +13,11 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from state_lib import Application, Materialized, TopologyTestDriver, agg
 from state_lib.declaration import ORDER_FIELDS, Field, Kept, KeySerde
+from state_lib.executor.merge import Merged, Rows
+from state_lib.executor.outputs import output_keys, output_values
 from state_lib.serdes import serde_from
 from state_lib.serdes.kinds import Kind, kind_from
 from state_lib.spark.given import beside
-from state_lib.spark.merge import Merged, Rows
-from state_lib.spark.outputs import output_keys, output_values
 from state_lib.spark.sizes import too_large
 from state_lib.specs import DAY_MS, StoreSpec
 from tests.support.drawn import FLAT, kinds, values

@@ -11,9 +11,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from state_lib import Application, TimeWindows, agg
+from state_lib.executor.plan import DEAD, DROPPED, BatchPlan
 from state_lib.protocol.marker import NO_CLOCK
 from state_lib.spark.frames import Combiner, combine
-from state_lib.spark.plan import DEAD, DROPPED, BatchPlan
 from state_lib.spark.template import Template
 from tests.support.rows import HOUR, Row, source
 

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from state_lib.changelog.admin import set_topic_config
 from state_lib.cli import app as command
 from state_lib.config import Settings
+from state_lib.driver.claims import write_claim
 from state_lib.drivers import process as processes
 from state_lib.drivers.events import Event
 from state_lib.drivers.look import Looker, observe
@@ -22,7 +23,6 @@ from state_lib.drivers.process import launch
 from state_lib.drivers.supervision import Supervision
 from state_lib.exits import EXIT_REFUSED
 from state_lib.kafka import Kafka
-from state_lib.spark.claims import write_claim
 from state_lib.stack.broker import LocalBroker
 from state_lib.stack.ports import free_port
 from tests.support.apps import App

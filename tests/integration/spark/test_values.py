@@ -15,8 +15,8 @@ from pyspark.sql import functions as F  # noqa: N812
 from state_lib import Application, Materialized, TopologyTestDriver, agg
 from state_lib.errors import ConfigurationError
 from state_lib.evolution import contradictions
+from state_lib.executor.plan import DEAD, BatchPlan
 from state_lib.spark.frames import combine
-from state_lib.spark.plan import DEAD, BatchPlan
 from tests.support.rows import HOUR, NOW, Row, source
 
 T0 = 1_700_000_000_000 // HOUR * HOUR

@@ -9,8 +9,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from state_lib import Application, Materialized, TimeWindows, agg
+from state_lib.executor.plan import DEAD, BatchPlan
 from state_lib.spark.frames import combine
-from state_lib.spark.plan import DEAD, BatchPlan
 from tests.support.rows import HOUR, NOW, Row, source
 
 FLIGHT = """

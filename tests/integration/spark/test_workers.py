@@ -9,7 +9,7 @@ import psutil
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from state_lib.spark.worker_daemon import MODULES
+from state_lib.executor.worker_daemon import MODULES
 from state_lib.submit import DAEMON
 
 FOUND = "found string"

@@ -20,20 +20,20 @@ from pyspark.sql import SparkSession
 from state_lib import Application
 from state_lib.changelog.progress import ProgressLog
 from state_lib.config import Settings
+from state_lib.driver.claims import write_claim
+from state_lib.driver.standing import Standing
 from state_lib.errors import RegistryAway, UnknownSchemas
+from state_lib.executor.avro.registry import RegistrySchemas
+from state_lib.executor.avro.schema import columns_of
 from state_lib.host.tasks import TaskManager
 from state_lib.kafka import Kafka, describe, ends
 from state_lib.protocol.marker import nested
 from state_lib.settings.registry import Registry
 from state_lib.spark.align import align
 from state_lib.spark.avro.declaring import reader_of
-from state_lib.spark.avro.registry import RegistrySchemas
-from state_lib.spark.avro.schema import columns_of
 from state_lib.spark.batches import Batches
-from state_lib.spark.claims import write_claim
 from state_lib.spark.frames import Combiner
 from state_lib.spark.session import kafka_options, read_range
-from state_lib.spark.standing import Standing
 from tests.support.apps import App
 from tests.support.hosts import address, claim, publish, served
 from tests.support.registry import StandIn, framed, record

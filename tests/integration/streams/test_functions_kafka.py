@@ -19,6 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from state_lib import Application, TimeWindows, TopologyTestDriver, agg
 from state_lib.config import Settings
+from state_lib.driver.standing import Standing
 from state_lib.errors import ProcessorFailed, WorkerLost
 from state_lib.host.tasks import TaskManager
 from state_lib.kafka import Kafka, ends, require
@@ -26,7 +27,6 @@ from state_lib.protocol.marker import nested
 from state_lib.spark.batches import Batches
 from state_lib.spark.frames import Combiner
 from state_lib.spark.session import kafka_options, read_range
-from state_lib.spark.standing import Standing
 from tests.support.apps import NOON, App
 from tests.support.fold import committed
 from tests.support.hosts import address, claim, publish, served

@@ -18,10 +18,10 @@ from state_lib import Application
 from state_lib.changelog.admin import _await
 from state_lib.changelog.topics import TopicPlan
 from state_lib.config import Settings
+from state_lib.driver.claims import write_claim
 from state_lib.errors import ConfigurationError, HoldfastError, Superseded, Unavailable
 from state_lib.kafka import Kafka
 from state_lib.spark import handle
-from state_lib.spark.claims import write_claim
 from state_lib.spark.streaming import Streaming
 from state_lib.stack.broker import LocalBroker
 from state_lib.stack.ports import free_port

@@ -19,6 +19,7 @@ from state_lib.changelog.admin import _await
 from state_lib.changelog.claims import newest_claim
 from state_lib.changelog.topics import TopicPlan, topology_topic
 from state_lib.config import Settings
+from state_lib.driver.claims import write_claim
 from state_lib.drivers.control import ask_to_stop
 from state_lib.drivers.events import Event
 from state_lib.drivers.last_words import end_in_log
@@ -28,7 +29,6 @@ from state_lib.drivers.sight import Sight
 from state_lib.drivers.supervision import Supervision
 from state_lib.exits import EXIT_REFUSED
 from state_lib.kafka import Kafka, describe
-from state_lib.spark.claims import write_claim
 from state_lib.stack.broker import LocalBroker
 from state_lib.stack.ports import free_port
 from tests.integration.conftest import MakeApp

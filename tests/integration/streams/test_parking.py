@@ -21,6 +21,11 @@ from state_lib.changelog.reader import read
 from state_lib.changelog.topics import progress_topic
 from state_lib.client.flight import FlightHostClient
 from state_lib.config import Settings
+from state_lib.driver.claims import Claimant, write_claim
+from state_lib.driver.epochs import Epoch, topology_id
+from state_lib.driver.left_out import LeftOut
+from state_lib.driver.standing import Standing
+from state_lib.driver.versions import make_way
 from state_lib.drivers.members import living_drivers
 from state_lib.drivers.watched import Watched
 from state_lib.errors import CodeChanged, HoldfastError, Superseded, Unavailable
@@ -31,14 +36,9 @@ from state_lib.protocol.marker import Marker, flat, nested, now_ms
 from state_lib.protocol.placement import owner_of
 from state_lib.spark.align import Read, align, initial_positions
 from state_lib.spark.batches import Batches
-from state_lib.spark.claims import Claimant, write_claim
-from state_lib.spark.epochs import Epoch, topology_id
 from state_lib.spark.frames import Combiner
-from state_lib.spark.left_out import LeftOut
 from state_lib.spark.parking import Parking
 from state_lib.spark.session import kafka_options, read_range
-from state_lib.spark.standing import Standing
-from state_lib.spark.versions import make_way
 from state_lib.task import state_task
 from state_lib.task.room import check_disk
 from tests.support.apps import App, batch

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from state_lib.config import Settings
+from state_lib.driver.standing import Standing
 from state_lib.errors import ConfigurationError, Misplaced
 from state_lib.kafka import Kafka
 from state_lib.keys import partition_for
@@ -19,7 +20,6 @@ from state_lib.spark.batches import Batches
 from state_lib.spark.frames import Combiner
 from state_lib.spark.properties import REQUIRED
 from state_lib.spark.session import open_session
-from state_lib.spark.standing import Standing
 from tests.support.apps import App
 from tests.support.declared import counting
 from tests.support.hosts import address, claim, publish, served

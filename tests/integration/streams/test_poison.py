@@ -16,13 +16,13 @@ from pyspark.sql import functions as F  # noqa: N812
 from state_lib import Application, agg
 from state_lib.changelog.topics import dead_letters_topic
 from state_lib.config import Settings
+from state_lib.driver.standing import Standing
 from state_lib.kafka import Kafka, ends, require
 from state_lib.protocol.marker import nested
 from state_lib.serdes import serde_from
 from state_lib.spark.batches import Batches
 from state_lib.spark.frames import Combiner
 from state_lib.spark.session import kafka_options, read_range
-from state_lib.spark.standing import Standing
 from tests.support.apps import NOON, App
 from tests.support.fold import committed
 from tests.support.hosts import address, claim, publish, served

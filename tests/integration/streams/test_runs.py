@@ -14,12 +14,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from jobs._recompute import Judgement, judgements
 from state_lib.changelog.progress import Recorded, effective
+from state_lib.driver.standing import Positions
 from state_lib.errors import StateCorrupt, Unjudged
 from state_lib.kafka import Kafka
 from state_lib.protocol.marker import flat
 from state_lib.spark import batches as of_batches
 from state_lib.spark.session import read_range
-from state_lib.spark.standing import Positions
 from state_lib.task import held, state_task
 from state_lib.task.room import check_disk
 from tests.support import chained

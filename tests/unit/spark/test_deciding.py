@@ -19,11 +19,11 @@ from state_lib.errors import (
     Unavailable,
     UnknownSchemas,
 )
+from state_lib.executor.avro.registry import RegistrySchemas, Schemas
+from state_lib.executor.plan import BatchPlan
 from state_lib.protocol.marker import Marker
 from state_lib.settings.registry import Registry
-from state_lib.spark.avro.registry import RegistrySchemas, Schemas
 from state_lib.spark.deciding import Deciding
-from state_lib.spark.plan import BatchPlan
 from tests.support.avro_schemas import Known
 from tests.support.registry import StandIn, record
 from tests.support.small_http import serving

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from state_lib.changelog.progress import Recorded
+from state_lib.driver.runs import Step
 from state_lib.errors import HoldfastError, RegistryAway, UnknownSchemas
 from state_lib.protocol.marker import Marker, nested
 from state_lib.spark.parking import Parking, _Returning
-from state_lib.spark.runs import Step
 from tests.support.waiting import SLOWNESS
 
 P = ("t", 0)

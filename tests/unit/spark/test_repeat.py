@@ -9,10 +9,10 @@ import orjson
 import pytest
 
 from state_lib.changelog.progress import Recorded
+from state_lib.driver.runs import Step
 from state_lib.kafka import Partition
 from state_lib.protocol.marker import nested
 from state_lib.spark.align import repeat
-from state_lib.spark.runs import Step
 
 P, NEW = ("t", 0), ("t", 1)
 

@@ -1,0 +1,50 @@
+"""What came of a batch's exchanges, as executors' rows tell it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+
+from state_lib.driver.standing import Standing
+from state_lib.errors import HoldfastError, Superseded, Unavailable, from_wire
+from state_lib.executor.plan import BatchPlan
+from state_lib.protocol.marker import Marker
+
+
+def noted(
+    results: Sequence[Any], plan: BatchPlan, standing: Standing, partitions: int
+) -> dict[int, Unavailable]:
+    """Note where tasks stand by now; returns those that could not be reached.
+
+    Args:
+        results: rows of `state_lib.executor.exchange.RESULT_DDL`.
+        plan: of the batch.
+        standing: is told the markers.
+        partitions: of the application.
+
+    Raises:
+        Superseded: by whichever task.
+        HoldfastError: another one refused the batch, or is missing.
+    """
+    expected = set(range(partitions) if plan.tasks is None else plan.tasks)
+    refused = {r.task: from_wire(orjson.loads(r.error)) for r in results if r.error is not None}
+    away = {task: error for task, error in refused.items() if isinstance(error, Unavailable)}
+    failures = [error for task, error in refused.items() if task not in away]
+    for failure in failures:
+        if isinstance(failure, Superseded):
+            raise failure
+    if failures:
+        raise failures[0]
+    for row in results:
+        if row.marker is not None:
+            standing.markers[row.task] = Marker.from_bytes(bytes(row.marker))
+    missing = expected - {r.task for r in results}
+    if missing:
+        raise HoldfastError(
+            f"batch {plan.n} ended without a commit of tasks {sorted(missing)}: Spark merged "
+            "or lost partitions; check that adaptive execution is off",
+            missing=sorted(missing),
+        )
+    return away

@@ -1,0 +1,1 @@
+"""Records in Avro, decoded by executors: docs/adr/0025."""

@@ -1,0 +1,352 @@
+"""What an executor does with one task's rows: read, merge, commit, in one exchange."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from state_lib.client.flight import FlightHostClient
+from state_lib.errors import HoldfastError, Misplaced, Moved, NotFound, Unavailable
+from state_lib.executor.merge import Rows, merge, rows_of
+from state_lib.executor.outputs import output_keys, output_values
+from state_lib.executor.plan import DEAD, DROPPED, BatchPlan, ExchangePlan
+from state_lib.executor.process.pace import Pace
+from state_lib.failpoints import failpoint
+from state_lib.protocol.marker import NO_INITIAL, CommitHeader, Marker, nested
+from state_lib.protocol.placement import owner_of
+from state_lib.stores.pages import Page
+
+if TYPE_CHECKING:
+    from state_lib.executor.process.given import InitialRows
+    from state_lib.executor.process.run import Told
+
+RESULT = pa.schema([("task", pa.int32()), ("marker", pa.binary()), ("error", pa.binary())])
+RESULT_DDL = "task int, marker binary, error binary"
+_FIRST_WAIT_S, _MOST_WAIT_S = 0.1, 2.0
+_LEAST_S = 1.0
+"""What the last try may take."""
+_Work = Callable[["OpenExchange", Pace], Marker]
+"""Does within an open exchange what is to be done, and commits it."""
+
+
+class OpenExchange(Protocol):
+    """An exchange with a task: any number of gets, then changes, then one commit."""
+
+    marker: Marker
+    already_done: bool
+
+    def get(self, store: str, keys: pa.BinaryArray) -> pa.BinaryArray:
+        """Stored values of sorted composite keys; null where absent or expired."""
+
+    def page(self, store: str, lower: bytes | None, upper: bytes | None, rows: int) -> Page:
+        """The first entries of a range, as stored at the marker of the first read."""
+
+    def put(
+        self, store: str, keys: pa.BinaryArray, values: pa.BinaryArray, timestamps: pa.Int64Array
+    ) -> None:
+        """Changes of a store; a null value deletes."""
+
+    def output(
+        self, topic: str, keys: pa.BinaryArray, values: pa.BinaryArray, timestamps: pa.Int64Array
+    ) -> None:
+        """Records for an output topic, in the same transaction."""
+
+    def dead_letters(self, letters: pa.BinaryArray) -> None:
+        """Records that could not be used, as `state_lib.host.letters` reads them."""
+
+    def commit(self, header: CommitHeader) -> Marker:
+        """Commit what was sent; returns the marker that stands afterwards."""
+
+
+class TaskClient(Protocol):
+    """Reaches tasks: over Flight, or in this process (`state_lib.testing`)."""
+
+    def marker(self, app: str, partition: int, timeout_s: float = ...) -> Marker:
+        """Where a task stands."""
+
+    def exchange(
+        self,
+        app: str,
+        partition: int,
+        epoch: int,
+        n: int,
+        timeout_s: float = ...,
+        silent_s: float | None = None,
+    ) -> AbstractContextManager[OpenExchange]:
+        """Open the exchange of one task and batch; see `FlightHostClient.exchange`."""
+
+
+_clients: dict[tuple[object, str | None], FlightHostClient] = {}
+
+
+def exchange_partition(
+    plan: ExchangePlan, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """For ``mapInArrow``: partition *p* of the combined frame belongs to task *p*."""
+    from pyspark import TaskContext  # noqa: PLC0415 - only there inside a Spark task
+
+    context = TaskContext.get()
+    if context is None:
+        raise RuntimeError("exchange_partition runs inside Spark tasks only")
+    task = context.partitionId()
+    received = list(batches)
+    table = pa.Table.from_batches(received) if received else None
+    if not received and plan.batch.tasks is not None and task not in plan.batch.tasks:
+        return
+    marker, refusal = None, None
+    try:
+        check_placed(task, table)
+        marker = exchange(plan, task, table, _client(plan, task)).to_bytes()
+    except HoldfastError as error:  # for the driver, as what it is: Spark would only try again
+        if type(error) is HoldfastError:  # nobody meant it: a connection that broke, perhaps
+            raise
+        refusal = orjson.dumps(error.to_wire())
+    row = [[task], [marker], [refusal]]
+    columns = [pa.array(v, f.type) for v, f in zip(row, RESULT, strict=True)]
+    yield pa.record_batch(columns, schema=RESULT)
+
+
+def leave_partition(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Instead of `exchange_partition`, where nothing is to be kept: take rows, and leave them."""
+    for _ in batches:
+        continue
+    yield from ()
+
+
+def check_placed(task: int, table: pa.Table | None) -> None:
+    """Refuse rows of other tasks: their keys would be stored where nobody looks for them.
+
+    Raises:
+        Misplaced: whose rows they are, and which settings of Spark's to look at.
+    """
+    seen = [] if table is None else pc.unique(table.column("task")).to_pylist()
+    if set(seen) <= {task}:
+        return
+    raise Misplaced(
+        f"Spark brought rows of tasks {sorted(seen)} into the partition of task {task}, which "
+        "commits nothing. Look for settings of the session that change how rows are exchanged, "
+        "spark.sql.adaptive.enabled and spark.sql.requireAllClusterKeysForDistribution first",
+        task=task,
+        seen=sorted(seen),
+    )
+
+
+def exchange(plan: ExchangePlan, task: int, table: pa.Table | None, client: TaskClient) -> Marker:
+    """Bring a task's rows into its stores; try again while its host is away or opening.
+
+    An initial state may take several commits, each with the next number.
+
+    Raises:
+        Superseded, Realign: this driver must stop or align; trying again would not help.
+        Unavailable: the host stayed away for ``plan.patience_s``, answered nobody for as long in
+            the middle of an exchange, refused for as long what it was asked for, or was not done
+            in ``plan.timeout_s``.
+    """
+    if not plan.initial:
+        verbs = {} if table is None else _fold(plan, table)
+        return _exchanged(plan, task, client, partial(_run, plan, task, verbs, table))
+    from state_lib.executor.process.given import InitialRows  # noqa: PLC0415 - much of PySpark
+
+    given = None if table is None else InitialRows(table, plan.beginning)
+    while True:
+        marker = _exchanged(plan, task, client, partial(_begun, plan, task, given))
+        if plan.initial in marker.initial:
+            return marker
+        plan = replace(plan, batch=replace(plan.batch, n=marker.n + 1))
+
+
+def _exchanged(plan: ExchangePlan, task: int, client: TaskClient, work: _Work) -> Marker:
+    """One commit of `exchange`, whoever makes it."""
+    deadline = time.monotonic() + plan.timeout_s
+    patience_s = plan.timeout_s if plan.patience_s is None else plan.patience_s
+    patience = time.monotonic() + patience_s
+    wait, reached = _FIRST_WAIT_S, False
+    while True:
+        pace = Pace(task, max(_LEAST_S, deadline - time.monotonic()))
+        try:
+            silent_s = None
+            if patience_s < plan.timeout_s:
+                _look(plan, task, client, patience - time.monotonic())
+                if not reached:  # one that answers and refuses is no better than one that is away
+                    patience = time.monotonic() + patience_s
+                silent_s, reached = patience_s, True
+            batch, left = plan.batch, max(_LEAST_S, deadline - time.monotonic())
+            with client.exchange(
+                plan.app, task, batch.epoch, batch.n, left, silent_s
+            ) as open_exchange:
+                if open_exchange.already_done or _is_taken(batch, open_exchange.marker):
+                    return open_exchange.marker
+                return work(open_exchange, pace)
+        except Moved:  # another copy commits: that is no refusal
+            reached = False
+            if time.monotonic() > deadline:
+                raise
+        except Unavailable:
+            patience += pace.busy_s  # while processors worked, nobody waited for the host
+            if time.monotonic() > min(patience, deadline):
+                raise
+        time.sleep(wait * random.uniform(0.5, 1.0))  # noqa: S311 - jitter
+        wait = min(wait * 2, _MOST_WAIT_S)
+
+
+def _is_taken(batch: BatchPlan, marker: Marker) -> bool:
+    """Whether a task has taken a tick, maybe under another number: no position tells of that."""
+    return batch.tick and 0 <= batch.recorded <= marker.taken(batch.recorded_in)
+
+
+def _look(plan: ExchangePlan, task: int, client: TaskClient, within_s: float) -> None:
+    """Raise Unavailable if nobody answers: a host that hangs would hold an exchange to its end."""
+    with contextlib.suppress(NotFound):  # the exchange lets the host learn of the application
+        client.marker(plan.app, task, max(_LEAST_S, within_s))
+
+
+def _client(plan: ExchangePlan, task: int) -> FlightHostClient:
+    """This worker's connection to a task's host; Python workers have one thread and are reused."""
+    address = owner_of(plan.app, task, plan.hosts)
+    return _clients.setdefault((address, plan.token), FlightHostClient(address, plan.token))
+
+
+def _fold(plan: ExchangePlan, table: pa.Table) -> dict[int, Rows]:
+    kinds = set(pc.unique(table.column("kind")).to_pylist())
+    verbs = enumerate(plan.kept)
+    return {i: rows_of(table, i, verb) for i, verb in verbs if i in kinds}
+
+
+def _run(
+    plan: ExchangePlan,
+    task: int,
+    verbs: dict[int, Rows],
+    table: pa.Table | None,
+    open_exchange: OpenExchange,
+    pace: Pace,
+) -> Marker:
+    stored = {i: open_exchange.get(plan.kept[i].store.name, rows.keys) for i, rows in verbs.items()}
+    counts: dict[str, int] = {}
+    for i, rows in verbs.items():
+        verb = plan.kept[i]
+        merged = merge(rows, stored.pop(i), verb)
+        counts |= {f"wrapped:{verb.store.name}.{f}": n for f, n in merged.wrapped.items()}
+        open_exchange.put(verb.store.name, rows.keys, merged.values, merged.timestamps)
+        if verb.outputs:
+            keys, values = output_keys(verb, rows), output_values(verb, rows, merged)
+            for topic in verb.outputs:
+                open_exchange.output(topic, keys, values, merged.timestamps)
+    told = _processed(plan, task, open_exchange, table, pace)
+    letters = [] if told is None else told.letters
+    maxima: dict[tuple[str, int], int] = {}
+    if table is not None:
+        dead = table.filter(pc.equal(table.column("kind"), DEAD)).column("key").unique()
+        letters = [*dead.to_pylist(), *letters]
+        counts |= _dropped(table)
+        maxima = _maxima(plan, table)
+    if letters:
+        open_exchange.dead_letters(pa.array(letters, pa.binary()))
+        _count(letters, counts)
+    batch, begun = plan.batch, open_exchange.marker.initial
+    new = [p.name for p in plan.processors if p.fold is None and p.name not in begun]
+    failpoint("exchange.before_commit")
+    marker = open_exchange.commit(
+        CommitHeader(
+            epoch=batch.epoch,
+            n=batch.n,
+            from_=batch.from_,
+            to=batch.to,
+            clock=batch.clock,
+            topic_ids=batch.topic_ids,
+            maxima=nested(maxima),
+            dropped=counts,
+            recorded=batch.recorded,
+            recorded_in=batch.recorded_in,
+            batch_time_ms=batch.batch_time,
+            due=None if told is None else told.due,
+            initial=dict.fromkeys(new, NO_INITIAL),
+            overdue=told is not None and told.overdue,
+        )
+    )
+    failpoint("exchange.after_commit")
+    return marker
+
+
+def _begun(
+    plan: ExchangePlan,
+    task: int,
+    given: InitialRows | None,
+    open_exchange: OpenExchange,
+    pace: Pace,
+) -> Marker:
+    """Commit a part of the initial state of a processor: the task stays where it is."""
+    from state_lib.executor.process.run import run_initial  # noqa: PLC0415 - imports much of PySpark
+
+    here, batch, name = open_exchange.marker, plan.batch, plan.initial
+    none: Mapping[str, Any] = {"key": None, "rows": 0}
+    before = here.begun.get(name, none)
+    after = None if before["key"] is None else bytes.fromhex(before["key"])
+    part = run_initial(plan, task, open_exchange, given, after, pace)
+    earliest = {mode: min(at, part.due.get(mode, at)) for mode, at in here.due.items()}
+    rows, left = before["rows"] + part.rows, dict(here.begun)
+    left.pop(name, None)
+    if part.to is not None:
+        left[name] = {"key": part.to.hex(), "rows": rows}
+    return open_exchange.commit(
+        CommitHeader(
+            epoch=batch.epoch,
+            n=batch.n,
+            from_=here.positions,
+            to=here.positions,
+            clock=here.clock,
+            batch_time_ms=batch.batch_time,
+            due={**part.due, **earliest},
+            initial={} if part.to is not None else {name: rows},
+            begun=left,
+            overdue=here.overdue,
+        )
+    )
+
+
+def _processed(
+    plan: ExchangePlan,
+    task: int,
+    open_exchange: OpenExchange,
+    table: pa.Table | None,
+    pace: Pace,
+) -> Told | None:
+    """Run the application's processors; None if it has none."""
+    if not plan.processors:
+        return None
+    from state_lib.executor.process.run import run_all  # noqa: PLC0415 - imports much of PySpark
+
+    return run_all(plan, task, open_exchange, table, pace)
+
+
+def _dropped(table: pa.Table) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    rows = table.filter(pc.equal(table.column("kind"), DROPPED))
+    for reason, n in zip(rows.column("key").to_pylist(), rows.column("n").to_pylist(), strict=True):
+        counts[reason.decode()] = counts.get(reason.decode(), 0) + n
+    return counts
+
+
+def _count(letters: list[bytes], counts: dict[str, int]) -> None:
+    for letter in letters:
+        reason = orjson.loads(letter)["reason"]
+        counts[reason] = counts.get(reason, 0) + 1
+
+
+def _maxima(plan: ExchangePlan, table: pa.Table) -> dict[tuple[str, int], int]:
+    sources = plan.batch.sources()
+    src = table.column("src").to_numpy()
+    ts = pc.fill_null(table.column("ts"), -1).to_numpy()
+    best = np.full(len(sources), -1, np.int64)
+    np.maximum.at(best, src, ts)
+    return {sources[i]: int(t) for i, t in enumerate(best) if t >= 0}

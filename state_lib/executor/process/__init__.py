@@ -1,0 +1,1 @@
+"""Spark's own stateful processors, run in a task's exchange: docs/adr/0024."""

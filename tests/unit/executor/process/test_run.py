@@ -1,0 +1,387 @@
+"""A processor's run over a task in this process, on entries as Spark would bring them. No JVM."""
+
+from __future__ import annotations
+
+import time
+from asyncio import CancelledError
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pytest
+from pyspark import cloudpickle
+from pyspark.sql import Row
+from pyspark.sql.types import LongType, StructField, StructType
+
+from state_lib.errors import (
+    ConfigurationError,
+    ProcessorFailed,
+    ProcessorUnready,
+    Unavailable,
+)
+from state_lib.executor.exchange import exchange as exchanged
+from state_lib.executor.plan import BatchPlan, ExchangePlan
+from state_lib.executor.process import run, timers
+from state_lib.executor.process.codec import RowCodec
+from state_lib.executor.process.given import Given, InitialRows
+from state_lib.executor.process.pace import Pace
+from state_lib.executor.process.results import Results
+from state_lib.executor.process.run import Told, run_all
+from state_lib.processing import Processor, State
+from state_lib.protocol.marker import NO_INITIAL, CommitHeader
+from state_lib.specs import OutputSpec, StoreSpec, Topology
+from state_lib.testing.tasks import EPOCH, Tasks
+from tests.support.entries import ROWS, SOURCES, entries
+from tests.support.processors import Counting, Doing
+
+LONG = StructType([StructField("x", LongType())])
+STATE = State("n", "value", LONG.json())
+SOURCES_ORDER = BatchPlan(0, 0, {}, SOURCES, 0, 0, 0, {}).sources()
+
+
+def total(self: Any, key: Any, rows: Any, times: Any) -> Any:
+    n = (self.n.get() or (0,))[0]
+    for row in rows:
+        n += row.x
+        self.n.update((n,))
+        if row.x < 0:
+            raise ValueError("below zero")
+    self.handle.registerTimer(n)
+    yield Row(x=n, k=f"{key[0]}@{times.getCurrentWatermarkInMs()}")
+
+
+def tell(_: Any, key: Any, __: Any, info: Any) -> Any:
+    if info.getExpiryTimeInMs() == 13:
+        raise KeyError("unlucky")
+    yield Row(k=key[0], x=-info.getExpiryTimeInMs())
+
+
+def processor(**more: Any) -> Processor:
+    asked = {"n": lambda handle, name: handle.getValueState(name, "x BIGINT")}
+    code = cloudpickle.dumps(Doing(asked, total, tell))
+    made = Processor(
+        "p", code, (STATE,), ROWS.json(), ROWS.json(), "utf8", "eventtime", outputs=("out",)
+    )
+    return replace(made, **more)
+
+
+class World:
+    def __init__(self, folder: Path) -> None:
+        stores = (StoreSpec("p-timers"), StoreSpec("p-n", key_serde="utf8"))
+        self.tasks = Tasks(Topology("app", 1, stores, (OutputSpec("out", "p-n"),)), folder)
+        self.n, self.outputs_seen = 0, 0
+
+    def tick(self, clock: int) -> tuple[list[tuple[str, int]], dict[str, int], bool]:
+        """Run timers; what they said, what is due next, and whether more were due."""
+        told = self.run(None, clock)
+        new = self.outputs()[self.outputs_seen :]
+        self.outputs_seen += len(new)
+        return [(k, x) for _, k, x, _ in new], told.due, told.overdue
+
+    def run(self, table: pa.Table | None, clock: int, **more: Any) -> Told:
+        self.n += 1
+        limits, pace = {"p": more.pop("limit", 1000)}, more.pop("pace", Pace(0, 5.0))
+        batch = BatchPlan(EPOCH, self.n, {}, SOURCES, clock, 5, 0, {}, limits=limits)
+        plan = ExchangePlan("app", 1, (), batch, (), None, 5.0, processors=(processor(**more),))
+        with self.tasks.exchange("app", 0, EPOCH, self.n) as exchange:
+            told = run_all(plan, 0, exchange, table, pace)
+            exchange.commit(CommitHeader(EPOCH, self.n, {}, {}, clock, due=told.due))
+        return told
+
+    def state(self) -> dict[bytes, int]:
+        codec = RowCodec(LONG)
+        return {k: codec.unpack(v)[0] for k, v in self.tasks[0].scan("p-n")[1]}
+
+    def outputs(self) -> list[tuple[Any, ...]]:
+        found = [m for some in self.tasks.log.read("out", 0, 0, 1 << 62) for m in some]
+        return [
+            (m.key(), *orjson.loads(m.value() or b"{}").values(), m.timestamp()[1]) for m in found
+        ]
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    made = World(tmp_path)
+    yield made
+    made.tasks.close()
+
+
+def test_rows_then_timers(world: World) -> None:
+    table = entries(("b", 1, 7, 0, 0), ("a", 2, 9, 0, 1), ("a", 3, 8, 1, 0))
+    assert world.run(table, 3).due == {"eventtime": 5}
+    assert world.state() == {b"a": 5, b"b": 1}
+    assert world.outputs() == [
+        (b"a", "a@3", 5, 9), (b"b", "b@3", 1, 7), (b"b", "b", -1, 1),
+    ]  # fmt: skip
+    assert world.run(None, 5).due == {}
+    assert world.outputs()[3:] == [(b"a", "a", -5, 5)]
+    assert world.run(None, 6) == Told()
+
+
+def test_a_key_that_fails_leaves_nothing_but_letters(world: World) -> None:
+    table = entries(("a", 1, 7, 2, 4), ("a", -1, 8, 1, 5), ("b", 9, 7, 0, 6), ("a", 1, 7, 2, 4))
+    told = world.run(table, 3)
+    assert world.state() == {b"b": 9}
+    assert told.due == {"eventtime": 9}
+    letters = [orjson.loads(raw) for raw in told.letters]
+    assert [(one["topic"], one["partition"], one["offset"]) for one in letters] == [
+        (*SOURCES_ORDER[2], 4),
+        (*SOURCES_ORDER[1], 5),
+    ]
+    assert {(one["reason"], one["exception"]) for one in letters} == {
+        ("raised:p", "ValueError: below zero")
+    }
+    with pytest.raises(ProcessorFailed, match="'p' raised in handleInputRows on key 'a'"):
+        world.run(table, 3, on_error="stop")
+    assert world.state() == {b"b": 9}
+
+
+def test_timers_beyond_what_one_commit_runs_come_with_the_next(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timers, "MOST", 2)
+    rows = [(key, x, 7, 0, x) for key, x in (("a", 4), ("b", 5), ("c", 6), ("d", 20), ("e", 5))]
+    told = world.run(entries(*rows), 3)
+    assert (told.due, told.overdue) == ({"eventtime": 4}, False)
+    world.outputs_seen = len(world.outputs())
+    assert world.tick(9) == ([("a", -4), ("b", -5)], {"eventtime": 5}, True)
+    assert world.tick(9) == ([("e", -5), ("c", -6)], {"eventtime": 20}, False)
+    assert world.tick(9) == ([], {"eventtime": 20}, False)
+
+
+def test_an_exception_that_cannot_be_told_is_told_by_its_name(world: World) -> None:
+    def raises(*_: Any) -> Any:
+        class UntoldError(Exception):
+            def __str__(self) -> str:
+                raise AttributeError("it was never set")
+
+        raise UntoldError
+
+    asked = {"n": lambda handle, name: handle.getValueState(name, "x BIGINT")}
+    code = cloudpickle.dumps(Doing(asked, raises))
+    (letter,) = map(orjson.loads, world.run(entries(("a", 1, 7, 0, 0)), 3, code=code).letters)
+    assert letter["exception"] == "UntoldError"
+    with pytest.raises(ProcessorFailed, match="UntoldError"):
+        world.run(entries(("a", 1, 7, 0, 0)), 3, code=code, on_error="stop")
+
+
+def test_a_timer_that_fails_is_gone(world: World) -> None:
+    world.run(entries(("a", 13, 7, 0, 0)), 3)
+    told = world.run(None, 20)
+    (letter,) = map(orjson.loads, told.letters)
+    assert (letter["reason"], letter["topic"], letter["timestamp"]) == (
+        "raised-timer:p", "p-timers", 13,
+    )  # fmt: skip
+    assert told.due == {}
+    assert dict(world.tasks[0].scan("p-timers")[1]) == {}
+
+
+def test_what_its_topic_does_not_take_is_a_letter(world: World) -> None:
+    told = world.run(entries(("a", 1, 7, 0, 0)), 3, limit=17)
+    assert [orjson.loads(raw)["reason"] for raw in told.letters] == ["too-large:p"]
+    assert world.state() == {}
+
+
+def asking(how: Any) -> bytes:
+    """A processor that does this in ``init``, as executors get it."""
+    return bytes(cloudpickle.dumps(Doing({"n": how}, total)))
+
+
+def test_what_fails_in_init_is_tried_again(world: World) -> None:
+    """It is where connections are opened. What it asks for beside what is known stays wrong."""
+
+    def away(*_: Any) -> Any:
+        raise ConnectionRefusedError("the service is away")
+
+    with pytest.raises(ProcessorUnready, match="raised in init on task 0") as failed:
+        world.run(None, 3, code=asking(away))
+    assert not isinstance(failed.value, ConfigurationError), "the driver begins anew"
+    assert "the service is away" in failed.value.message
+    for wrong in (
+        lambda handle, _: handle.getValueState("other", "x BIGINT"),
+        lambda handle, name: handle.getValueState(name, "x BIGINT").get(),
+    ):
+        with pytest.raises(ProcessorFailed, match="raised in init"):
+            world.run(None, 3, code=asking(wrong))
+
+
+def test_a_processor_that_is_slow_is_named(world: World) -> None:
+    """Else its exchange ends by its time, as if the host were away."""
+    with pytest.raises(ProcessorUnready, match="'p' takes too long on task 0: 1 calls"):
+        world.run(entries(("a", 1, 7, 0, 0)), 3, pace=Pace(0, 0.0))
+    assert world.state() == {}
+
+
+def test_while_a_processor_works_nobody_waits_for_the_host(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit, failed = world.tasks.commit, list[int]()
+
+    def aborts_once(partition: int, exchange: Any, header: CommitHeader) -> Any:
+        if not failed:
+            failed.append(header.n)
+            raise Unavailable("the transaction was aborted")
+        return commit(partition, exchange, header)
+
+    def slow(*_: Any) -> Any:
+        time.sleep(1.0)
+        return iter(())
+
+    monkeypatch.setattr(world.tasks, "commit", aborts_once)
+    table = entries(("a", 1, 7, 0, 0))
+    table = table.append_column("n", pa.array([1] * len(table), pa.int64()))
+    asked = {"n": lambda handle, name: handle.getValueState(name, "x BIGINT")}
+    made = processor(code=cloudpickle.dumps(Doing(asked, slow)))
+    batch = BatchPlan(EPOCH, 1, {}, SOURCES, 3, 5, 0, {}, recorded=7)
+    plan = ExchangePlan("app", 1, (), batch, (), None, 60.0, patience_s=0.5, processors=(made,))
+    marker = exchanged(plan, 0, table, world.tasks)
+    assert (marker.n, failed) == (1, [1])
+
+
+def test_the_grace_puts_timers_off(world: World) -> None:
+    assert world.run(entries(("a", 4, 7, 0, 0)), 5, grace_ms=3).due == {"eventtime": 7}
+    assert world.run(None, 7, grace_ms=3).due == {}
+
+
+def test_a_tick_is_taken_once_whatever_its_number(world: World) -> None:
+    batch = BatchPlan(EPOCH, 1, {}, {}, 3, 5, 0, {}, recorded=7, tick=True)
+    plan = ExchangePlan("app", 1, (), batch, (), None, 5.0, processors=(processor(),))
+
+    def taken(n: int, recorded: int) -> tuple[int, int]:
+        again = replace(plan, batch=replace(batch, n=n, recorded=recorded))
+        marker = exchanged(again, 0, None, world.tasks)
+        return marker.n, marker.recorded
+
+    assert [taken(1, 7), taken(2, 7), taken(2, 8)] == [(1, 7), (1, 7), (2, 8)]
+    plan = replace(plan, batch=replace(batch, recorded_in="made anew"))
+    batch = plan.batch
+    assert taken(3, 0) == (3, 0), "of another progress topic"
+    assert world.tasks[0].marker.initial == {"p": NO_INITIAL}, "it has begun without"
+
+
+def beginning(n: int) -> ExchangePlan:
+    """To take an initial state, with that number."""
+    asked = {"n": lambda handle, name: handle.getValueState(name, "x BIGINT")}
+    code = cloudpickle.dumps(Counting(asked, total))
+    made = processor(code=code, initial=ROWS.json())
+    batch = BatchPlan(EPOCH, n, {}, {}, 3, 5, 0, {})
+    return ExchangePlan("app", 1, (), batch, (), None, 5.0, processors=(made,), initial="p")
+
+
+def initial_table(names: str) -> pa.Table:
+    """A row for each letter."""
+    rows = pa.struct([("k", pa.string()), ("x", pa.int64())])
+    return pa.table(
+        {
+            "kind": pa.array([0] * len(names), pa.int32()),
+            "key": pa.array([n.encode() for n in names], pa.binary()),
+            "row": pa.array([{"k": n, "x": 1} for n in names], rows),
+        }
+    )
+
+
+def test_a_large_initial_state_is_taken_in_parts(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "MOST_KEYS", 2)
+    commit = world.tasks.commit
+
+    def begin(n: int) -> Any:
+        return exchanged(beginning(n), 0, initial_table("eabadc"), world.tasks)
+
+    def killed(partition: int, exchange: Any, header: CommitHeader) -> Any:
+        if header.n == 2:
+            raise KeyboardInterrupt
+        return commit(partition, exchange, header)
+
+    with monkeypatch.context() as killing:
+        killing.setattr(world.tasks, "commit", killed)
+        with pytest.raises(KeyboardInterrupt):
+            begin(1)
+    half = world.tasks[0].marker
+    assert (half.n, half.begun) == (1, {"p": {"key": b"b".hex(), "rows": 3}})
+    assert (half.initial, world.state()) == ({}, {b"a": 2, b"b": 1})
+    after = begin(5)
+    assert (after.n, after.initial, after.begun) == (6, {"p": 6}, {})
+    assert world.state() == {b"a": 2, b"b": 1, b"c": 1, b"d": 1, b"e": 1}
+    assert begin(6) == after, "a copy of Spark's task"
+
+
+def test_an_initial_state_is_sorted_once_for_all_its_parts(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[InitialRows] = []
+
+    class Noted(InitialRows):
+        def __init__(self, *of: Any) -> None:
+            super().__init__(*of)
+            made.append(self)
+
+    monkeypatch.setattr(run, "MOST_KEYS", 1)
+    monkeypatch.setattr("state_lib.executor.process.given.InitialRows", Noted)
+    marker = exchanged(beginning(1), 0, initial_table("abc"), world.tasks)
+    assert (marker.n, marker.initial, len(made)) == (3, {"p": 3}, 1)
+
+
+def test_rows_come_in_order() -> None:
+    rows = [("b", 0, 5, 0, 0), ("a", 1, 6, 1, 0), ("a", 2, 5, 2, 7), ("a", 3, 5, 2, 3)]
+    rows += [("a", 4, 5, 1, 9), ("a", 5, 5, 0, 9)]
+    given = Given(entries(*rows), 0, processor(), SOURCES_ORDER)
+    groups = list(given.groups())
+    assert [(g.key, g.time_ms) for g in groups] == [(b"a", 6), (b"b", 5)]
+    found = [row.x for row in given.rows(groups[0])]
+    rank = sorted(range(3), key=lambda number: SOURCES_ORDER[number])
+    of_source = {2: [3, 2], 1: [4], 0: [5]}
+    assert found == [x for number in rank for x in of_source[number]] + [1]
+
+
+def test_places_within_a_record_count_last() -> None:
+    table = entries(("a", 1, 5, 0, 0), ("a", 2, 5, 0, 0), ("a", 3, 5, 0, 0), explodes=1)
+    backwards = table.take(pa.array([2, 0, 3, 1]))
+    given = Given(backwards, 0, processor(explodes=1), SOURCES_ORDER)
+    (group,) = given.groups()
+    assert [row.x for row in given.rows(group)] == [1, 2, 3]
+
+
+def test_rows_that_are_none_of_the_schema_are_refused() -> None:
+    results = Results(processor())
+    assert results.records([Row(x=1, k="a"), ("b", None)], 7) == [
+        (b'{"k":"a","x":1}', 7), (b'{"k":"b","x":null}', 7),
+    ]  # fmt: skip
+    assert results.records(None, 7) == []
+    for wrong in (Row(k="a"), ("a",), ("a", "b"), 1, Row(k="a", x=1, y=2)):
+        with pytest.raises(TypeError):
+            results.records([wrong], 7)
+
+
+@pytest.mark.parametrize("raised", [SystemExit, CancelledError])
+def test_whatever_a_processor_raises_is_its_rows(world: World, raised: type[BaseException]) -> None:
+    def raises(*_: Any) -> Any:
+        raise raised
+
+    asked = {"n": lambda handle, name: handle.getValueState(name, "x BIGINT")}
+    code = cloudpickle.dumps(Doing(asked, raises))
+    (letter,) = map(orjson.loads, world.run(entries(("a", 1, 7, 0, 0)), 3, code=code).letters)
+    assert (letter["reason"], letter["exception"]) == ("raised:p", f"{raised.__name__}:")
+
+
+@pytest.mark.parametrize("raised", [MemoryError, ImportError])
+def test_what_a_machine_lacks_is_tried_again(world: World, raised: type[Exception]) -> None:
+    def raises(*_: Any) -> Any:
+        raise raised
+
+    asked = {"n": lambda handle, name: handle.getValueState(name, "x BIGINT")}
+    code = cloudpickle.dumps(Doing(asked, raises))
+    with pytest.raises(ProcessorUnready, match="'p' raised in handleInputRows on task 0"):
+        world.run(entries(("a", 1, 7, 0, 0)), 3, code=code)
+
+
+def test_one_that_ends_in_init_is_tried_again(world: World) -> None:
+    def ends(*_: Any) -> Any:
+        raise SystemExit
+
+    with pytest.raises(ProcessorUnready, match="raised in init on task 0"):
+        world.run(None, 3, code=asking(ends))
