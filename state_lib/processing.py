@@ -1,7 +1,7 @@
 """What a job declares of its own code per key, as plain data: docs/adr/0024.
 
 A stateful processor of Spark's, or functions that fold rows. Nothing here touches Spark:
-`state_lib.spark.process` learns it of a processor, and runs it.
+`state_lib.spark.process` learns it of a processor, `state_lib.executor.process` runs it.
 """
 
 from __future__ import annotations

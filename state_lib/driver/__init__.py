@@ -1,1 +1,4 @@
-"""What a driver does beside Spark: claims, records, clocks. No PySpark is imported here."""
+"""What a driver does beside Spark: claims, records of batches, the clock, what stands where.
+
+Nothing here imports PySpark. How drivers are launched and watched is in `state_lib.drivers`.
+"""

@@ -1,7 +1,7 @@
 """Typed errors out of executors' Python functions, where Spark keeps their text alone.
 
-What an exchange raises comes back as a row (`state_lib.executor.exchange`). What is raised before the
-shuffle must fail the job: else some tasks would commit a batch of which rows are missing.
+What an exchange raises comes back as a row (`state_lib.executor.exchange`). What is raised before
+the shuffle must fail the job: else some tasks would commit a batch of which rows are missing.
 """
 
 from __future__ import annotations

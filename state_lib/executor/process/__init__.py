@@ -1,1 +1,1 @@
-"""Spark's own stateful processors, run in a task's exchange: docs/adr/0024."""
+"""Runs Spark's own stateful processors, and folds, in a task's exchange: docs/adr/0024."""

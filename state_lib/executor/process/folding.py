@@ -18,7 +18,7 @@ from pyspark.sql import Row
 
 from state_lib.declaration import WINDOW_FIELDS
 from state_lib.errors import ProcessorFailed
-from state_lib.executor.plan import BatchPlan
+from state_lib.executor.plan import UNBOUNDED, BatchPlan
 from state_lib.executor.process.arguments import from_arrow
 from state_lib.executor.process.buffer import Buffer, OpenExchange
 from state_lib.executor.process.codec import RowCodec
@@ -39,7 +39,6 @@ from state_lib.keys import split_timestamp, window_key
 from state_lib.processing import Fold, Processor
 from state_lib.serdes import serde_from
 from state_lib.serdes.shown import to_json
-from state_lib.spark.sizes import UNBOUNDED
 
 _FIXED = 128
 """What all of a column that has no bound of its own takes in JSON at most."""

@@ -12,7 +12,7 @@ from pyspark.sql.streaming import StatefulProcessor
 from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, TimerValues
 
 from state_lib.errors import ProcessorFailed
-from state_lib.executor.plan import BatchPlan, ExchangePlan
+from state_lib.executor.plan import UNBOUNDED, BatchPlan, ExchangePlan
 from state_lib.executor.process import layout
 from state_lib.executor.process.buffer import Buffer, OpenExchange
 from state_lib.executor.process.expiry import Expiry
@@ -33,7 +33,6 @@ from state_lib.executor.process.states import Misused, Scene
 from state_lib.executor.process.timers import Timers
 from state_lib.processing import TIMERS, Processor
 from state_lib.serdes import serde_from
-from state_lib.spark.sizes import UNBOUNDED
 
 MOST_KEYS = 100_000
 """Whose initial state is taken with one commit; that of others with the next."""

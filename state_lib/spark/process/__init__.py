@@ -1,1 +1,1 @@
-"""Spark's own stateful processors, run in a task's exchange: docs/adr/0024."""
+"""Processors and folds as a job declares them, and the rows that they take: docs/adr/0024."""
