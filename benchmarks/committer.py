@@ -24,6 +24,7 @@ from state_lib.driver.claims import write_claim
 from state_lib.errors import Unavailable
 from state_lib.protocol.marker import CommitHeader, now_ms
 from state_lib.protocol.placement import owner_of
+from state_lib.protocol.positions import Positions
 from state_lib.specs import StoreSpec, Topology
 
 CHUNK = 400_000
@@ -82,7 +83,9 @@ class Committer:
         with self.clients[task].exchange(app, task, self.epoch, n) as exchange:
             exchange.get(store, keys)
             exchange.put(store, keys, values, stamps)
-            exchange.commit(CommitHeader(epoch=self.epoch, n=n, from_={}, to={}, clock=0))
+            exchange.commit(
+                CommitHeader(epoch=self.epoch, n=n, from_=Positions(), to=Positions(), clock=0)
+            )
 
     def write(self, ids: Ids, count: int = 1, chunk: int = CHUNK) -> None:
         """Commit keys in batches, every task in every batch."""

@@ -16,6 +16,7 @@ from state_lib.changelog.log import KafkaLog
 from state_lib.changelog.topics import changelog_topic
 from state_lib.changelog.writer import Records, TransactionalWriter
 from state_lib.protocol.marker import CommitHeader, now_ms
+from state_lib.protocol.positions import Positions
 from state_lib.task import Batch, Puts, StateTask, TaskContext
 
 VALUE = (1).to_bytes(8, "big")
@@ -70,7 +71,7 @@ def _in_process(world: World, committer: Committer, keys: pa.BinaryArray) -> Ite
 
     def commit(changes: dict[str, Puts]) -> None:
         n = task.marker.n + 1
-        header = CommitHeader(epoch=marker.epoch, n=n, from_={}, to={}, clock=0)
+        header = CommitHeader(epoch=marker.epoch, n=n, from_=Positions(), to=Positions(), clock=0)
         task.commit(Batch(header, changes))
 
     yield timed("commit", "of nothing", 0, lambda _: commit({}))

@@ -14,6 +14,7 @@ from state_lib.changelog.progress import ProgressLog, effective
 from state_lib.changelog.topics import progress_topic
 from state_lib.executor.plan import BatchPlan
 from state_lib.protocol.marker import now_ms
+from state_lib.protocol.positions import Positions
 
 
 def run(records: int, world: World) -> Iterator[Timing]:
@@ -47,5 +48,5 @@ def run(records: int, world: World) -> Iterator[Timing]:
 
 
 def _plan(n: int) -> BatchPlan:
-    at, to = ({"source": {str(p): 1000 * (n + i) for p in range(TASKS)}} for i in (0, 1))
+    at, to = (Positions({("source", p): 1000 * (n + i) for p in range(TASKS)}) for i in (0, 1))
     return BatchPlan(1, n, at, to, n, now_ms(), 3_600_000, {"source": "id"}, limits={"count": 9})

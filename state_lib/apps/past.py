@@ -31,8 +31,9 @@ from state_lib.drivers.members import living_drivers
 from state_lib.errors import Busy, HoldfastError, InvalidRequest, Superseded, Unavailable
 from state_lib.failpoints import failpoint
 from state_lib.kafka import Kafka, require
-from state_lib.protocol.marker import flat, now_ms
+from state_lib.protocol.marker import now_ms
 from state_lib.protocol.placement import owner_of
+from state_lib.protocol.positions import Positions
 from state_lib.restore.past import PastPlan, reaching
 from state_lib.task.past import Past
 from state_lib.times import iso
@@ -242,7 +243,7 @@ def _not_done(
 
 def _check_code(plans: Sequence[PastPlan], code: str | None, partitions: int) -> None:
     """Batches that only some tasks repeat must be of the present code: no driver would do it."""
-    level = len({frozenset(flat(p.positions).items()) for p in plans}) == 1
+    level = len({frozenset(Positions.of(p.positions).items()) for p in plans}) == 1
     if (level and len(plans) == partitions) or code is None:
         return
     if others := sorted({c for p in plans for c in p.codes} - {code}):

@@ -167,7 +167,7 @@ def _told_by_markers(kafka: Kafka, app: str) -> Topology | None:
     logs = {topic for marker in markers for topic in (*marker.logs, *marker.committed)}
     names = [t.removeprefix(f"{app}-").removesuffix("-changelog") for t in sorted(logs)]
     stores = tuple(StoreSpec(name) for name in names if changelog_topic(app, name) in logs)
-    sources = sorted({topic for marker in markers for topic in marker.positions})
+    sources = sorted({topic for marker in markers for topic, _ in marker.positions})
     return Topology(app, len(markers), stores, sources=tuple(sources))
 
 

@@ -31,7 +31,7 @@ from state_lib.changelog.topics import progress_topic
 from state_lib.config import Settings
 from state_lib.errors import ConfigurationError
 from state_lib.kafka import Kafka, Partition, ends, require, starts
-from state_lib.protocol.marker import flat, nested
+from state_lib.protocol.positions import Positions
 from state_lib.specs import Topology
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def audit(  # noqa: PLR0913 - what is audited, against what, and who is told
             notes += unlike
     return AuditReport(
         app=app,
-        positions=nested(standing.positions),
+        positions=standing.positions.to_json(),
         clock=standing.clock,
         records=records,
         comparisons=(*found, *against),
@@ -223,7 +223,7 @@ def first_positions(
     """
     begin: dict[Partition, int] = {}
     for batch in batches:
-        for place, offset in flat(batch["from"]).items():
+        for place, offset in Positions.of(batch["from"]).items():
             begin[place] = min(offset, begin.get(place, offset))
     begin = {p: min(begin.get(p, at), at) for p, at in positions.items()}
     require(kafka.admin(), topology.sources)
@@ -240,13 +240,13 @@ def _source(
     spark: SparkSession,
     settings: Settings,
     topology: Topology,
-    begin: dict[Partition, int],
-    end: dict[Partition, int],
+    begin: Mapping[Partition, int],
+    end: Mapping[Partition, int],
 ) -> DataFrame:
     from state_lib.spark.session import kafka_options, read_range  # noqa: PLC0415 - needs pyspark
 
     options = kafka_options(settings, list(topology.sources))
-    bounds = [orjson.dumps(nested(at)).decode() for at in (begin, end)]
+    bounds = [orjson.dumps(Positions(at).to_json()).decode() for at in (begin, end)]
     return read_range(spark, options, bounds[0], bounds[1])
 
 

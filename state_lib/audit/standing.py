@@ -21,8 +21,9 @@ from state_lib.config import Settings
 from state_lib.errors import Unavailable
 from state_lib.kafka import ADMIN_TIMEOUT_S, Kafka, Partition, ends
 from state_lib.protocol.addresses import HostAddress
-from state_lib.protocol.marker import Marker, flat
+from state_lib.protocol.marker import Marker
 from state_lib.protocol.placement import owner_of
+from state_lib.protocol.positions import Positions
 from state_lib.specs import Topology
 
 RETRY_S = 0.25
@@ -40,9 +41,9 @@ class Standing:
     ends: dict[Partition, int]
 
     @property
-    def positions(self) -> dict[Partition, int]:
+    def positions(self) -> Positions:
         """The positions of all tasks."""
-        return flat(self.markers[0].positions)
+        return self.markers[0].positions
 
     @property
     def clock(self) -> int:
@@ -53,7 +54,7 @@ class Standing:
     def behind_outputs(self) -> int:
         """Source records from here to where outputs were written: more than 0 after going back."""
         return max(
-            sum(to - flat(m.positions).get(p, 0) for p, to in m.published_to.items())
+            sum(to - m.positions.get(p, 0) for p, to in m.published_to.items())
             for m in self.markers
         )
 
@@ -100,9 +101,9 @@ def _try(
                 markers.append(marker)
             elif marker != markers[task]:
                 raise Unavailable(f"task {task} committed meanwhile")
-    places = {task: flat(m.positions) for task, m in enumerate(markers)}
+    places = {task: m.positions for task, m in enumerate(markers)}
     if any(place != places[0] for place in places.values()):
-        shown = {task: dict(markers[task].positions) for task in tasks}
+        shown = {task: place.to_json() for task, place in places.items()}
         raise Unavailable(f"its tasks stand at different positions: {shown}")
     if not places[0]:
         raise Unavailable("its tasks have no positions yet: no batch was committed")

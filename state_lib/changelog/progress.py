@@ -19,7 +19,8 @@ from confluent_kafka import KafkaError, Message, Producer
 from state_lib.changelog.reader import read
 from state_lib.changelog.topics import progress_topic
 from state_lib.kafka import NO_ANSWER, Kafka, Partition, ends, starts, unavailable
-from state_lib.protocol.marker import NO_CLOCK, ByPartition, flat
+from state_lib.protocol.marker import NO_CLOCK
+from state_lib.protocol.positions import Numbers, Positions
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +29,8 @@ class Recorded:
 
     epoch: int
     n: int
-    from_: Mapping[Partition, int]
-    to: Mapping[Partition, int]
+    from_: Numbers
+    to: Numbers
     clock: int
     now: int
     max_future_ms: int = 3_600_000
@@ -88,12 +89,13 @@ class Alike:
 
     def __init__(self) -> None:
         self._partitions: dict[Partition, Partition] = {}
-        self._positions: Mapping[Partition, int] = {}
+        self._positions = Positions()
         self._limits: Mapping[str, int] = {}
 
-    def positions(self, said: ByPartition) -> Mapping[Partition, int]:
-        """As `flat` gives them; the ones of the last call, if they are equal."""
-        found = {self._partitions.setdefault(p, p): offset for p, offset in flat(said).items()}
+    def positions(self, said: Mapping[str, Mapping[str, int]]) -> Positions:
+        """From JSON; the ones of the last call, if they are equal."""
+        own = self._partitions.setdefault
+        found = Positions({own(p, p): offset for p, offset in Positions.of(said).items()})
         if found != self._positions:
             self._positions = found
         return self._positions

@@ -173,7 +173,7 @@ def _plain(manifest: Manifest) -> Json:
         "epoch": manifest.marker.epoch,
         "n": manifest.marker.n,
         "clock": manifest.marker.clock,
-        "positions": manifest.marker.positions,
+        "positions": manifest.marker.positions.to_json(),
         "digests": dict(manifest.digests),
         "files": len(manifest.files),
         "size_bytes": manifest.size_bytes,

@@ -9,8 +9,8 @@ from state_lib.changelog.claims import topology_of
 from state_lib.client.flight import FlightHostClient
 from state_lib.errors import HoldfastError
 from state_lib.kafka import Kafka, describe, ends
-from state_lib.protocol.marker import flat
 from state_lib.protocol.placement import owner_of
+from state_lib.protocol.positions import Positions
 
 if TYPE_CHECKING:
     from state_lib.config import Settings
@@ -51,10 +51,10 @@ class Following:
             return None
         return Place(sum(min(w[p] for w in positions) for p in every), sum(end.values()))
 
-    def _positions(self, partition: int) -> dict[tuple[str, int], int]:
+    def _positions(self, partition: int) -> Positions:
         address = owner_of(self._app, partition, self._settings.host_addresses)
         client = FlightHostClient(address, self._token)
         try:
-            return flat(client.marker(self._app, partition).positions)
+            return client.marker(self._app, partition).positions
         finally:
             client.close()

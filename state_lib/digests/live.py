@@ -41,11 +41,13 @@ class TaskDigest:
 
     def to_json(self) -> dict[str, Any]:
         """As plain data."""
-        known = {"epoch": self.marker.epoch, "n": self.marker.n, "clock": self.marker.clock}
+        at = self.marker
+        known: dict[str, Any] = {"epoch": at.epoch, "n": at.n, "clock": at.clock}
+        known["positions"] = at.positions.to_json()
         return {
             "partition": self.partition,
             "host": self.host,
-            "marker": None if self.error else known | {"positions": self.marker.positions},
+            "marker": None if self.error else known,
             "stores": {name: str(one) for name, one in self.stores.items()},
             "error": self.error,
         }

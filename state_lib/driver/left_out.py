@@ -14,7 +14,7 @@ from state_lib.changelog.writer import OutcomeUnknown, TransactionalWriter
 from state_lib.driver.epochs import Epoch
 from state_lib.errors import KafkaRefused, Unavailable
 from state_lib.kafka import Kafka, TopicFacts
-from state_lib.protocol.marker import RESTORING, Marker, Verdict, flat, now_ms
+from state_lib.protocol.marker import RESTORING, Marker, Verdict, now_ms
 from state_lib.specs import Topology
 from state_lib.task.claiming import judge_claim
 from state_lib.task.opening import last_marker, write_marker
@@ -80,7 +80,7 @@ class LeftOut:
 
     def _is_known(self, task: int) -> bool:
         marker = last_marker(self._kafka, self._topology.app, task)
-        return self._wanted <= set(flat(marker.positions)) and marker.state != RESTORING
+        return self._wanted <= set(marker.positions) and marker.state != RESTORING
 
     def _take(self, epoch: Epoch, task: int) -> Marker:
         """End what its host has under way, and claim it; raises as `judge_claim` and the writer."""

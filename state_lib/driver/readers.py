@@ -10,7 +10,6 @@ from state_lib.config import Settings
 from state_lib.drivers.members import living_drivers
 from state_lib.errors import HoldfastError
 from state_lib.kafka import Kafka
-from state_lib.protocol.marker import flat
 from state_lib.task.opening import last_marker
 
 log = structlog.get_logger(__name__)
@@ -42,5 +41,5 @@ def of_before(settings: Settings, app: str, topic: str, newest: str) -> str | No
     except (HoldfastError, KafkaException) as error:
         log.warning("what the last driver read by cannot be looked up", app=app, why=str(error))
         return None
-    first, *others = [flat(marker.positions) for marker in markers]
+    first, *others = [marker.positions for marker in markers]
     return before if any(one != first for one in others) else None

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import reduce
 
-from state_lib.kafka import Partition
-from state_lib.protocol.marker import NO_CLOCK, Marker, flat
-
-Positions = dict[Partition, int]
+from state_lib.protocol.marker import NO_CLOCK, Marker
+from state_lib.protocol.positions import Numbers, Positions
 
 
 @dataclass
@@ -19,7 +18,7 @@ class Standing:
     markers: list[Marker]
     topic_ids: Mapping[str, str]
     n: int = 0
-    positions: Positions = field(default_factory=dict)
+    positions: Numbers = field(default_factory=Positions)
     told: int = NO_CLOCK
     """The greatest clock that was recorded: a task may stand at it though its answer was lost."""
     parked: dict[int, str] = field(default_factory=dict)
@@ -70,8 +69,4 @@ class Standing:
     @property
     def maxima(self) -> Positions:
         """Greatest event time per source partition, over all tasks."""
-        out: Positions = {}
-        for marker in self.markers:
-            for partition, ts in flat(marker.maxima).items():
-                out[partition] = max(out.get(partition, ts), ts)
-        return out
+        return reduce(Positions.greatest, (m.maxima for m in self.markers), Positions())

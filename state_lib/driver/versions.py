@@ -26,7 +26,7 @@ from state_lib.drivers.members import living_drivers
 from state_lib.drivers.watched import Watched
 from state_lib.errors import CodeChanged, Unavailable
 from state_lib.kafka import Kafka, Partition, require
-from state_lib.protocol.marker import RESTORING, Marker, flat
+from state_lib.protocol.marker import RESTORING, Marker
 from state_lib.specs import Topology
 from state_lib.task.opening import newest_marker
 
@@ -138,7 +138,7 @@ def make_way(
             ProgressLog(kafka, topology.app).read(_since(kafka, topology.app, markers))
         )
     )
-    found = behind([flat(m.positions) for m in markers], chain, [m.published_to for m in markers])
+    found = behind([m.positions for m in markers], chain, [m.published_to for m in markers])
     if found is not None and found.batch is not None and len(found.tasks) < len(markers):
         accepted = settings.accept_new_code
         check_code(topology.app, found.batch, code, accepted, found.tasks, routing)
@@ -152,7 +152,7 @@ def _check_parked(
     progress, since = ProgressLog(kafka, topology.app), _since(kafka, topology.app, markers)
     parked = progress.parked(epoch, since)
     chain = Chain(lambda: effective(progress.read(since)))
-    next_of = {p: chain.next_of(flat(markers[p].positions)) for p in parked}
+    next_of = {p: chain.next_of(markers[p].positions) for p in parked}
     missed = {
         p: b
         for p, b in next_of.items()

@@ -25,7 +25,8 @@ from state_lib.drivers.sight import DriverFacts, Running, Sight, Stop
 from state_lib.drivers.tail import Tail
 from state_lib.errors import HoldfastError, KafkaRefused, Unavailable
 from state_lib.kafka import Kafka, Partition, describe, ends, starts
-from state_lib.protocol.marker import NO_CLOCK, Marker, flat, now_ms
+from state_lib.protocol.marker import NO_CLOCK, Marker, now_ms
+from state_lib.protocol.positions import Positions
 
 if TYPE_CHECKING:
     from state_lib.config import Settings
@@ -189,7 +190,7 @@ class _Story:
         complete = len(markers) == len(every)
         ours = complete and all(m.epoch == epoch for m in markers)
         n = min(m.n for m in markers) if ours else 0
-        at = [flat(m.positions) for m in markers] if complete else [{}]
+        at = [m.positions for m in markers] if complete else [Positions()]
         return Sight(
             at=now_ms(),
             drivers=self._members(),
@@ -214,7 +215,7 @@ class _Story:
         begun = self._begun
         if not begun or begun["epoch"] != epoch or begun["n"] <= n:
             return None
-        rows = sum(flat(begun["to"]).values()) - sum(flat(begun["from"]).values())
+        rows = sum(Positions.of(begun["to"]).values()) - sum(Positions.of(begun["from"]).values())
         return Running(begun["n"], rows, begun["now"])
 
     def _members(self) -> tuple[str, ...]:

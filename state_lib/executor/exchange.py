@@ -23,8 +23,9 @@ from state_lib.executor.outputs import output_keys, output_values
 from state_lib.executor.plan import DEAD, DROPPED, BatchPlan, ExchangePlan
 from state_lib.executor.process.pace import Pace
 from state_lib.failpoints import failpoint
-from state_lib.protocol.marker import NO_INITIAL, CommitHeader, Marker, nested
+from state_lib.protocol.marker import NO_INITIAL, CommitHeader, Marker
 from state_lib.protocol.placement import owner_of
+from state_lib.protocol.positions import Positions
 from state_lib.stores.pages import Page
 
 if TYPE_CHECKING:
@@ -244,7 +245,7 @@ def _run(
                 open_exchange.output(topic, keys, values, merged.timestamps)
     told = _processed(plan, task, open_exchange, table, pace)
     letters = [] if told is None else told.letters
-    maxima: dict[tuple[str, int], int] = {}
+    maxima = Positions()
     if table is not None:
         dead = table.filter(pc.equal(table.column("kind"), DEAD)).column("key").unique()
         letters = [*dead.to_pylist(), *letters]
@@ -264,7 +265,7 @@ def _run(
             to=batch.to,
             clock=batch.clock,
             topic_ids=batch.topic_ids,
-            maxima=nested(maxima),
+            maxima=maxima,
             dropped=counts,
             recorded=batch.recorded,
             recorded_in=batch.recorded_in,
@@ -343,10 +344,10 @@ def _count(letters: list[bytes], counts: dict[str, int]) -> None:
         counts[reason] = counts.get(reason, 0) + 1
 
 
-def _maxima(plan: ExchangePlan, table: pa.Table) -> dict[tuple[str, int], int]:
+def _maxima(plan: ExchangePlan, table: pa.Table) -> Positions:
     sources = plan.batch.sources()
     src = table.column("src").to_numpy()
     ts = pc.fill_null(table.column("ts"), -1).to_numpy()
     best = np.full(len(sources), -1, np.int64)
     np.maximum.at(best, src, ts)
-    return {sources[i]: int(t) for i, t in enumerate(best) if t >= 0}
+    return Positions({sources[i]: int(t) for i, t in enumerate(best) if t >= 0})

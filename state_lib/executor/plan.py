@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from state_lib.declaration import Kept
 from state_lib.processing import Processor
 from state_lib.protocol.addresses import HostAddress
-from state_lib.protocol.marker import NO_CLOCK, ByPartition, flat, nested
+from state_lib.protocol.marker import NO_CLOCK
+from state_lib.protocol.positions import Positions
 
 SEEN, DROPPED, DEAD = -1, -2, -3
 """Kinds of entries that change no store: they carry event times, drop counts and dead letters.
@@ -47,8 +48,8 @@ class BatchPlan:
 
     epoch: int
     n: int
-    from_: ByPartition
-    to: ByPartition
+    from_: Positions
+    to: Positions
     clock: int
     now: int
     max_future_ms: int
@@ -74,7 +75,7 @@ class BatchPlan:
 
     def sources(self) -> list[tuple[str, int]]:
         """Source partitions in the order in which rows number them."""
-        known = sorted(flat(self.to))
+        known = sorted(self.to)
         return [*self.numbered, *(p for p in known if p not in self.numbered)]
 
     def record(self) -> dict[str, object]:
@@ -82,8 +83,8 @@ class BatchPlan:
         return {
             "epoch": self.epoch,
             "n": self.n,
-            "from": self._own(self.from_),
-            "to": self._own(self.to),
+            "from": self._own(self.from_).to_json(),
+            "to": self._own(self.to).to_json(),
             "clock": self.clock,
             "now": self.now,
             "max_future_ms": self.max_future_ms,
@@ -98,10 +99,10 @@ class BatchPlan:
             **({"unknown_schemas": self.unknown} if self.unknown else {}),
         }
 
-    def _own(self, positions: ByPartition) -> ByPartition:
+    def _own(self, positions: Positions) -> Positions:
         if not self.numbered:
             return positions
-        return nested({p: o for p, o in flat(positions).items() if p in self.numbered})
+        return Positions({p: o for p, o in positions.items() if p in self.numbered})
 
 
 def together(plans: Sequence[BatchPlan]) -> BatchPlan:

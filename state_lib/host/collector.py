@@ -83,9 +83,8 @@ class TaskCollector(Collector):
             number.add_metric(labels, marker.n)
             clock.add_metric(labels, marker.clock / _MS)
             written.add_metric(labels, marker.written_at / _MS)
-            for topic, partitions in marker.positions.items():
-                for partition, offset in partitions.items():
-                    offsets.add_metric((*labels, topic, partition), offset)
+            for (topic, partition), offset in marker.positions.items():
+                offsets.add_metric((*labels, topic, str(partition)), offset)
         yield from (dropped, epoch, number, clock, written, offsets)
 
     def _of_stores(self, found: list[tuple[StateTask, Marker, TaskStores]]) -> Iterator[Metric]:

@@ -2,9 +2,6 @@
 
 A marker says how far a task has come. Everything else (the local store, the offsets in Spark's
 checkpoint, the consumer group) is derived or a convenience.
-
-Positions and maxima have the shape of Spark's own offset JSON, ``{topic: {"partition": number}}``
-with partitions as text, so that one form serves markers, progress records and ``startingOffsets``.
 """
 
 from __future__ import annotations
@@ -18,8 +15,8 @@ from typing import Any
 import orjson
 
 from state_lib.errors import CommitRefused, Moved, Realign, Superseded
+from state_lib.protocol.positions import Positions
 
-ByPartition = Mapping[str, Mapping[str, int]]
 IN_DOUBT = "in doubt"
 """In `Marker.logs`, the id of a changelog that is lost until a repair of it has ended."""
 RUNNING, RESTORING = "running", "restoring"
@@ -28,6 +25,8 @@ NO_INITIAL = -1
 """In `Marker.initial`: the processor began without an initial state."""
 NO_CLOCK = -1
 """The clock before anything was seen (ms since the epoch otherwise)."""
+_POSITIONS = {"positions", "maxima", "from_", "to"}
+"""Fields of a marker or of a header that are `Positions`."""
 
 
 @dataclass(frozen=True)
@@ -81,9 +80,9 @@ class Marker:
     epoch: int = -1
     n: int = 0
     owner: str = ""
-    positions: ByPartition = field(default_factory=dict)
+    positions: Positions = field(default_factory=Positions)
     topic_ids: Mapping[str, str] = field(default_factory=dict)
-    maxima: ByPartition = field(default_factory=dict)
+    maxima: Positions = field(default_factory=Positions)
     clock: int = NO_CLOCK
     published: Mapping[str, Any] = field(default_factory=dict)
     cut: Mapping[str, list[int]] = field(default_factory=dict)
@@ -124,10 +123,9 @@ class Marker:
         return int(self.back["before"]) if alone and self.back else self.epoch
 
     @property
-    def published_to(self) -> dict[tuple[str, int], int]:
+    def published_to(self) -> Positions:
         """Positions up to which outputs were written: never behind ``positions``."""
-        here, there = flat(self.positions), flat(self.published.get("positions", {}))
-        return {p: max(here.get(p, 0), there.get(p, 0)) for p in here.keys() | there.keys()}
+        return _written(self).greatest(self.positions)
 
     @property
     def committed(self) -> dict[str, int]:
@@ -136,7 +134,7 @@ class Marker:
 
     def to_bytes(self) -> bytes:
         """As the value of its Kafka record."""
-        return orjson.dumps(asdict(self), option=orjson.OPT_SORT_KEYS)
+        return orjson.dumps(self.to_json(), option=orjson.OPT_SORT_KEYS)
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> Marker:
@@ -145,12 +143,12 @@ class Marker:
 
     def to_json(self) -> dict[str, Any]:
         """As plain data."""
-        return asdict(self)
+        return _plain(self)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Marker:
         """From plain data."""
-        return cls(**{k: v for k, v in data.items() if k in cls.__dataclass_fields__})
+        return cls(**_known(cls, data))
 
     def owned_by(self, owner: str, logs: Mapping[str, str]) -> Marker:
         """The same place, under another owner, who found these changelogs: others are forgotten."""
@@ -197,11 +195,11 @@ class CommitHeader:
 
     epoch: int
     n: int
-    from_: ByPartition
-    to: ByPartition
+    from_: Positions
+    to: Positions
     clock: int
     topic_ids: Mapping[str, str] = field(default_factory=dict)
-    maxima: ByPartition = field(default_factory=dict)
+    maxima: Positions = field(default_factory=Positions)
     dropped: Mapping[str, int] = field(default_factory=dict)
     read_at: tuple[int, int] | None = None
     recorded: int = -1
@@ -214,12 +212,12 @@ class CommitHeader:
 
     def to_json(self) -> dict[str, Any]:
         """As plain data, for the wire."""
-        return asdict(self)
+        return _plain(self)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> CommitHeader:
         """From plain data."""
-        known = {k: v for k, v in data.items() if k in cls.__dataclass_fields__}
+        known = _known(cls, data)
         if known.get("read_at") is not None:
             known["read_at"] = tuple(known["read_at"])
         return cls(**known)
@@ -242,8 +240,8 @@ def judge(marker: Marker, header: CommitHeader) -> Verdict:
         Moved: the marker moved since the exchange read its values.
     """
     numbers: dict[str, Any] = {
-        "marker": {"epoch": marker.epoch, "n": marker.n, "positions": marker.positions},
-        "commit": {"epoch": header.epoch, "n": header.n, "from": header.from_},
+        "marker": {"epoch": marker.epoch, "n": marker.n, "positions": marker.positions.to_json()},
+        "commit": {"epoch": header.epoch, "n": header.n, "from": header.from_.to_json()},
     }
     if header.epoch < marker.epoch:
         raise overtaken(marker, header.epoch, numbers)
@@ -255,10 +253,10 @@ def judge(marker: Marker, header: CommitHeader) -> Verdict:
         )
     if header.n <= marker.n:
         return Verdict.ALREADY_DONE
-    if not same_positions(header.from_, marker.positions):
+    if header.from_ != marker.positions:
         raise Realign(
-            f"commit {header.n} starts at {dict(header.from_)} but the task stands at "
-            f"{dict(marker.positions)}: align it first",
+            f"commit {header.n} starts at {header.from_} but the task stands at "
+            f"{marker.positions}: align it first",
             **numbers,
         )
     if header.read_at is not None and header.read_at != (marker.epoch, marker.n):
@@ -301,7 +299,7 @@ def advance(
         owner=owner,
         positions=header.to,
         topic_ids={**marker.topic_ids, **header.topic_ids},
-        maxima=merge_max(marker.maxima, header.maxima),
+        maxima=marker.maxima.greatest(header.maxima),
         clock=max(marker.clock, header.clock),
         published=_published(marker, header),
         cut=cut,
@@ -330,8 +328,8 @@ def is_muted(marker: Marker, header: CommitHeader) -> bool:
     Raises:
         Realign: those of some of its records were, and of others not.
     """
-    there, here = flat(marker.published.get("positions", {})), flat(header.from_)
-    moved = {p: to for p, to in flat(header.to).items() if to > here.get(p, 0)}
+    there, here = _written(marker), header.from_
+    moved = {p: to for p, to in header.to.items() if to > here.get(p, 0)}
     if not moved:
         recorded, log = _told(marker.published)
         told = header.recorded_in == log and 0 <= header.recorded <= recorded
@@ -339,25 +337,24 @@ def is_muted(marker: Marker, header: CommitHeader) -> bool:
     behind = any(here.get(p, 0) < there.get(p, 0) for p in moved)
     if behind and any(to > there.get(p, 0) for p, to in moved.items()):
         raise Realign(
-            f"commit {header.n} reads from {dict(header.from_)} to {dict(header.to)}, across "
-            f"{nested(there)}, up to where outputs were written before this task was restored to "
-            "the past: the batches that were recorded are repeated first. Start this driver again; "
-            "one of an older Holdfast has to be upgraded",
-            published=nested(there),
+            f"commit {header.n} reads from {header.from_} to {header.to}, across {there}, up to "
+            "where outputs were written before this task was restored to the past: the batches "
+            "that were recorded are repeated first. Start this driver again; one of an older "
+            "Holdfast has to be upgraded",
+            published=there.to_json(),
         )
     return behind and not marker.published.get("again")
 
 
 def _published(marker: Marker, header: CommitHeader) -> Mapping[str, Any]:
     """It stays where it is while a task that was restored to the past comes up to it."""
-    there, to = flat(marker.published.get("positions", {})), flat(header.to)
-    if any(to.get(p, 0) < offset for p, offset in there.items()):
+    if any(header.to.get(p, 0) < offset for p, offset in _written(marker).items()):
         return marker.published
     before, log = (-1, "") if marker.published.get("again") else _told(marker.published)
     is_cut = header.recorded < marker.taken(header.recorded_in)  # else offsets ascend
     if header.recorded >= 0 and (log != header.recorded_in or before < header.recorded or is_cut):
         before, log = header.recorded, header.recorded_in
-    return {"positions": header.to, "clock": header.clock, **_telling(before, log)}
+    return {"positions": header.to.to_json(), "clock": header.clock, **_telling(before, log)}
 
 
 def _told(published: Mapping[str, Any]) -> tuple[int, str]:
@@ -371,30 +368,20 @@ def _telling(recorded: int, log: str) -> dict[str, Any]:
     return {"recorded": recorded, **of_log} if recorded >= 0 else {}
 
 
-def same_positions(a: ByPartition, b: ByPartition) -> bool:
-    """Whether two positions name the same partitions with the same offsets."""
-    return flat(a) == flat(b)
+def _written(marker: Marker) -> Positions:
+    """Up to where outputs were written, as far as the marker says it itself."""
+    return Positions.of(marker.published.get("positions", {}))
 
 
-def flat(positions: ByPartition) -> dict[tuple[str, int], int]:
-    """``{(topic, partition): number}``."""
-    return {(t, int(p)): o for t, parts in positions.items() for p, o in parts.items()}
+def _plain(one: Marker | CommitHeader) -> dict[str, Any]:
+    said = asdict(one)
+    return {k: v.to_json() if isinstance(v, Positions) else v for k, v in said.items()}
 
 
-def nested(positions: Mapping[tuple[str, int], int]) -> dict[str, dict[str, int]]:
-    """The inverse of `flat`."""
-    out: dict[str, dict[str, int]] = {}
-    for (topic, partition), offset in sorted(positions.items()):
-        out.setdefault(topic, {})[str(partition)] = offset
-    return out
-
-
-def merge_max(a: ByPartition, b: ByPartition) -> dict[str, dict[str, int]]:
-    """Per-partition maximum of two maps; what only one knows is kept."""
-    out = flat(a)
-    for key, value in flat(b).items():
-        out[key] = max(out.get(key, value), value)
-    return nested(out)
+def _known(cls: type[Marker | CommitHeader], data: Mapping[str, Any]) -> dict[str, Any]:
+    """Without the fields of newer versions."""
+    known = {k: v for k, v in data.items() if k in cls.__dataclass_fields__}
+    return known | {k: Positions.of(known[k]) for k in _POSITIONS & known.keys()}
 
 
 def now_ms() -> int:

@@ -16,9 +16,10 @@ from state_lib.changelog.progress import ProgressLog, Recorded, effective, repea
 from state_lib.changelog.topics import progress_topic
 from state_lib.errors import HoldfastError, InvalidRequest, TopicRecreated
 from state_lib.evolution import contradictions
-from state_lib.kafka import Kafka, Partition, ends, require, starts
+from state_lib.kafka import Kafka, ends, require, starts
 from state_lib.processing import TIMERS
-from state_lib.protocol.marker import RESTORING, RUNNING, Marker, flat, nested
+from state_lib.protocol.marker import RESTORING, RUNNING, Marker
+from state_lib.protocol.positions import Numbers, Positions
 from state_lib.restore.candidates import FETCH_BYTES_PER_S, OPEN_S
 from state_lib.snapshots.listing import find
 from state_lib.snapshots.manifest import Manifest
@@ -137,7 +138,7 @@ def plan_past(
             "after they were",
         )
     check_stores(topology, manifest)
-    begin, published = flat(then.positions), newest.published_to
+    begin, published = then.positions, newest.published_to
     if unknown := sorted(published.keys() - begin.keys()):
         raise _refused(
             task,
@@ -151,14 +152,14 @@ def plan_past(
         epoch=then.epoch,
         n=then.n,
         written_at=then.written_at,
-        positions=then.positions,
+        positions=then.positions.to_json(),
         topic_ids=then.topic_ids,
         recorded=then.recorded,
         recorded_in=then.recorded_in,
         clock=then.clock,
         from_epoch=newest.epoch,
         from_n=newest.n,
-        published=nested(published),
+        published=published.to_json(),
         records=sum(max(0, published.get(p, 0) - offset) for p, offset in begin.items()),
         bytes=manifest.size_bytes,
         republish=republish,
@@ -184,8 +185,8 @@ def reaching(kafka: Kafka, plan: PastPlan) -> PastPlan:
         MissingTopic: or there is none.
         Unavailable: Kafka is away.
     """
-    begin, published = flat(plan.positions), flat(plan.published)
-    target = {p: max(offset, published.get(p, 0)) for p, offset in begin.items()}
+    begin, published = Positions.of(plan.positions), Positions.of(plan.published)
+    target = Positions({p: max(o, published.get(p, 0)) for p, o in begin.items()})
     again = {p: offset for p, offset in begin.items() if offset < target[p]}
     if plan.is_nothing or not again:
         return plan
@@ -216,8 +217,8 @@ def check_stores(topology: Topology, manifest: Manifest) -> None:
 def _check_sources(
     kafka: Kafka,
     plan: PastPlan,
-    again: Mapping[Partition, int],
-    target: Mapping[Partition, int],
+    again: Numbers,
+    target: Numbers,
 ) -> None:
     admin = kafka.admin()
     facts = require(admin, {topic for topic, _ in again})
@@ -246,9 +247,7 @@ def _check_sources(
             )
 
 
-def _batches(
-    kafka: Kafka, plan: PastPlan, begin: dict[Partition, int], target: dict[Partition, int]
-) -> list[Recorded]:
+def _batches(kafka: Kafka, plan: PastPlan, begin: Numbers, target: Positions) -> list[Recorded]:
     """Those that were recorded from there on; all of the range has to be among them."""
     app = plan.task.rpartition("/")[0]
     progress, topic = ProgressLog(kafka, app), progress_topic(app)
@@ -261,7 +260,7 @@ def _batches(
     raise _refused(
         plan.task,
         plan.snapshot,
-        f"{topic} has no record of the batches from {nested(reached)} to {nested(target)}, and "
+        f"{topic} has no record of the batches from {Positions(reached)} to {target}, and "
         f"without them late records would be judged anew; {_LATER}",
     )
 

@@ -8,7 +8,7 @@ from math import inf
 
 from state_lib.changelog.log import LogRange
 from state_lib.changelog.topics import changelog_topic
-from state_lib.protocol.marker import RESTORING, Marker, same_positions
+from state_lib.protocol.marker import RESTORING, Marker
 from state_lib.specs import Topology
 from state_lib.stores.task_stores import Checkpoint, layout_of
 
@@ -103,4 +103,4 @@ def is_current(checkpoint: Checkpoint, newest: Marker) -> bool:
     """Whether the state is that of the newest commit."""
     known = checkpoint.marker
     same_commit = (known.epoch, known.n) == (newest.epoch, newest.n)
-    return same_commit and same_positions(known.positions, newest.positions)
+    return same_commit and known.positions == newest.positions

@@ -105,7 +105,7 @@ class Manifest:
     def to_json(self) -> dict[str, Any]:
         """As plain data."""
         plain = {k: v for k, v in asdict(self).items() if k != "url"}
-        return {"format": FORMAT, **plain}
+        return {"format": FORMAT, **plain, "marker": self.marker.to_json()}
 
     def to_bytes(self) -> bytes:
         """As it lies in storage: JSON that carries a checksum of itself."""

@@ -15,7 +15,7 @@ import orjson
 import structlog
 
 from state_lib.errors import InvalidRequest, Realign
-from state_lib.protocol.marker import ByPartition, same_positions
+from state_lib.protocol.positions import ByTopic
 from state_lib.snapshots.listing import list_snapshots
 from state_lib.snapshots.manifest import FORMAT, Manifest, is_id
 from state_lib.snapshots.storage import Storage
@@ -36,7 +36,7 @@ class Savepoint:
     epoch: int
     n: int
     clock: int
-    positions: ByPartition
+    positions: ByTopic
     snapshots: tuple[str, ...]
     created_at: int
 
@@ -57,11 +57,11 @@ def write_savepoint(url: str, savepoint: str, manifests: Sequence[Manifest]) -> 
     for manifest in manifests[1:]:
         at = manifest.marker
         same_commit = (at.epoch, at.n, at.clock) == (first.epoch, first.n, first.clock)
-        if not same_commit or not same_positions(at.positions, first.positions):
+        if not same_commit or at.positions != first.positions:
             raise Realign(
                 f"{manifests[0].task} was taken at commit {(first.epoch, first.n)} and "
-                f"{dict(first.positions)}, {manifest.task} at {(at.epoch, at.n)} and "
-                f"{dict(at.positions)}: take the savepoint again",
+                f"{first.positions}, {manifest.task} at {(at.epoch, at.n)} and "
+                f"{at.positions}: take the savepoint again",
                 tasks=[manifests[0].task, manifest.task],
             )
     made = Savepoint(
@@ -70,7 +70,7 @@ def write_savepoint(url: str, savepoint: str, manifests: Sequence[Manifest]) -> 
         epoch=first.epoch,
         n=first.n,
         clock=first.clock,
-        positions=first.positions,
+        positions=first.positions.to_json(),
         snapshots=tuple(m.id for m in manifests),
         created_at=max(m.created_at for m in manifests),
     )

@@ -13,11 +13,11 @@ from pyspark.sql import DataFrame
 from state_lib.changelog.progress import Recorded, effective, ticks
 from state_lib.driver.patience import never
 from state_lib.driver.runs import Step, run_of
-from state_lib.driver.standing import Positions
 from state_lib.driver.versions import Chain, behind
 from state_lib.errors import ConfigurationError, TopicRecreated
 from state_lib.kafka import Partition, TopicFacts, starts
-from state_lib.protocol.marker import Marker, flat, nested
+from state_lib.protocol.marker import Marker
+from state_lib.protocol.positions import Numbers, Positions
 from state_lib.spark.batches import Batches
 
 log = structlog.get_logger(__name__)
@@ -51,13 +51,13 @@ def initial_positions(
 
     What another task knows already is taken from there: it cannot have moved before all had it.
     """
-    known: Positions = {}
+    known: dict[Partition, int] = {}
     for marker in markers:
-        known |= flat(marker.positions)
+        known |= marker.positions
     wanted: set[Partition] = {(t, p) for t, f in facts.items() for p in range(f.partitions)}
     resolved = starts(admin, wanted - set(known))
     return [
-        {p: flat(m.positions).get(p, known.get(p, resolved.get(p, 0))) for p in wanted}
+        Positions({p: m.positions.get(p, known.get(p, resolved.get(p, 0))) for p in wanted})
         for m in markers
     ]
 
@@ -85,9 +85,9 @@ def align(
         Unjudged: a row was read that is in none of the batches that are repeated together.
     """
     standing = batches.standing
-    at = [flat(m.positions) for m in standing.markers]
+    at: list[Numbers] = [m.positions for m in standing.markers]
     published = [m.published_to for m in standing.markers]
-    target = {p: max(x.get(p, 0) for x in (*at, *published)) for p in at[0]}
+    target = Positions({p: max(x.get(p, 0) for x in (*at, *published)) for p in at[0]})
     if timed := batches.has_timers:
         batches.begin()
     since = min(m.taken(standing.log) for m in standing.markers)
@@ -125,7 +125,7 @@ def repeat(
     tasks: Sequence[int],
     left: int,
     stopped: Callable[[], bool] = never,
-) -> Positions:
+) -> Numbers:
     """Repeat a run, or one tick, for tasks that stand at its begin; returns where it leads them.
 
     Args:
@@ -146,15 +146,15 @@ def repeat(
     return to
 
 
-def lost(tasks: Sequence[int], at: Positions, target: Positions) -> ConfigurationError:
+def lost(tasks: Sequence[int], at: Numbers, target: Numbers) -> ConfigurationError:
     """The error for tasks that stand behind others, with no record of what they have next."""
     return ConfigurationError(
-        f"tasks {list(tasks)} stand at {nested(at)}, behind {nested(target)}, and no record of the "
-        "progress topic covers that: it was deleted or cut short. Use another application id, or "
-        "bring the topic back",
+        f"tasks {list(tasks)} stand at {Positions(at)}, behind {Positions(target)}, and no record "
+        "of the progress topic covers that: it was deleted or cut short. Use another application "
+        "id, or bring the topic back",
         tasks=list(tasks),
     )
 
 
-def _offsets(positions: Positions) -> str:
-    return orjson.dumps(nested(positions)).decode()
+def _offsets(positions: Numbers) -> str:
+    return orjson.dumps(Positions(positions).to_json()).decode()

@@ -25,7 +25,7 @@ from state_lib.driver.outcome import noted
 from state_lib.driver.patience import never, patiently
 from state_lib.driver.recording import Recording
 from state_lib.driver.runs import Step
-from state_lib.driver.standing import Positions, Standing
+from state_lib.driver.standing import Standing
 from state_lib.driver.ticking import Ticking
 from state_lib.driver.versions import check_code
 from state_lib.errors import Unavailable
@@ -34,7 +34,8 @@ from state_lib.executor.exchange import RESULT_DDL, exchange_partition
 from state_lib.executor.plan import BatchPlan, ExchangePlan, together
 from state_lib.failpoints import failpoint
 from state_lib.kafka import Kafka, ends
-from state_lib.protocol.marker import NO_CLOCK, Marker, flat, nested, now_ms
+from state_lib.protocol.marker import NO_CLOCK, Marker, now_ms
+from state_lib.protocol.positions import Numbers, Positions
 from state_lib.spark.deciding import Deciding, needed
 from state_lib.spark.frames import Combiner
 from state_lib.spark.functions.lost import explained
@@ -76,7 +77,7 @@ class Batches:
         self._group: Consumer = kafka.reader(**{"group.id": app.id})
         self.tag = f"holdfast-{app.id}-{standing.epoch}"  # in a user's session are other jobs
 
-    def stream(self, batch: DataFrame, to: Positions, stopped: Callable[[], bool] = never) -> None:
+    def stream(self, batch: DataFrame, to: Numbers, stopped: Callable[[], bool] = never) -> None:
         """The next batch of the stream, ``[positions, to)``, for every task.
 
         ``stopped``: whether a batch that has not begun is not to be waited for any more.
@@ -110,9 +111,9 @@ class Batches:
         """
         standing = self.standing
         self._recording.check()
-        first = self._plan(flat(standing.markers[0].positions), {}, standing.clock, 0)
+        first = self._plan(standing.markers[0].positions, {}, standing.clock, 0)
         begin, beyond = self._recording.begin(replace(first, to=first.from_))
-        at, within = [flat(m.positions) for m in standing.markers], (self._exchange_s, None)
+        at, within = [m.positions for m in standing.markers], (self._exchange_s, None)
         if beyond and (away := self._without_rows(at, at, None, within, taken=begin, tasks=beyond)):
             raise next(iter(away.values()))
 
@@ -155,7 +156,7 @@ class Batches:
         with needed(steps, tasks):
             self._run(lambda: self._combined(batch, run), run, stopped)
 
-    def most_records(self, at: Positions) -> int:
+    def most_records(self, at: Numbers) -> int:
         """Of a run of batches that begins at some positions: as many as a stream begins with."""
         return self._patiently(lambda: BatchSize(self._settings).within(self._kafka, at))
 
@@ -164,13 +165,13 @@ class Batches:
         accepted = self._settings.accept_new_code
         check_code(self._app.id, recorded, self._code, accepted, tasks, self._routing)
 
-    def initial(self, positions: Sequence[Positions]) -> None:
+    def initial(self, positions: Sequence[Numbers]) -> None:
         """Commit positions that the markers do not know yet, task by task, with no rows.
 
         Tasks that are parked know them. Clocks stay: some tasks may be in the past, and come to
         the others' clock batch by batch.
         """
-        at = [flat(m.positions) for m in self.standing.markers]
+        at = [m.positions for m in self.standing.markers]
         for error in self._without_rows(at, positions, None, (self._exchange_s, None)).values():
             raise error
 
@@ -181,7 +182,7 @@ class Batches:
             Unavailable: one of them was away for as long as an exchange may take.
             ProcessorFailed: the processor raised on it.
         """
-        here = flat(self.standing.markers[tasks[0]].positions)
+        here = self.standing.markers[tasks[0]].positions
         plan = replace(self._plan(here, here, self.standing.clock), tasks=tuple(tasks))
         self._run(lambda: rows, plan, initial=processor)
         self.standing.n = max(self.standing.n, *(self.standing.markers[p].n for p in tasks))
@@ -232,8 +233,8 @@ class Batches:
 
     def _without_rows(
         self,
-        from_: Sequence[Positions],
-        to: Sequence[Positions],
+        from_: Sequence[Numbers],
+        to: Sequence[Numbers],
         clock: int | None,
         within: tuple[float, float | None],
         *,
@@ -256,8 +257,8 @@ class Batches:
             stays = self.standing.markers[task].clock
             batch = replace(
                 plan,
-                from_=nested(from_[task]),
-                to=nested(to[task]),
+                from_=Positions(from_[task]),
+                to=Positions(to[task]),
                 clock=stays if clock is None else clock,
                 recorded=taken,
             )
@@ -275,15 +276,15 @@ class Batches:
         """Free Kafka clients."""
         self._group.close()
 
-    def _plan(self, from_: Positions, to: Positions, clock: int, n: int | None = None) -> BatchPlan:
+    def _plan(self, from_: Numbers, to: Numbers, clock: int, n: int | None = None) -> BatchPlan:
         """``n``: of one that has a number; None: the next."""
         self.standing.n += n is None
         parked, now = tuple(sorted(self.standing.parked)), now_ms()
         return BatchPlan(
             epoch=self.standing.epoch,
             n=self.standing.n if n is None else n,
-            from_=nested(from_),
-            to=nested(to),
+            from_=Positions(from_),
+            to=Positions(to),
             clock=clock,
             now=now,
             batch_time=max(now, self.standing.batch_time) if self.has_timers else NO_CLOCK,
@@ -389,7 +390,7 @@ class Batches:
         """Ask Kafka; while it is away, ask again for as long as an exchange would."""
         return patiently(ask, self._settings.exchange_timeout_s, stopped)
 
-    def _commit_group(self, positions: Positions) -> None:
+    def _commit_group(self, positions: Numbers) -> None:
         """The consumer group shows where we are; nothing depends on it."""
         where = [TopicPartition(t, p, o) for (t, p), o in positions.items()]
         with contextlib.suppress(KafkaException):

@@ -33,7 +33,7 @@ from state_lib.driver.standing import Standing
 from state_lib.driver.versions import make_way
 from state_lib.drivers.watched import Watched
 from state_lib.kafka import Kafka, TopicFacts, require
-from state_lib.protocol.marker import Marker, flat
+from state_lib.protocol.marker import Marker
 from state_lib.spark.align import align, check_topics, initial_positions
 from state_lib.spark.batches import Batches
 from state_lib.spark.frames import Combiner
@@ -186,7 +186,7 @@ class Driver:
         over = self._bound_the_last_batch(spark, batches.tag)
         try:
             at = initial_positions(self._kafka.admin(), markers, sources)
-            if any(x != flat(m.positions) for x, m in zip(at, markers, strict=True)):
+            if any(x != m.positions for x, m in zip(at, markers, strict=True)):
                 batches.initial(at)
             take_initial_states(self._app, batches, spark)
             if standing.parked:

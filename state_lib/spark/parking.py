@@ -18,7 +18,6 @@ import structlog
 
 from state_lib.changelog.progress import Recorded, effective, ticks
 from state_lib.driver.runs import Step, run_of
-from state_lib.driver.standing import Positions
 from state_lib.driver.versions import Chain, behind
 from state_lib.errors import (
     ConfigurationError,
@@ -28,7 +27,8 @@ from state_lib.errors import (
     Unavailable,
     UnknownSchemas,
 )
-from state_lib.protocol.marker import Marker, flat, nested
+from state_lib.protocol.marker import Marker
+from state_lib.protocol.positions import Numbers
 from state_lib.spark.align import Read, lost, repeat
 from state_lib.spark.batches import Batches
 
@@ -49,7 +49,7 @@ class _Returning:
     """A task that could be claimed, and where it stands."""
 
     marker: Marker
-    at: Positions
+    at: Numbers
 
 
 class Parking:
@@ -174,7 +174,7 @@ class Parking:
         alone = batches.depends_on_cut
         return run_of(first, chain, here, places, self._most_records, alone=alone)
 
-    def _most_records(self, at: Positions) -> int:
+    def _most_records(self, at: Numbers) -> int:
         """As of `Batches`, which looks into Kafka: once for each time that the stream waits."""
         if self._bound is None:
             self._bound = self.batches.most_records(at)
@@ -208,7 +208,7 @@ class Parking:
             for task in tasks:
                 marker = standing.markers[task]
                 missed = last.tick and marker.taken(standing.log) < last.offset  # moves no position
-                if flat(marker.positions) == to and not missed:
+                if marker.positions == to and not missed:
                     self._returning[task] = _Returning(marker, to)
                     self._pauses.pop(task, None)
                 else:
@@ -240,8 +240,8 @@ class Parking:
                     continue
                 with self._lock:
                     if self._is_missing(task):  # it may have come back by an earlier claim
-                        at = flat(marker.positions)
-                        log.info("a parked task can be claimed", partition=task, at=nested(at))
+                        at = marker.positions
+                        log.info("a parked task can be claimed", partition=task, at=at.to_json())
                         self.batches.standing.markers[task] = marker
                         self._returning[task] = _Returning(marker, at)
 

@@ -13,6 +13,7 @@ from state_lib.errors import ConfigurationError
 from state_lib.executor.plan import BatchPlan
 from state_lib.kafka import TopicFacts
 from state_lib.protocol.marker import NO_CLOCK
+from state_lib.protocol.positions import Positions
 from state_lib.spark.frames import Combiner
 from state_lib.spark.sources import said
 
@@ -24,7 +25,7 @@ def first_plan(
     app: Declaration, sources: Mapping[str, TopicFacts], limits: Mapping[str, int]
 ) -> BatchPlan:
     """A plan of no rows with the columns that those of batches have, as far as is known."""
-    none = {topic: dict.fromkeys(map(str, range(f.partitions)), 0) for topic, f in sources.items()}
+    none = Positions({(t, p): 0 for t, f in sources.items() for p in range(f.partitions)})
     return BatchPlan(0, 0, none, none, NO_CLOCK, 0, 0, {}, code=app.fingerprint, limits=limits)
 
 

@@ -10,7 +10,6 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from state_lib.errors import Unjudged
 from state_lib.executor.plan import BatchPlan
-from state_lib.protocol.marker import flat
 
 _SAYS = "holdfast: no batch of the run has"
 _SAID = re.compile(rf"{_SAYS} (\S+)/(\d+)@(-?\d+)")
@@ -30,7 +29,7 @@ def in_run(plan: BatchPlan) -> tuple[Column, Column]:
     wants would be taken for that of all rows.
     """
     sources = plan.sources()
-    ends = [flat(plan.run[0].from_), *(flat(one.to) for one in plan.run)]
+    ends = [plan.run[0].from_, *(one.to for one in plan.run)]
     batches: list[int] = []
     begins: list[int] = []
     for place in sources:

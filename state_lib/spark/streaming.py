@@ -19,11 +19,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from state_lib.config import Settings
 from state_lib.driver.batch_size import BatchSize
-from state_lib.driver.standing import Positions
 from state_lib.errors import HoldfastError, Realign, Unavailable
 from state_lib.failpoints import failpoint
 from state_lib.kafka import Kafka
-from state_lib.protocol.marker import flat, nested
+from state_lib.protocol.positions import Positions
 from state_lib.spark.batches import Batches
 from state_lib.spark.ending import ENDING_S, STOP_S, halt
 from state_lib.spark.given import is_alive
@@ -86,7 +85,7 @@ class Streaming:
             self._resized.clear()
             self._run_query(number, asked_to_stop)
             failpoint("driver.between_queries")
-        positions = nested(self._batches.standing.positions)
+        positions = Positions(self._batches.standing.positions).to_json()
         if self._failure is None:
             log.info("stopped at a batch's edge", positions=positions)
         else:
@@ -114,7 +113,9 @@ class Streaming:
         source = (
             self._spark.readStream.format("kafka")
             .options(**kafka_options(self._settings, list(self._topology.sources)))
-            .option("startingOffsets", orjson.dumps(nested(standing.positions)).decode())
+            .option(
+                "startingOffsets", orjson.dumps(Positions(standing.positions).to_json()).decode()
+            )
             .option("maxOffsetsPerTrigger", records)
             .load()
         )
@@ -168,8 +169,8 @@ class Streaming:
         standing = self._batches.standing
         if from_ is not None and from_ != standing.positions:
             raise Realign(
-                f"Spark's batch {batch_id} starts at {nested(from_)} but the tasks stand at "
-                f"{nested(standing.positions)}: the stream is started again from the markers"
+                f"Spark's batch {batch_id} starts at {from_} but the tasks stand at "
+                f"{Positions(standing.positions)}: the stream is started again from the markers"
             )
         if set(to) != set(standing.positions):
             new = sorted(set(to) - set(standing.positions))
@@ -297,7 +298,7 @@ def bounds(query: StreamingQuery | None) -> tuple[Positions | None, Positions]:
 
     def one(progress: Any) -> Positions | None:
         values = progress.values().iterator()
-        return flat(orjson.loads(values.next().json())) if values.hasNext() else None
+        return Positions.of(orjson.loads(values.next().json())) if values.hasNext() else None
 
     to = one(context.endOffsets())
     if to is None:

@@ -16,7 +16,7 @@ import structlog
 from state_lib.changelog.writer import OutcomeUnknown
 from state_lib.errors import InvalidRequest, Unavailable
 from state_lib.failpoints import failpoint
-from state_lib.protocol.marker import RESTORING, Marker, Verdict, nested, now_ms
+from state_lib.protocol.marker import RESTORING, Marker, Verdict, now_ms
 from state_lib.restore.facts import free_bytes
 from state_lib.restore.past import PastPlan, plan_past
 from state_lib.task.claiming import judge_claim
@@ -145,7 +145,7 @@ def _begun(newest: Marker, past: Past, wanted: PastPlan, host: str) -> Marker:
         "before": newest.claim,
         "from": [wanted.from_epoch, wanted.from_n],
     }
-    published = {"positions": nested(newest.published_to), "clock": newest.clock}
+    published = {"positions": newest.published_to.to_json(), "clock": newest.clock}
     published |= newest.outputs_recorded
     if past.republish:
         published["again"] = True

@@ -20,7 +20,7 @@ from state_lib.executor.carried import arrived
 from state_lib.executor.exchange import exchange
 from state_lib.executor.plan import BatchPlan, ExchangePlan
 from state_lib.processing import Process
-from state_lib.protocol.marker import nested
+from state_lib.protocol.positions import Numbers, Positions
 from state_lib.spark.frames import Combiner
 from state_lib.spark.functions.lost import explained
 from state_lib.spark.process.initial import initial_rows
@@ -92,8 +92,8 @@ class Pipeline:
         ids = {topic: f"memory:{topic}" for topic in sources}
         markers = [task.marker for task in self.tasks]
         self.standing = Standing(EPOCH, markers, ids)
-        begin = {(t, p): 0 for t in sources for p in range(rules.partitions)}
-        plan = replace(self._plan(begin, self.standing.clock, 0), from_={})
+        begin = Positions({(t, p): 0 for t in sources for p in range(rules.partitions)})
+        plan = replace(self._plan(begin, self.standing.clock, 0), from_=Positions())
         for task in range(rules.partitions):
             self._carry(plan, task, None)
         self.standing.positions = begin
@@ -115,7 +115,8 @@ class Pipeline:
             self.tick(standing.clock, now)
         unread = {(r.topic, r.partition) for r in (*records, *later)}
         clock = next_clock(standing.clock, standing.maxima, unread)
-        to = standing.positions | {(r.topic, r.partition): r.offset + 1 for r in records}
+        ends = {(r.topic, r.partition): r.offset + 1 for r in records}
+        to = Positions({**standing.positions, **ends})
         plan = self._plan(to, clock, now)
         batch = frame(self._rules.given, self._rules.spark, records)
         plan, combined = self._combined(batch, plan)
@@ -177,14 +178,14 @@ class Pipeline:
         for _ in range(1 + self._crashing):
             self.standing.markers[task] = exchange(whole, task, table, self.tasks)
 
-    def _plan(self, to: dict[tuple[str, int], int], clock: int, now: int) -> BatchPlan:
+    def _plan(self, to: Numbers, clock: int, now: int) -> BatchPlan:
         standing, rules = self.standing, self._rules
         standing.n += 1
         return BatchPlan(
             epoch=EPOCH,
             n=standing.n,
-            from_=nested(standing.positions),
-            to=nested(to),
+            from_=Positions(standing.positions),
+            to=Positions(to),
             clock=clock,
             now=now,
             batch_time=max(now, standing.batch_time),

@@ -49,10 +49,10 @@ def standing(settings: Settings, app: str, topic: str, timeout_s: float) -> list
     ends: dict[int, int] = defaultdict(int)
     for partition, offset, *_ in records(settings.bootstrap_servers, topic):
         ends[partition] = offset + 1
-    want = {str(p): e for p, e in ends.items()}
+    want = dict(ends)
     started, deadline = time.monotonic(), deadline_in(timeout_s)
     seen: list[Any] = []
-    places: list[dict[str, int]] = []
+    places: list[dict[int, int]] = []
     advanced = started
     while time.monotonic() < deadline:
         try:
@@ -60,7 +60,7 @@ def standing(settings: Settings, app: str, topic: str, timeout_s: float) -> list
         except Exception as error:  # noqa: BLE001 - hosts are being killed
             seen = [error]
         else:
-            if places != (places := [m.positions.get(topic, {}) for m in seen]):
+            if places != (places := [_of_topic(m, topic) for m in seen]):
                 advanced = time.monotonic()
             if all(place == want for place in places):
                 return seen
@@ -71,6 +71,10 @@ def standing(settings: Settings, app: str, topic: str, timeout_s: float) -> list
     if places and deadline - advanced < (deadline - started) / 3:
         raise NotCaughtUp(message)
     raise StandsStill(message)
+
+
+def _of_topic(marker: Any, topic: str) -> dict[int, int]:
+    return {p: offset for (of, p), offset in marker.positions.items() if of == topic}
 
 
 def check(settings: Settings, app: str, topic: str, timeout_s: float = 120) -> Counter[str]:

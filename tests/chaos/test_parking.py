@@ -84,12 +84,12 @@ def _others_caught_up(cluster: Cluster, app: str, topic: str) -> None:
         for p in present:
             client = FlightHostClient(owner_of(app, p, hosts), "chaos")
             try:
-                at = client.marker(app, p).positions.get(topic, {})
+                at = client.marker(app, p).positions
             except HoldfastError:
                 return False
             finally:
                 client.close()
-            if sum(at.values()) < _written(cluster, topic):
+            if sum(o for (of, _), o in at.items() if of == topic) < _written(cluster, topic):
                 return False
         return True
 

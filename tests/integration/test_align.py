@@ -22,7 +22,8 @@ from state_lib.executor.exchange import exchange
 from state_lib.executor.plan import BatchPlan, ExchangePlan
 from state_lib.kafka import Kafka
 from state_lib.protocol.addresses import HostAddress
-from state_lib.protocol.marker import NO_CLOCK, nested, now_ms
+from state_lib.protocol.marker import NO_CLOCK, now_ms
+from state_lib.protocol.positions import Positions
 from state_lib.spark.align import align
 from state_lib.spark.batches import Batches
 from tests.support.apps import App
@@ -82,8 +83,8 @@ def half_done(kafka: Kafka, name: str, tmp_path: Path) -> Iterator[HalfDone]:
     app, at = App(kafka, job.topology, tmp_path), address()
     app.create()
     epoch = publish(app)
-    start, end = nested({(source, 0): 0}), nested({(source, 0): 10})
-    begin = BatchPlan(epoch, 1, {}, start, NO_CLOCK, now_ms(), 0, {}, code=THEIRS)
+    start, end = Positions({(source, 0): 0}), Positions({(source, 0): 10})
+    begin = BatchPlan(epoch, 1, Positions(), start, NO_CLOCK, now_ms(), 0, {}, code=THEIRS)
     batch = replace(begin, n=2, from_=start, to=end)
     progress = ProgressLog(kafka, name)
     first = progress.append({"kind": "what came before"}) + 1

@@ -182,7 +182,7 @@ def test_commits_and_lag_are_seen_as_they_come(
 
 def progress(app: App, epoch: int, n: int) -> None:
     """As a driver records a batch before it begins."""
-    positions = {"from": at(10 * n - 10), "to": at(10 * n)}
+    positions = {"from": at(10 * n - 10).to_json(), "to": at(10 * n).to_json()}
     record = {"epoch": epoch, "n": n, "clock": 0, "now": now_ms(), **positions}
     ProgressLog(app.kafka, app.name).append(record)
 

@@ -33,6 +33,7 @@ from state_lib.keys import window_key
 from state_lib.protocol.addresses import HostAddress
 from state_lib.protocol.marker import CommitHeader, Marker
 from state_lib.protocol.placement import owner_of
+from state_lib.protocol.positions import Positions
 from state_lib.specs import StoreSpec
 from tests.integration.conftest import MakeApp
 from tests.support.apps import HOUR, KV, NOON, TS, WIN, App, batch
@@ -257,7 +258,7 @@ def test_errors_cross_the_wire_as_themselves(host: Served) -> None:
                     put(exchange, b"x" * 5000, store)
                     exchange.commit(header(exchange.marker))
         with pytest.raises(Realign), client.exchange(app, 0, host.epoch, 1) as exchange:
-            elsewhere = header(Marker(epoch=host.epoch, positions={"source": {"0": 3}}))
+            elsewhere = header(Marker(epoch=host.epoch, positions=Positions({("source", 0): 3})))
             exchange.commit(elsewhere)
         for call in (
             lambda: client.marker("unknown", 0),

@@ -19,7 +19,8 @@ from state_lib.errors import Unavailable
 from state_lib.executor.exchange import exchange
 from state_lib.executor.plan import BatchPlan, ExchangePlan
 from state_lib.kafka import Kafka
-from state_lib.protocol.marker import NO_CLOCK, CommitHeader, Marker, flat, nested
+from state_lib.protocol.marker import NO_CLOCK, CommitHeader, Marker
+from state_lib.protocol.positions import Positions
 from state_lib.spark import batches as module
 from state_lib.spark.batches import Batches
 from tests.support.apps import NOON, App, batch
@@ -126,10 +127,10 @@ def test_a_tick_ends_when_its_time_is_over(
         marker = client.marker(NAME, 0)
     standing = Standing(hosts.epoch, [marker], {}, n=marker.n)
     with closing(Batches(hung.job, settings, hosts.app.kafka, none, standing, TOKEN)) as batches:
-        if flat(marker.positions) != SOURCE:
+        if marker.positions != SOURCE:
             batches.initial([SOURCE])
         standing.positions = SOURCE
-        seen = nested(dict.fromkeys(SOURCE, max(NOON, standing.clock) + 1))
+        seen = Positions(dict.fromkeys(SOURCE, max(NOON, standing.clock) + 1))
         standing.markers = [replace(m, maxima=seen) for m in standing.markers]
         with hung.stopped():
             began = time.monotonic()

@@ -11,6 +11,7 @@ from state_lib.changelog import progress
 from state_lib.changelog.progress import ProgressLog
 from state_lib.changelog.reader import read
 from state_lib.executor.plan import BatchPlan
+from state_lib.protocol.positions import Positions
 from tests.integration.conftest import MakeApp
 
 
@@ -35,5 +36,5 @@ def test_reading_begins_where_it_is_asked_to(
 
 
 def append(log: ProgressLog, n: int) -> int:
-    at, to = {"t": {"0": n}}, {"t": {"0": n + 1}}
+    at, to = Positions({("t", 0): n}), Positions({("t", 0): n + 1})
     return log.append(BatchPlan(1, n, at, to, 0, 0, 0, {}).record())

@@ -21,6 +21,7 @@ from state_lib.errors import (
 )
 from state_lib.keys import window_key
 from state_lib.protocol.marker import Marker
+from state_lib.protocol.positions import Positions
 from state_lib.task import Puts
 from tests.integration.conftest import MakeApp
 from tests.support.apps import (
@@ -51,7 +52,7 @@ def test_a_new_task_names_its_owner_and_takes_a_claim(make_app: MakeApp) -> None
     app = make_app()
     task = app.opened()
     assert task.marker.owner == "host-1"
-    assert (task.marker.epoch, task.marker.positions) == (-1, {})
+    assert (task.marker.epoch, task.marker.positions) == (-1, Positions())
     marker = claimed(task, 3)
     assert (marker.epoch, marker.n) == (3, 0)
     assert claimed(task, 3) == marker, "a claim that is repeated changes nothing"
@@ -77,7 +78,7 @@ def test_one_commit_is_one_transaction(make_app: MakeApp) -> None:
     marker = task.commit(batch(claimed(task), puts, outputs=outputs, dropped={"late": 2}))
 
     assert marker.positions == at(10)
-    assert marker.published == {"positions": at(10), "clock": NOON}
+    assert marker.published == {"positions": at(10).to_json(), "clock": NOON}
     assert marker.dropped == {"late": 2}
     assert marker.cut == {
         app.topic("kv"): [2, 2],
@@ -137,7 +138,7 @@ def test_refusals_carry_both_sides_and_change_nothing(make_app: MakeApp) -> None
         for refused in batches:
             with pytest.raises(error) as raised:
                 task.commit(refused)
-            assert raised.value.details["marker"]["positions"] == at(10)
+            assert raised.value.details["marker"]["positions"] == at(10).to_json()
     assert task.is_open
     assert fold(app.servers, app.topic("kv")) == {b"a": b"1"}
     gap = batch(first, {"kv": kv(("b", "2"))}, n=9, read_at=(5, 1))

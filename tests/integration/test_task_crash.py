@@ -51,7 +51,7 @@ def check(app: App, batches: int) -> Counting:
     task = app.opened(listener=listener)
     servers = str(app.kafka.properties["bootstrap.servers"])
     assert task.marker.n == batches
-    assert task.marker.positions == ({"source": {"0": 10 * batches}} if batches else {})
+    assert task.marker.positions == ({("source", 0): 10 * batches} if batches else {})
     last = Marker.from_bytes(committed(servers, commits_topic(app.name))[-1].value() or b"")
     assert last == task.marker
     assert dict(task.scan("kv")[1]) == fold(servers, app.topic("kv"))

@@ -17,8 +17,9 @@ from state_lib.errors import Unavailable
 from state_lib.executor.exchange import exchange
 from state_lib.host.tasks import TaskManager
 from state_lib.kafka import Kafka
-from state_lib.protocol.marker import Marker, nested
+from state_lib.protocol.marker import Marker
 from state_lib.protocol.placement import owner_of
+from state_lib.protocol.positions import Positions
 from state_lib.spark.batches import Batches
 from tests.support.apps import NOON, App
 from tests.support.declared import counting
@@ -56,7 +57,7 @@ def test_a_tick_that_only_some_tasks_took_is_kept_and_repeated(
             batches.initial([start for _ in PARTITIONS])
             standing.positions = start
             assert not batches.tick(), "no event was ever seen"
-            seen = nested({(source, 0): NOON})
+            seen = Positions({(source, 0): NOON})
             standing.markers = [replace(m, maxima=seen) for m in standing.markers]
             other.close()
             with pytest.raises(Unavailable):
@@ -108,7 +109,7 @@ def test_a_tick_whose_answers_were_lost_is_repeated(
         standing, start = batches.standing, {(f"{name}-in", p): 0 for p in range(2)}
         batches.initial([start, start])
         standing.positions = start
-        seen = nested({(f"{name}-in", 0): NOON})
+        seen = Positions({(f"{name}-in", 0): NOON})
         standing.markers = [replace(m, maxima=seen) for m in standing.markers]
         before = list(standing.markers)
         with monkeypatch.context() as patched:

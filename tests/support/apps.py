@@ -12,7 +12,8 @@ from state_lib.changelog.topics import changelog_topic, plan_topics
 from state_lib.changelog.writer import Records
 from state_lib.kafka import Kafka, TopicFacts
 from state_lib.keys import window_key
-from state_lib.protocol.marker import ByPartition, CommitHeader, Marker, flat, nested
+from state_lib.protocol.marker import CommitHeader, Marker
+from state_lib.protocol.positions import Positions
 from state_lib.specs import DAY_MS, OutputSpec, StoreSpec, Topology
 from state_lib.stores.digest import StoreDigest, store_digest
 from state_lib.task import Batch, Puts, StateTask, TaskContext
@@ -29,9 +30,9 @@ WIN = StoreSpec("win", kind="window", window_size_ms=HOUR, grace_ms=0, retention
 SOURCE = "source"
 
 
-def at(offset: int) -> ByPartition:
+def at(offset: int) -> Positions:
     """Positions of a source with one partition."""
-    return {SOURCE: {"0": offset}}
+    return Positions({(SOURCE, 0): offset})
 
 
 def kv(*pairs: tuple[str, str | None], time: int = NOON) -> Puts:
@@ -115,7 +116,7 @@ def batch(  # noqa: PLR0913 - a commit has that many parts
     read_at: tuple[int, int] | None = None,
 ) -> Batch:
     """The batch that follows a marker."""
-    to = nested({k: o + rows for k, o in flat(marker.positions or at(0)).items()})
+    to = Positions({k: o + rows for k, o in (marker.positions or at(0)).items()})
     header = CommitHeader(
         epoch=marker.epoch,
         n=marker.n + 1 if n is None else n,

@@ -30,7 +30,8 @@ from state_lib.executor.plan import ExchangePlan
 from state_lib.host.tasks import TaskManager
 from state_lib.kafka import Kafka, Partition, require
 from state_lib.keys import partition_for
-from state_lib.protocol.marker import NO_CLOCK, Marker, flat, nested
+from state_lib.protocol.marker import NO_CLOCK, Marker
+from state_lib.protocol.positions import Positions
 from state_lib.spark.align import Read, align, initial_positions
 from state_lib.spark.batches import Batches
 from state_lib.spark.frames import Combiner
@@ -186,7 +187,7 @@ class Chained:
                 at = to
             assert plan is not None
             begin = dict.fromkeys(at, 0)
-            whole = replace(plan, from_=nested(begin), tasks=(0,))
+            whole = replace(plan, from_=Positions(begin), tasks=(0,))
             own = ExchangePlan(self.name, PARTITIONS, (), whole, (self.at,), None, 20)
             exchange(own, 0, None, client)
 
@@ -202,7 +203,7 @@ class Chained:
         combiner = Combiner(self.spark, job.aggregations, PARTITIONS)
         batches = Batches(job, self.settings, kafka, combiner, standing, None)
         at = initial_positions(kafka.admin(), markers, sources)
-        if any(x != flat(m.positions) for x, m in zip(at, markers, strict=True)):
+        if any(x != m.positions for x, m in zip(at, markers, strict=True)):
             batches.initial([dict.fromkeys(x, 0) for x in at])
             standing.positions = dict.fromkeys(at[0], 0)
         return standing, batches

@@ -8,6 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from state_lib.protocol.positions import Positions
 from state_lib.serdes.kinds import Kind
 
 NUMBERS: dict[str, Any] = {
@@ -70,3 +71,9 @@ def _values(kind: Any) -> st.SearchStrategy[Any]:
             return st.lists(pairs, max_size=4, unique_by=lambda pair: pair[0])
     flat: st.SearchStrategy[Any] = FLAT[kind]
     return flat
+
+
+def places() -> st.SearchStrategy[Positions]:
+    """Positions in sources, or greatest event times."""
+    partitions = st.tuples(st.text("ab-.", min_size=1), st.integers(0, 99))
+    return st.dictionaries(partitions, st.integers(0, 1 << 60)).map(Positions)

@@ -8,9 +8,10 @@ import pyarrow as pa
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from state_lib.executor.plan import SEEN
+from state_lib.protocol.positions import Positions
 
 ROWS = StructType([StructField("k", StringType()), StructField("x", LongType())])
-SOURCES: dict[str, dict[str, int]] = {"b": {"0": 9}, "a": {"0": 9, "1": 9}}
+SOURCES = Positions({("b", 0): 9, ("a", 0): 9, ("a", 1): 9})
 Entry = tuple[str, int, int, int, int]
 
 

@@ -18,7 +18,8 @@ from state_lib.changelog.reader import read
 from state_lib.changelog.topics import TopicPlan, topology_topic
 from state_lib.changelog.writer import Records
 from state_lib.kafka import describe, ends, starts
-from state_lib.protocol.marker import ByPartition, Marker, flat, nested, now_ms
+from state_lib.protocol.marker import Marker, now_ms
+from state_lib.protocol.positions import Positions
 from state_lib.restore.options import RestoreOptions
 from state_lib.restore.past import PastPlan, reaching
 from state_lib.snapshots.manifest import Manifest
@@ -80,8 +81,8 @@ class Traveller:
         to = {(self.source, 0): (number + wide) * ROWS}
         clock = NOON + number * HOUR
         record = {
-            "epoch": marker.epoch, "n": marker.n + 1, "from": self._at(number),
-            "to": nested(to), "clock": clock, "now": now_ms(), "max_future_ms": 1,
+            "epoch": marker.epoch, "n": marker.n + 1, "from": self._at(number).to_json(),
+            "to": Positions(to).to_json(), "clock": clock, "now": now_ms(), "max_future_ms": 1,
             "code": "code", "limits": {}, "tasks": [0] if again else None, "recorded": first,
         }  # fmt: skip
         offset = self.progress.append(record)
@@ -90,10 +91,10 @@ class Traveller:
         header = replace(
             one.header,
             from_=self._at(number),
-            to=nested(to),
+            to=Positions(to),
             recorded=offset,
             dropped={"late": 1},
-            maxima={self.source: {"0": clock}},
+            maxima=Positions({(self.source, 0): clock}),
             topic_ids={
                 self.source: describe(self.app.kafka.admin(), [self.source])[self.source].id
             },
@@ -148,8 +149,8 @@ class Traveller:
         self.task = self.app.opened()
         return digests(self.task)
 
-    def _at(self, number: int) -> ByPartition:
-        return nested({(self.source, 0): number * ROWS})
+    def _at(self, number: int) -> Positions:
+        return Positions({(self.source, 0): number * ROWS})
 
     def _outputs(self, number: int) -> list[Records]:
         return [Records(self.output, [b"k"], [f"{number}".encode()], [NOON])]
@@ -168,7 +169,13 @@ def traveller(make_app: MakeApp, stores: Sequence[StoreSpec] = (KV,)) -> Travell
     made.task._context = replace(made.task._context, restore=made.options)
     made.claim()
     first = batch(made.task.marker)
-    header = replace(first.header, from_={}, to={source: {"0": 0}}, clock=-1, maxima={})
+    header = replace(
+        first.header,
+        from_=Positions(),
+        to=Positions({(source, 0): 0}),
+        clock=-1,
+        maxima=Positions(),
+    )
     made.task.commit(replace(first, header=header))
     return made
 
@@ -198,4 +205,4 @@ def puts_of(number: int, app: App) -> dict[str, Puts]:
 
 
 def positions(marker: Marker) -> list[int]:
-    return list(flat(marker.positions).values())
+    return list(marker.positions.values())

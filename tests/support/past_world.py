@@ -26,8 +26,9 @@ from state_lib.drivers.control import Control
 from state_lib.drivers.identity import Identity
 from state_lib.drivers.presence import Presence
 from state_lib.host.tasks import TaskManager
-from state_lib.protocol.marker import Marker, nested, now_ms
+from state_lib.protocol.marker import Marker, now_ms
 from state_lib.protocol.placement import owner_of
+from state_lib.protocol.positions import Positions
 from state_lib.restore.options import RestoreOptions
 from state_lib.stores.digest import StoreDigest
 from state_lib.task import StateTask
@@ -94,12 +95,13 @@ class World:
         return [digests(task) for task in self.tasks]
 
     def _commit(self, number: int, tasks: Any) -> None:
-        from_: Any = {} if number < 0 else self.at(number)
+        from_ = Positions() if number < 0 else self.at(number)
         clock = NOON + number * HOUR
         again = number in self.recorded
         first = self.recorded.get(number, -1)
         record = {
-            "epoch": self.epoch, "n": number + 2, "from": from_, "to": self.at(number + 1),
+            "epoch": self.epoch, "n": number + 2,
+            "from": from_.to_json(), "to": self.at(number + 1).to_json(),
             "clock": clock, "now": now_ms(), "max_future_ms": 1, "code": self.code, "limits": {},
             "tasks": list(tasks) if again else None, "recorded": first,
         }  # fmt: skip
@@ -115,8 +117,8 @@ class World:
             header = replace(one.header, from_=from_, to=self.at(number + 1), recorded=offset)
             task.commit(replace(one, header=header))
 
-    def at(self, number: int) -> Any:
-        return nested({(self.source, 0): number * ROWS})
+    def at(self, number: int) -> Positions:
+        return Positions({(self.source, 0): number * ROWS})
 
     def savepoint(self) -> str:
         return SnapshotClient(self.settings, self.app.name).savepoint().id

@@ -20,7 +20,7 @@ from state_lib.config import Settings
 from state_lib.driver.standing import Standing
 from state_lib.host.tasks import TaskManager
 from state_lib.kafka import Kafka, describe, ends
-from state_lib.protocol.marker import nested
+from state_lib.protocol.positions import Positions
 from state_lib.restore.options import RestoreOptions
 from state_lib.snapshots.write import SnapshotRequest, write_snapshot
 from state_lib.spark.batches import Batches
@@ -119,10 +119,13 @@ class World:
             producer.produce(self.source, value(device, at), None, partition, timestamp=at)
         assert producer.flush(10) == 0
         to = ends(kafka.admin(), list(standing.positions))
-        self.batches.stream(self.read(nested(standing.positions), nested(to)), to)
+        self.batches.stream(self.read(standing.positions, to), to)
 
     def read(self, *bounds: Any) -> Any:
-        texts = [b if isinstance(b, str) else orjson.dumps(b).decode() for b in bounds]
+        texts = [
+            b if isinstance(b, str) else orjson.dumps(Positions(b).to_json()).decode()
+            for b in bounds
+        ]
         return read_range(self.spark, kafka_options(self.settings, [self.source]), *texts)
 
     def snapshot(self, partition: int) -> str:

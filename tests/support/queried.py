@@ -27,6 +27,7 @@ from state_lib.keys import partition_for, window_key
 from state_lib.protocol.addresses import HostAddress
 from state_lib.protocol.marker import CommitHeader, Marker
 from state_lib.protocol.placement import owner_of
+from state_lib.protocol.positions import Positions
 from state_lib.serdes import serde_from
 from state_lib.specs import StoreSpec, Topology
 from state_lib.stack.ports import free_port
@@ -134,7 +135,7 @@ class Cluster:
             epoch=before.epoch,
             n=before.n + 1,
             from_=before.positions,
-            to={"lines": {str(partition): before.n + 1}},
+            to=Positions({("lines", partition): before.n + 1}),
             clock=NOON,
             dropped={"late": dropped} if dropped else {},
         )

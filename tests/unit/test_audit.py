@@ -20,6 +20,7 @@ from state_lib.audit.compare import by_key, compare, rows_of, shown
 from state_lib.audit.run import Actual, assess
 from state_lib.audit.standing import Standing
 from state_lib.protocol.marker import Marker
+from state_lib.protocol.positions import Positions
 from state_lib.specs import OutputSpec, StoreSpec, Topology
 
 Rows = dict[tuple[Any, int | None], dict[str, Any]]
@@ -183,8 +184,11 @@ def test_outputs_of_python_are_not_compared_and_it_is_said() -> None:
 
 def test_how_far_stores_are_behind_their_outputs() -> None:
     """The task that is furthest behind says it."""
-    back = Marker(positions={"src": {"0": 3, "1": 5}}, published={"positions": {"src": {"0": 10}}})
-    level = Marker(positions=back.positions, published={"positions": back.positions})
+    back = Marker(
+        positions=Positions({("src", 0): 3, ("src", 1): 5}),
+        published={"positions": {"src": {"0": 10}}},
+    )
+    level = Marker(positions=back.positions, published={"positions": back.positions.to_json()})
     assert Standing((level, back), {}, {}).behind_outputs == 7
     assert Standing((level, level), {}, {}).behind_outputs == 0
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from state_lib.changelog.progress import Alike, Recorded, effective, repeats, ticks
 from state_lib.executor.plan import BatchPlan
 from state_lib.kafka import Partition
-from state_lib.protocol.marker import nested
+from state_lib.protocol.positions import Positions
 
 P = ("t", 0)
 Q = ("t", 1)
@@ -127,7 +127,7 @@ def test_it_is_what_it_was_when_it_was_quadratic(log: list[Recorded]) -> None:
 
 def test_a_repeat_points_at_the_first_record() -> None:
     """What follows a batch lies behind its first record, and maybe before a repeat of it."""
-    at, to = {"t": {"0": 0}}, {"t": {"0": 9}}
+    at, to = Positions({("t", 0): 0}), Positions({("t", 0): 9})
     plan = BatchPlan(2, 1, at, to, 1, 2, 3, {}, (1,), "code", 17, repeated=True)
     again = Recorded.from_json(orjson.loads(orjson.dumps(plan.record())), 40)
     assert (again.offset, again.aligned, again.code) == (17, True, "code")
@@ -165,8 +165,9 @@ def test_what_a_batch_did_not_know_is_left_to_the_batches_that_do() -> None:
 def test_a_repeated_batch_numbers_the_sources_as_it_did() -> None:
     """Which task has a row without a key goes by these numbers."""
     early, new, late = ("a", 0), ("a", 1), ("b", 0)
-    plan = BatchPlan(2, 9, nested({early: 0, new: 0, late: 0}), nested({early: 5, new: 0, late: 7}),
-                     1, 2, 3, {}, (1,), repeated=True, numbered=(early, late))  # fmt: skip
+    at, to = Positions({early: 0, new: 0, late: 0}), Positions({early: 5, new: 0, late: 7})
+    numbered = (early, late)
+    plan = BatchPlan(2, 9, at, to, 1, 2, 3, {}, (1,), repeated=True, numbered=numbered)
     assert plan.sources() == [early, late, new]
     assert replace(plan, numbered=()).sources() == [early, new, late]
     again = Recorded.from_json(orjson.loads(orjson.dumps(plan.record())), 40)
@@ -184,20 +185,22 @@ def test_ticks_stand_until_a_newer_driver_has_spoken() -> None:
     ]  # fmt: skip
     assert [(t.epoch, t.n) for t in ticks(records)] == [(1, 2), (1, 3), (2, 6)]
     assert spans(records) == [(1, 0, 10)]
-    said = replace(BatchPlan(1, 2, {}, {}, 0, 0, 0, {}), tick=True).record()
+    said = replace(BatchPlan(1, 2, Positions(), Positions(), 0, 0, 0, {}), tick=True).record()
     assert Recorded.from_json(orjson.loads(orjson.dumps(said)), 40).tick
 
 
 def test_processing_time_is_on_record_beside_wall_time() -> None:
     """A clock that leapt once decides nothing for ever: who is too early is judged by the wall."""
-    leapt = BatchPlan(1, 2, {}, {"t": {"0": 5}}, 0, 1000, 10, {}, batch_time=9_000)
+    leapt = BatchPlan(
+        1, 2, Positions(), Positions({("t", 0): 5}), 0, 1000, 10, {}, batch_time=9_000
+    )
     assert (leapt.now, leapt.processing_time) == (1000, 9_000)
     found = Recorded.from_json(orjson.loads(orjson.dumps(leapt.record())), 7)
     assert (found.now, found.batch_time) == (1000, 9_000)
 
 
 def test_without_processors_a_record_is_as_it_was() -> None:
-    plain = BatchPlan(1, 2, {}, {"t": {"0": 5}}, 0, 1000, 10, {})
+    plain = BatchPlan(1, 2, Positions(), Positions({("t", 0): 5}), 0, 1000, 10, {})
     assert plain.record().keys() == {
         "epoch", "n", "from", "to", "clock", "now", "max_future_ms", "code", "limits", "tasks",
         "parked", "recorded",
@@ -210,7 +213,8 @@ def test_what_is_equal_in_many_records_is_kept_once() -> None:
     alike, records = Alike(), [batch(1, n, 10 * n, 10 * n + 10) for n in range(4)]
     said = [
         {
-            "epoch": 1, "n": r.n, "from": nested(r.from_), "to": nested(r.to), "clock": 0, "now": 0,
+            "epoch": 1, "n": r.n, "clock": 0, "now": 0,
+            "from": Positions(r.from_).to_json(), "to": Positions(r.to).to_json(),
             "max_future_ms": 1, "tasks": None, "limits": {"count": 9 if r.n < 3 else 8},
         }
         for r in records

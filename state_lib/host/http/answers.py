@@ -209,7 +209,7 @@ def position_of(marker: Marker) -> dict[str, Any]:
     return {
         "epoch": marker.epoch,
         "n": marker.n,
-        "positions": marker.positions,
+        "positions": marker.positions.to_json(),
         "clock": marker.clock,
     }
 

@@ -39,7 +39,7 @@ def metadata(task: int, marker: Marker, snapshot: str | None) -> Repeated:
     """The column of rows that a task had at a marker; ``snapshot``: id of where they lie."""
     positions = [
         (topic, [(int(partition), offset) for partition, offset in parts.items()])
-        for topic, parts in marker.positions.items()
+        for topic, parts in marker.positions.to_json().items()
     ]
     value = {
         "task": task,

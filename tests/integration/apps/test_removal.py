@@ -32,6 +32,7 @@ from state_lib.errors import (
     Superseded,
     Unauthorized,
 )
+from state_lib.protocol.positions import Positions
 from tests.integration.conftest import MakeApp
 from tests.support.apps import KV, TS, App, batch, kv
 from tests.support.cluster import PARTITIONS, TOKEN, Cluster, topics
@@ -97,7 +98,7 @@ def test_one_is_reset_while_the_other_commits(
     assert new > old
     for p in range(PARTITIONS):
         marker = cluster.client(first, p).marker(first.name, p)
-        assert (marker.epoch, marker.n, marker.positions) == (new, 0, {})
+        assert (marker.epoch, marker.n, marker.positions) == (new, 0, Positions())
         assert cluster.value(first, p) == []
         assert cluster.commit(first, new, p, b"new").n == 1
         assert cluster.value(first, p) == [b"new"]

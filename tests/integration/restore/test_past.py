@@ -35,7 +35,7 @@ def test_back_and_forth(make_app: MakeApp, stores: list) -> None:  # type: ignor
     assert (marker.positions, marker.clock) == (counted.positions, counted.clock)
     assert (marker.maxima, marker.dropped) == (counted.maxima, counted.dropped)
     assert marker.recorded == counted.recorded
-    assert marker.published["positions"] == before.positions
+    assert marker.published["positions"] == before.positions.to_json()
     assert marker.rewound == past.epoch
     assert [p.name for p in one.task.path.parent.iterdir()] == ["0"], "nothing lies about"
 

@@ -28,6 +28,7 @@ from state_lib.errors import (
 )
 from state_lib.kafka import describe, starts
 from state_lib.protocol.marker import RESTORING
+from state_lib.protocol.positions import Positions
 from state_lib.restore.options import RestoreOptions
 from state_lib.restore.past import reaching
 from state_lib.restore.plan import CHANGELOG
@@ -128,8 +129,8 @@ def test_batches_are_looked_for_in_the_progress_topic_that_is_there(make_app: Ma
 def test_a_source_that_grew(make_app: MakeApp) -> None:
     one = traveller(make_app)
     taken = away(one)
-    wider = {**one.task.marker.positions[one.source], "1": 0}
-    one.task._held.marker = replace(one.task.marker, positions={one.source: wider})
+    wider = Positions({**one.task.marker.positions, (one.source, 1): 0})
+    one.task._held.marker = replace(one.task.marker, positions=wider)
     with pytest.raises(InvalidRequest, match="source partitions") as error:
         one.task.plan_past(taken.id)
     assert f"('{one.source}', 1)" in error.value.message

@@ -56,7 +56,7 @@ def test_forth_again(make_app: MakeApp) -> None:
     marker = one.task.go_back(one.request(latest.id))
     assert digests(one.task) == now
     assert one.from_scratch() == now
-    assert marker.published["positions"] == marker.positions
+    assert marker.published["positions"] == marker.positions.to_json()
     one.claim()
     one.commits([10])
     one.has_written(*range(11))

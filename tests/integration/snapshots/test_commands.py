@@ -25,6 +25,7 @@ from state_lib.errors import InvalidRequest, Realign, Unavailable
 from state_lib.host.tasks import TaskManager
 from state_lib.protocol.marker import Marker
 from state_lib.protocol.placement import owner_of
+from state_lib.protocol.positions import Positions
 from state_lib.snapshots.fetch import fetch
 from state_lib.snapshots.listing import find, list_snapshots, task_storage
 from state_lib.snapshots.savepoints import list_savepoints, write_savepoint
@@ -221,7 +222,7 @@ def test_a_savepoint_while_batches_are_committed(cluster: Served, tmp_path: Path
     for partition, snapshot in enumerate(made.snapshots):
         manifest = find(cluster.url, cluster.app.name, partition, snapshot)
         assert (manifest.savepoint, manifest.marker.n) == (made.id, before)
-        assert manifest.marker.positions == made.positions
+        assert manifest.marker.positions.to_json() == made.positions
         fetch(manifest, tmp_path / f"{partition}")
         held = entries_of(tmp_path / f"{partition}", cluster.app.topology)
         assert held[b"n"] == b"%d" % before
@@ -242,7 +243,7 @@ def test_a_savepoint_needs_equal_positions(cluster: Served) -> None:
     app, url = cluster.app.name, cluster.url
     cluster.client().create()
     manifests = [list_snapshots(url, app, p)[0] for p in range(PARTITIONS)]
-    elsewhere = replace(manifests[1].marker, positions={"source": {"0": 99}})
+    elsewhere = replace(manifests[1].marker, positions=Positions({("source", 0): 99}))
     with pytest.raises(Realign, match="take the savepoint again"):
         write_savepoint(
             url, manifests[0].id, [manifests[0], replace(manifests[1], marker=elsewhere)]

@@ -20,6 +20,7 @@ from state_lib.errors import ConfigurationError, InvalidRequest, RegistryAway, U
 from state_lib.executor.avro.registry import RegistrySchemas
 from state_lib.executor.carried import arrived
 from state_lib.executor.plan import DEAD, BatchPlan
+from state_lib.protocol.positions import Positions
 from state_lib.settings.registry import Registry
 from state_lib.spark.frames import Combiner
 from tests.support.registry import StandIn, framed, record
@@ -145,7 +146,17 @@ class World:
 
     def combined(self, *values: bytes, unknown: tuple[int, ...] = ()) -> list[Any]:
         rows: list[Row] = [(b"k", value, 0, offset, 5) for offset, value in enumerate(values)]
-        plan = BatchPlan(1, 1, {}, {"t": {"0": 99, "1": 0}}, -1, NOW, HOUR, {}, unknown=unknown)
+        plan = BatchPlan(
+            1,
+            1,
+            Positions(),
+            Positions({("t", 0): 99, ("t", 1): 0}),
+            -1,
+            NOW,
+            HOUR,
+            {},
+            unknown=unknown,
+        )
         frame: DataFrame = self.combiner.combine(source(self.spark, rows), plan)
         try:
             return frame.collect()

@@ -17,6 +17,7 @@ from state_lib import Application, agg
 from state_lib.declaration import Aggregation
 from state_lib.executor.merge import merge, rows_of
 from state_lib.executor.plan import BatchPlan
+from state_lib.protocol.positions import Positions
 from state_lib.serdes import serde_from
 from state_lib.spark.frames import GROUP, _partials, combine
 from tests.support.rows import HOUR, NOW, Row, source
@@ -33,7 +34,9 @@ def after(
     state: State = {}
     wrapped = 0
     for n, rows in enumerate(batches):
-        plan = BatchPlan(1, n, {}, {"t": {"0": 99, "1": 99}}, -1, NOW, HOUR, {})
+        plan = BatchPlan(
+            1, n, Positions(), Positions({("t", 0): 99, ("t", 1): 99}), -1, NOW, HOUR, {}
+        )
         frame = combine(spark, source(spark, list(rows)), app.aggregations, 1, plan)
         table = frame.toArrow()
         if 0 not in table.column("kind").to_pylist():

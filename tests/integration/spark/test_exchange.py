@@ -13,6 +13,7 @@ from state_lib.errors import HoldfastError, from_wire
 from state_lib.executor.exchange import RESULT_DDL, exchange_partition
 from state_lib.executor.plan import SEEN, BatchPlan, ExchangePlan
 from state_lib.protocol.addresses import HostAddress
+from state_lib.protocol.positions import Positions
 from tests.integration.conftest import MakeApp
 from tests.support.declared import counting
 from tests.support.hosts import address, served
@@ -33,7 +34,7 @@ def test_what_trying_again_does_not_mend_comes_to_the_driver_as_what_it_is(
 ) -> None:
     """A Spark task that fails is tried again, and its error is text."""
     app = counting(f"{name}-of-nobody", {"t": "counts"}, 1)
-    batch = BatchPlan(0, 1, {}, {"t": {"0": 1}}, 0, 0, 0, {})
+    batch = BatchPlan(0, 1, Positions(), Positions({("t", 0): 1}), 0, 0, 0, {})
     plan = ExchangePlan(
         app.id, 1, tuple(verb.kept for verb in app.aggregations), batch, (host,), token, 20.0
     )

@@ -18,6 +18,7 @@ from state_lib.errors import ConfigurationError, Misplaced
 from state_lib.executor.exchange import check_placed
 from state_lib.executor.plan import DEAD, DROPPED, SEEN, BatchPlan
 from state_lib.keys import partition_for
+from state_lib.protocol.positions import Positions
 from state_lib.spark.frames import combine
 from state_lib.spark.partitioner import partition_for_key
 from state_lib.spark.properties import REQUIRED
@@ -27,7 +28,9 @@ from tests.support.rows import HOUR, NOW, Row, source
 def combined(
     spark: SparkSession, app: Application, rows: list[Row], clock: int = -1, **plan_: Any
 ) -> list[Any]:
-    plan = BatchPlan(1, 1, {}, {"t": {"0": 99, "1": 99}}, clock, NOW, HOUR, {}, **plan_)
+    plan = BatchPlan(
+        1, 1, Positions(), Positions({("t", 0): 99, ("t", 1): 99}), clock, NOW, HOUR, {}, **plan_
+    )
     frame = combine(spark, source(spark, rows), app.aggregations, app.partitions, plan)
     return frame.withColumn("at", F.spark_partition_id()).collect()
 
@@ -55,7 +58,7 @@ def test_tasks_are_kafkas_partitions(spark: SparkSession) -> None:
 def test_partition_p_is_task_p_and_empty_ones_exist(
     spark: SparkSession, flights: Application
 ) -> None:
-    plan = BatchPlan(1, 1, {}, {"t": {"0": 99}}, -1, NOW, HOUR, {})
+    plan = BatchPlan(1, 1, Positions(), Positions({("t", 0): 99}), -1, NOW, HOUR, {})
     frame = combine(
         spark, source(spark, [(b"", value("a", 1), 0, 0, 5)]), flights.aggregations, 4, plan
     )
@@ -72,7 +75,7 @@ def test_rows_in_another_partition_than_their_task_s_are_refused(
     """A setting of Spark's may exchange them once more, by all grouping columns."""
     rows: list[Row] = [(b"", value(f"k{i}", 1), 0, i, 5) for i in range(50)]
     frame = source(spark, rows)
-    plan = BatchPlan(1, 1, {}, {"t": {"0": 99}}, -1, NOW, HOUR, {})
+    plan = BatchPlan(1, 1, Positions(), Positions({("t", 0): 99}), -1, NOW, HOUR, {})
 
     def placed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         task = TaskContext.get().partitionId()  # type: ignore[union-attr]
@@ -99,7 +102,7 @@ def test_rows_in_another_partition_than_their_task_s_are_refused(
 
 
 def test_one_shuffle_only(spark: SparkSession, flights: Application) -> None:
-    plan = BatchPlan(1, 1, {}, {"t": {"0": 99}}, -1, NOW, HOUR, {})
+    plan = BatchPlan(1, 1, Positions(), Positions({("t", 0): 99}), -1, NOW, HOUR, {})
     frame = combine(spark, source(spark, []), flights.aggregations, 4, plan)
     text = frame._jdf.queryExecution().executedPlan().toString()
     assert text.count("Exchange") == 1
@@ -284,7 +287,7 @@ def test_the_code_that_spark_makes_for_two_batches_is_the_same(
     frame = source(spark, []).withColumn("topic", F.lit(topic))
 
     def code(number: int) -> list[str]:
-        to = {topic: {"0": 99 * number, "1": 7}}
+        to = Positions({(topic, 0): 99 * number, (topic, 1): 7})
         plan = BatchPlan(1, number, to, to, NOW + number, NOW + HOUR * number, HOUR, {})
         made = combine(spark, frame, app.aggregations, app.partitions, plan)
         stages = made._jdf.queryExecution().debug().codegenToSeq()
@@ -407,7 +410,15 @@ def test_a_row_too_large_for_its_topics_is_a_letter(spark: SparkSession) -> None
     ]  # fmt: skip
     rows: list[Row] = [(b"", json.dumps(v).encode(), 0, i, 5) for i, v in enumerate(values)]
     plan = BatchPlan(
-        1, 1, {}, {"t": {"0": 99}}, -1, NOW, HOUR, {}, limits={"counts": 3000, "seen": 5000}
+        1,
+        1,
+        Positions(),
+        Positions({("t", 0): 99}),
+        -1,
+        NOW,
+        HOUR,
+        {},
+        limits={"counts": 3000, "seen": 5000},
     )
     found = combine(spark, source(spark, rows), app.aggregations, 4, plan).collect()
     assert letters_of(found) == {

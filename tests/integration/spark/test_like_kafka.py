@@ -18,7 +18,8 @@ from state_lib.changelog.topics import dead_letters_topic
 from state_lib.config import Settings
 from state_lib.driver.standing import Standing
 from state_lib.kafka import Kafka, describe, ends
-from state_lib.protocol.marker import Marker, nested
+from state_lib.protocol.marker import Marker
+from state_lib.protocol.positions import Positions
 from state_lib.spark.batches import Batches
 from state_lib.spark.frames import Combiner
 from state_lib.spark.session import kafka_options, read_range
@@ -128,7 +129,9 @@ def over_kafka(spark: SparkSession, kafka: Kafka, name: str, source: str, root: 
                     producer.produce(source, value, key, partition, timestamp=time)
                 assert producer.flush(10) == 0
                 to = ends(kafka.admin(), places)
-                bounds = [orjson.dumps(nested(x)).decode() for x in (standing.positions, to)]
+                bounds = [
+                    orjson.dumps(Positions(x).to_json()).decode() for x in (standing.positions, to)
+                ]
                 frame = read_range(spark, kafka_options(settings, [source]), *bounds)
                 batches.stream(frame, to)
                 begin = end

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from state_lib import Application, KStream, TimeWindows, agg
 from state_lib.errors import ConfigurationError
 from state_lib.executor.plan import DEAD, BatchPlan
+from state_lib.protocol.positions import Positions
 from state_lib.spark.frames import combine
 from state_lib.spark.rows import column_of
 from state_lib.spark.session import require_of_sql
@@ -193,7 +194,7 @@ def test_what_was_resolved_elsewhere_is_not_made_of_its_text(spark: SparkSession
 
 def combined(spark: SparkSession, app: Application, values: list[bytes]) -> list[Any]:
     rows: list[Row] = [(b"", value, 0, i, 5) for i, value in enumerate(values)]
-    plan = BatchPlan(1, 1, {}, {"t": {"0": 99}}, -1, NOW, HOUR, {})
+    plan = BatchPlan(1, 1, Positions(), Positions({("t", 0): 99}), -1, NOW, HOUR, {})
     return combine(spark, source(spark, rows), app.aggregations, app.partitions, plan).collect()
 
 

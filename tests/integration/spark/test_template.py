@@ -13,11 +13,12 @@ from pyspark.sql import functions as F  # noqa: N812
 from state_lib import Application, TimeWindows, agg
 from state_lib.executor.plan import DEAD, DROPPED, BatchPlan
 from state_lib.protocol.marker import NO_CLOCK
+from state_lib.protocol.positions import Positions
 from state_lib.spark.frames import Combiner, combine
 from state_lib.spark.template import Template
 from tests.support.rows import HOUR, Row, source
 
-TO = {"t": {"0": 99, "1": 99}, "u": {"0": 99}}
+TO = Positions({("t", 0): 99, ("t", 1): 99, ("u", 0): 99})
 
 
 @pytest.fixture
@@ -102,7 +103,7 @@ def test_what_changes_the_query_is_built_anew(spark: SparkSession, app: Applicat
         plan(1),
         replace(plan(1), tasks=(0, 2)),
         replace(plan(1), limits={"totals": 1}),
-        replace(plan(1), to={"t": {"0": 9}, "u": {"0": 9}}),
+        replace(plan(1), to=Positions({("t", 0): 9, ("u", 0): 9})),
         plan(1),
     ):
         alone = combine(spark, frame, app.aggregations, 4, own)

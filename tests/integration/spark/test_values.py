@@ -16,6 +16,7 @@ from state_lib import Application, Materialized, TopologyTestDriver, agg
 from state_lib.errors import ConfigurationError
 from state_lib.evolution import contradictions
 from state_lib.executor.plan import DEAD, BatchPlan
+from state_lib.protocol.positions import Positions
 from state_lib.spark.frames import combine
 from tests.support.rows import HOUR, NOW, Row, source
 
@@ -123,7 +124,7 @@ def test_what_parts_take_is_counted(spark: SparkSession) -> None:
     rows.groupBy("k").agg("put_out", last=agg.last(many)).toStream().to("out")
     rows.groupBy("k").agg("both", least=agg.min("a"), most=agg.max("a"))
     limits = {"kept": 5000, "put_out": 5000, "both": 5000}
-    plan = BatchPlan(1, 1, {}, {"t": {"0": 99}}, -1, NOW, HOUR, {}, limits=limits)
+    plan = BatchPlan(1, 1, Positions(), Positions({("t", 0): 99}), -1, NOW, HOUR, {}, limits=limits)
     given_ = [{"n": 10, "a": ""}, {"n": 170, "a": ""}, {"n": 400, "a": ""}]
     given_ += [{"n": 1, "a": "x" * 2000}, {"n": 1, "a": "x" * 3000}]
     values = [json.dumps({"k": "k", **one}).encode() for one in given_]

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from state_lib import Application, Materialized, TimeWindows, agg
 from state_lib.executor.plan import DEAD, BatchPlan
+from state_lib.protocol.positions import Positions
 from state_lib.spark.frames import combine
 from tests.support.rows import HOUR, NOW, Row, source
 
@@ -61,7 +62,7 @@ def flights(app: Application) -> None:
 
 def combined(spark: SparkSession, app: Application, values: list[bytes]) -> list[Any]:
     rows: list[Row] = [(b"", value, 0, i, 5) for i, value in enumerate(values)]
-    plan = BatchPlan(1, 1, {}, {"t": {"0": 99}}, -1, NOW, HOUR, {})
+    plan = BatchPlan(1, 1, Positions(), Positions({("t", 0): 99}), -1, NOW, HOUR, {})
     return combine(spark, source(spark, rows), app.aggregations, app.partitions, plan).collect()
 
 

@@ -30,7 +30,7 @@ from state_lib.errors import (
 from state_lib.host.server import StateHost
 from state_lib.kafka import Kafka, describe, ends
 from state_lib.loading import Record, publish
-from state_lib.protocol.marker import flat
+from state_lib.protocol.positions import Positions
 from state_lib.spark.driver import Driver
 from state_lib.spark.session import open_session
 from state_lib.stack.ports import free_port
@@ -127,11 +127,11 @@ def test_an_application_that_never_ran(settings: Settings) -> None:
         audit("nobody", settings, flights_audit.recompute)
 
 
-def _positions(host: StateHost, task: int) -> dict[tuple[str, int], int]:
+def _positions(host: StateHost, task: int) -> Positions:
     try:
-        return flat(host.tasks.task("flights", task).marker.positions)
+        return host.tasks.task("flights", task).marker.positions
     except HoldfastError:
-        return {}
+        return Positions()
 
 
 @pytest.fixture(scope="module")

@@ -27,7 +27,7 @@ from state_lib.executor.avro.registry import RegistrySchemas
 from state_lib.executor.avro.schema import columns_of
 from state_lib.host.tasks import TaskManager
 from state_lib.kafka import Kafka, describe, ends
-from state_lib.protocol.marker import nested
+from state_lib.protocol.positions import Positions
 from state_lib.settings.registry import Registry
 from state_lib.spark.align import align
 from state_lib.spark.avro.declaring import reader_of
@@ -84,10 +84,13 @@ class World:
             producer.produce(self.source, value, None, at % PARTITIONS, timestamp=at)
         assert producer.flush(10) == 0
         to = ends(kafka.admin(), list(standing.positions))
-        return self.read(nested(standing.positions), nested(to)), to
+        return self.read(standing.positions, to), to
 
     def read(self, *bounds: Any) -> Any:
-        texts = [b if isinstance(b, str) else orjson.dumps(b).decode() for b in bounds]
+        texts = [
+            b if isinstance(b, str) else orjson.dumps(Positions(b).to_json()).decode()
+            for b in bounds
+        ]
         return read_range(self.spark, kafka_options(self.settings, [self.source]), *texts)
 
     def half(self, rows: Any, to: Any, **more: Any) -> None:

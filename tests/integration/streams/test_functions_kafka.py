@@ -23,7 +23,7 @@ from state_lib.driver.standing import Standing
 from state_lib.errors import ProcessorFailed, WorkerLost
 from state_lib.host.tasks import TaskManager
 from state_lib.kafka import Kafka, ends, require
-from state_lib.protocol.marker import nested
+from state_lib.protocol.positions import Positions
 from state_lib.spark.batches import Batches
 from state_lib.spark.frames import Combiner
 from state_lib.spark.session import kafka_options, read_range
@@ -125,7 +125,7 @@ def over_kafka(
 
 def stream(spark: SparkSession, batches: Batches, end: dict[tuple[str, int], int]) -> None:
     at = batches.standing.positions
-    bounds = [json.dumps(nested(p)) for p in (at, end)]
+    bounds = [json.dumps(Positions(p).to_json()) for p in (at, end)]
     options = kafka_options(batches._settings, [topic for topic, _ in end])
     batches.stream(read_range(spark, options, bounds[0], bounds[1]), end)
 

@@ -32,8 +32,9 @@ from state_lib.errors import CodeChanged, HoldfastError, Superseded, Unavailable
 from state_lib.host.tasks import TaskManager
 from state_lib.kafka import Kafka, ends, require
 from state_lib.keys import partition_for
-from state_lib.protocol.marker import Marker, flat, nested, now_ms
+from state_lib.protocol.marker import Marker, now_ms
 from state_lib.protocol.placement import owner_of
+from state_lib.protocol.positions import Positions
 from state_lib.spark.align import Read, align, initial_positions
 from state_lib.spark.batches import Batches
 from state_lib.spark.frames import Combiner
@@ -130,7 +131,7 @@ class Driven:
         combiner = Combiner(world.spark, job.aggregations, PARTITIONS)
         self.batches = Batches(job, world.settings, kafka, combiner, self.standing, None)
         at = initial_positions(kafka.admin(), markers, sources)
-        if any(x != flat(m.positions) for x, m in zip(at, markers, strict=True)):
+        if any(x != m.positions for x, m in zip(at, markers, strict=True)):
             self.batches.initial(at)
         options = kafka_options(world.settings, list(job.topology.sources))
         self.read: Read = lambda from_, to: read_range(world.spark, options, from_, to)
@@ -140,7 +141,9 @@ class Driven:
     def stream(self) -> None:
         """A batch of all that there is."""
         end = ends(self.world.kafka.admin(), self.standing.positions)
-        at, to = (orjson.dumps(nested(p)).decode() for p in (self.standing.positions, end))
+        at, to = (
+            orjson.dumps(Positions(p).to_json()).decode() for p in (self.standing.positions, end)
+        )
         self.batches.stream(self.read(at, to), end)
 
     def parking(self) -> Parking:
@@ -177,7 +180,7 @@ def test_others_go_on_and_it_catches_up(world: World) -> None:
         assert sorted(driver.standing.parked) == world.theirs
         for task in set(range(PARTITIONS)) - set(world.theirs):
             marker = world.managers["host-1"].task(world.name, task).marker
-            assert flat(marker.positions) == {(world.topic, 0): end, (world.other, 0): 0}
+            assert marker.positions == {(world.topic, 0): end, (world.other, 0): 0}
         assert _told(world)[-1] == world.theirs
 
         world.start(AWAY)

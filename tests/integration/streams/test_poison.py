@@ -18,7 +18,7 @@ from state_lib.changelog.topics import dead_letters_topic
 from state_lib.config import Settings
 from state_lib.driver.standing import Standing
 from state_lib.kafka import Kafka, ends, require
-from state_lib.protocol.marker import nested
+from state_lib.protocol.positions import Positions
 from state_lib.serdes import serde_from
 from state_lib.spark.batches import Batches
 from state_lib.spark.frames import Combiner
@@ -80,7 +80,7 @@ def test_what_depends_on_a_row_alone_is_a_dead_letter(
             batches.initial([start])
             standing.positions = start
             end = ends(kafka.admin(), start)
-            bounds = [json.dumps(nested(p)) for p in (start, end)]
+            bounds = [json.dumps(Positions(p).to_json()) for p in (start, end)]
             options = kafka_options(settings, [source])
             batches.stream(read_range(spark, options, bounds[0], bounds[1]), end)
         marker, entries = manager.task(name, 0).scan("sums")

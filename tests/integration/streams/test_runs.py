@@ -14,10 +14,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from jobs._recompute import Judgement, judgements
 from state_lib.changelog.progress import Recorded, effective
-from state_lib.driver.standing import Positions
 from state_lib.errors import StateCorrupt, Unjudged
 from state_lib.kafka import Kafka
-from state_lib.protocol.marker import flat
+from state_lib.protocol.positions import Positions
 from state_lib.spark import batches as of_batches
 from state_lib.spark.session import read_range
 from state_lib.task import held, state_task
@@ -110,7 +109,7 @@ def test_a_row_that_no_batch_has_fails_the_run(
 
         def beyond(spark: SparkSession, options: dict[str, str], from_: str, to: str) -> DataFrame:
             said = orjson.loads(to)
-            bounds.append(flat(said))  # noqa: B023 - it is called within the loop
+            bounds.append(Positions.of(said))  # noqa: B023 - it is called within the loop
             said[topic]["1"] += 1  # noqa: B023 - as above
             return read_range(spark, options, from_, orjson.dumps(said).decode())
 

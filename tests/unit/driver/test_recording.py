@@ -12,6 +12,7 @@ from state_lib.driver.standing import Standing
 from state_lib.errors import Realign, Unavailable
 from state_lib.executor.plan import BatchPlan
 from state_lib.protocol.marker import Marker
+from state_lib.protocol.positions import Positions
 
 
 def test_a_tick_that_may_be_on_record_is_looked_for() -> None:
@@ -24,9 +25,9 @@ def test_a_tick_that_may_be_on_record_is_looked_for() -> None:
     progress: Any = SimpleNamespace(append=append)
     standing = Standing(1, [Marker()], {})
     recording = Recording("app", progress, nobody, standing, 0.1, counts=False)
-    batch = BatchPlan(1, 2, {}, {}, 0, 1000, 10, {})
+    batch = BatchPlan(1, 2, Positions(), Positions(), 0, 1000, 10, {})
     with pytest.raises(Unavailable):
         recording.put(batch)
-    tick = BatchPlan(1, 2, {}, {}, 0, 1000, 10, {}, tick=True)
+    tick = BatchPlan(1, 2, Positions(), Positions(), 0, 1000, 10, {}, tick=True)
     with pytest.raises(Realign, match="may be on record or not: the brokers do not answer"):
         recording.put(tick)

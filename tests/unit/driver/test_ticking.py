@@ -11,8 +11,9 @@ from state_lib.driver.ticking import Ticking
 from state_lib.errors import Unavailable
 from state_lib.executor.plan import BatchPlan
 from state_lib.protocol.marker import Marker
+from state_lib.protocol.positions import Positions
 
-PLAN = BatchPlan(1, 2, {}, {}, 0, 1000, 10, {})
+PLAN = BatchPlan(1, 2, Positions(), Positions(), 0, 1000, 10, {})
 
 
 def ticking(ran: list[BatchPlan], *, overdue: bool) -> Ticking:

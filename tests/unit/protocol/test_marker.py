@@ -17,16 +17,19 @@ from state_lib.protocol.marker import (
     Marker,
     Verdict,
     advance,
-    flat,
     is_muted,
     judge,
-    merge_max,
-    nested,
-    same_positions,
 )
+from state_lib.protocol.positions import Positions
+from tests.support.drawn import places
 
-HERE = {"s": {"0": 10, "1": 5}}
-THERE = {"s": {"0": 20, "1": 5}}
+
+def s(*offsets: int) -> Positions:
+    """Of the partitions of source s, from 0 on."""
+    return Positions({("s", p): offset for p, offset in enumerate(offsets)})
+
+
+HERE, THERE = s(10, 5), s(20, 5)
 MARKER = Marker(epoch=7, n=3, owner="host-1", positions=HERE, clock=1000)
 
 
@@ -45,7 +48,7 @@ def test_a_gap_is_applied_if_it_starts_here() -> None:
 
 @pytest.mark.parametrize("n", [3, 2, 0])
 def test_what_is_done_is_done_wherever_it_started(n: int) -> None:
-    assert judge(MARKER, header(n=n, from_={"s": {"0": 1}}, read_at=(7, 1))) is Verdict.ALREADY_DONE
+    assert judge(MARKER, header(n=n, from_=s(1), read_at=(7, 1))) is Verdict.ALREADY_DONE
 
 
 def test_an_older_epoch_is_superseded_even_if_its_number_is_done() -> None:
@@ -62,14 +65,13 @@ def test_an_epoch_that_never_claimed_must_claim() -> None:
 
 
 @pytest.mark.parametrize(
-    "elsewhere",
-    [{"s": {"0": 11, "1": 5}}, {"s": {"0": 10}}, {}, {"s": {"0": 10, "1": 5}, "t": {"0": 0}}],
+    "elsewhere", [s(11, 5), s(10), Positions(), Positions({**HERE, ("t", 0): 0})]
 )
-def test_another_start_must_align(elsewhere: dict[str, dict[str, int]]) -> None:
+def test_another_start_must_align(elsewhere: Positions) -> None:
     with pytest.raises(Realign) as refused:
         judge(MARKER, header(from_=elsewhere))
-    assert refused.value.details["marker"]["positions"] == HERE
-    assert refused.value.details["commit"]["from"] == elsewhere
+    assert refused.value.details["marker"]["positions"] == HERE.to_json()
+    assert refused.value.details["commit"]["from"] == elsewhere.to_json()
 
 
 @pytest.mark.parametrize("read_at", [(7, 2), (6, 3)])
@@ -81,17 +83,17 @@ def test_values_read_before_the_marker_moved_are_stale(read_at: tuple[int, int])
 
 def test_advance_moves_and_accumulates() -> None:
     before = Marker(
-        epoch=7, n=3, positions=HERE, clock=3000, maxima={"s": {"0": 9, "1": 9}},
+        epoch=7, n=3, positions=HERE, clock=3000, maxima=s(9, 9),
         dropped={"late": 2}, topic_ids={"s": "id-s"}, state="restoring", logs={"c": "id-c"},
     )  # fmt: skip
-    said = header(maxima={"s": {"0": 12, "1": 4}}, dropped={"late": 1, "null-key": 5})
+    said = header(maxima=s(12, 4), dropped={"late": 1, "null-key": 5})
     after = advance(before, said, "host-2", {"c": [8, 2]})
     assert (after.epoch, after.n, after.owner) == (7, 4, "host-2")
     assert after.positions == THERE
-    assert after.maxima == {"s": {"0": 12, "1": 9}}
+    assert after.maxima == s(12, 9)
     assert after.dropped == {"late": 3, "null-key": 5}
     assert after.clock == 3000, "time never goes back"
-    assert after.published == {"positions": THERE, "clock": 2000}
+    assert after.published == {"positions": THERE.to_json(), "clock": 2000}
     assert after.cut == {"c": [8, 2]}
     assert after.topic_ids == {"s": "id-s"}
     assert after.state == "running"
@@ -107,33 +109,8 @@ def test_claims_keep_the_place() -> None:
     assert owned.claimed_by(9, "host-2").logs == {"c": "id-c"}
 
 
-def test_positions_compare_as_numbers() -> None:
-    assert same_positions({"s": {"1": 5, "0": 10}}, HERE)
-    assert same_positions({}, {"s": {}})
-    assert not same_positions(HERE, THERE)
-
-
-_positions = st.dictionaries(
-    st.text("ab-.", min_size=1),
-    st.dictionaries(st.integers(0, 99).map(str), st.integers(0, 1 << 60), min_size=1),
-)
-
-
-@given(_positions, _positions)
-def test_merge_max_is_the_least_upper_bound(
-    a: dict[str, dict[str, int]], b: dict[str, dict[str, int]]
-) -> None:
-    merged, one, two = flat(merge_max(a, b)), flat(a), flat(b)
-    assert merged.keys() == one.keys() | two.keys()
-    for key, value in merged.items():
-        assert value == max(one.get(key, -1), two.get(key, -1))
-    assert flat(nested(one)) == one
-
-
-@given(_positions, st.integers(-1, 1 << 62), st.text())
-def test_markers_survive_their_bytes(
-    positions: dict[str, dict[str, int]], clock: int, owner: str
-) -> None:
+@given(places(), st.integers(-1, 1 << 62), st.text())
+def test_markers_survive_their_bytes(positions: Positions, clock: int, owner: str) -> None:
     marker = Marker(epoch=3, n=2, owner=owner, positions=positions, clock=clock, cut={"c": [1, 2]})
     assert Marker.from_bytes(marker.to_bytes()) == marker
     assert Marker.from_json(marker.to_json()) == marker
@@ -146,22 +123,22 @@ def test_fields_of_newer_versions_are_ignored() -> None:
     assert CommitHeader.from_json(said) == header(read_at=(7, 3))
 
 
-BACK = replace(MARKER, published={"positions": {"s": {"0": 30, "1": 9}}, "clock": 5000})
+BACK = replace(MARKER, published={"positions": s(30, 9).to_json(), "clock": 5000})
 
 
 @pytest.mark.parametrize(
     ("from_", "to", "muted"),
     [
-        (HERE, {"s": {"0": 20, "1": 5}}, True),
-        (HERE, {"s": {"0": 30, "1": 9}}, True),
+        (HERE, s(20, 5), True),
+        (HERE, s(30, 9), True),
         (HERE, HERE, False),
-        ({"s": {"0": 30, "1": 9}}, {"s": {"0": 31, "1": 9}}, False),
-        ({"s": {"0": 30, "1": 5}}, {"s": {"0": 30, "1": 9}}, True),
-        ({"s": {"0": 30, "1": 5}}, {"s": {"0": 30, "1": 10}}, None),
-        (HERE, {"s": {"0": 31, "1": 5}}, None),
-        (HERE, {"s": {"0": 20, "1": 10}}, None),
-        (HERE | {"t": {"0": 7}}, {"s": {"0": 20, "1": 5}, "t": {"0": 7}}, True),
-        ({}, HERE, True),
+        (s(30, 9), s(31, 9), False),
+        (s(30, 5), s(30, 9), True),
+        (s(30, 5), s(30, 10), None),
+        (HERE, s(31, 5), None),
+        (HERE, s(20, 10), None),
+        (Positions({**HERE, ("t", 0): 7}), Positions({**THERE, ("t", 0): 7}), True),
+        (Positions(), HERE, True),
     ],
 )
 def test_outputs_up_to_what_was_published_are_muted(from_: Any, to: Any, muted: Any) -> None:
@@ -179,11 +156,11 @@ def test_outputs_up_to_what_was_published_are_muted(from_: Any, to: Any, muted: 
 
 def test_what_was_published_stays_until_it_is_reached() -> None:
     reached = BACK
-    for to in ({"s": {"0": 20, "1": 5}}, {"s": {"0": 30, "1": 5}}):
+    for to in (s(20, 5), s(30, 5)):
         reached = advance(reached, header(from_=reached.positions, to=to), "host-1", {})
         assert reached.published == BACK.published
-        assert reached.published_to == flat(BACK.published["positions"])
-    last = header(from_=reached.positions, to={"s": {"0": 30, "1": 9}})
+        assert reached.published_to == s(30, 9)
+    last = header(from_=reached.positions, to=s(30, 9))
     assert advance(reached, last, "host-1", {}).published["clock"] == 2000
 
 
@@ -208,7 +185,7 @@ def test_ticks_whose_outputs_were_written_are_muted() -> None:
     assert [is_muted(marker, tick(at)) for at in (-1, 39, 40, 41)] == [False, True, True, False]
     again = replace(marker, published={**told, "again": True})
     assert not is_muted(again, tick(39))
-    end = BACK.published["positions"]
+    end = s(30, 9)
     last = header(to=end, recorded=35)
     assert advance(marker, last, "host-1", {}).published["recorded"] == 40
     assert advance(again, last, "host-1", {}).published["recorded"] == 35
@@ -221,7 +198,7 @@ def test_a_progress_topic_that_was_made_anew_mutes_nothing() -> None:
         MARKER,
         recorded=5000,
         recorded_in="old",
-        published={"positions": HERE, "clock": 9, "recorded": 5000, "recorded_in": "old"},
+        published={"positions": HERE.to_json(), "clock": 9, "recorded": 5000, "recorded_in": "old"},
     )
     assert [old.taken(log) for log in ("old", "new", "")] == [5000, -1, -1]
 
@@ -242,7 +219,7 @@ def test_a_progress_topic_that_was_made_anew_mutes_nothing() -> None:
 
 
 def test_a_progress_topic_that_lost_its_end_mutes_nothing() -> None:
-    told = {"positions": HERE, "clock": 9, "recorded": 5000, "recorded_in": "log"}
+    told = {"positions": HERE.to_json(), "clock": 9, "recorded": 5000, "recorded_in": "log"}
     marker = replace(MARKER, recorded=5000, recorded_in="log", published=told)
     begun = header(from_=HERE, to=HERE, recorded=4800, recorded_in="log")
     after = advance(marker, begun, "host-1", {})
@@ -252,7 +229,7 @@ def test_a_progress_topic_that_lost_its_end_mutes_nothing() -> None:
 def test_a_restore_to_the_past_keeps_up_to_which_record_outputs_were_written() -> None:
     marker = replace(MARKER, recorded=7, recorded_in="log")
     assert marker.outputs_recorded == {"recorded": 7, "recorded_in": "log"}
-    there = {"positions": HERE, "clock": 9, "recorded": 40, "recorded_in": "log"}
+    there = {"positions": HERE.to_json(), "clock": 9, "recorded": 40, "recorded_in": "log"}
     assert replace(marker, published=there).outputs_recorded["recorded"] == 40
     elsewhere = {**there, "recorded": 5, "recorded_in": "newer"}
     found = replace(marker, published=elsewhere).outputs_recorded

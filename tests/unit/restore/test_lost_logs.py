@@ -12,6 +12,7 @@ from state_lib.changelog.log import KafkaLog, LogRange
 from state_lib.errors import InvalidRequest, LogLost
 from state_lib.kafka import Kafka
 from state_lib.protocol.marker import CommitHeader, Marker, advance
+from state_lib.protocol.positions import Positions
 from state_lib.restore.facts import Facts, LocalFacts
 from state_lib.restore.listener import Silent
 from state_lib.restore.plan import CHANGELOG, LOCAL, make_plan
@@ -63,7 +64,7 @@ def test_a_log_that_ends_early_is_lost_however_long_ago_it_was_written() -> None
     old = replace(MARKER, cut=cut)
     told = Marker.from_bytes(old.to_bytes().replace(b'"ends":{},', b""))
     assert told == old, "a marker of an older version"
-    tick = CommitHeader(epoch=3, n=10, from_={}, to={}, clock=5)
+    tick = CommitHeader(epoch=3, n=10, from_=Positions(), to=Positions(), clock=5)
     for marker in (
         old.claimed_by(4, "host-2"),
         advance(old, tick, "host-1", {}),

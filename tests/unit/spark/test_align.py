@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from state_lib.changelog.progress import Recorded
-from state_lib.protocol.marker import Marker, nested
+from state_lib.protocol.marker import Marker
+from state_lib.protocol.positions import Positions
 from state_lib.spark.align import align
 
 P = ("t", 0)
@@ -29,7 +30,7 @@ def test_rows_that_meet_python_in_order_are_repeated_batch_by_batch(
 
     batches: Any = SimpleNamespace(
         standing=SimpleNamespace(
-            markers=[Marker(positions=nested({P: 3})), Marker(positions=nested({P: 0}))],
+            markers=[Marker(positions=Positions({P: 3})), Marker(positions=Positions({P: 0}))],
             present=[0, 1],
             parked={},
             log="",

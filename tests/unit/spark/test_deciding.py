@@ -22,6 +22,7 @@ from state_lib.errors import (
 from state_lib.executor.avro.registry import RegistrySchemas, Schemas
 from state_lib.executor.plan import BatchPlan
 from state_lib.protocol.marker import Marker
+from state_lib.protocol.positions import Positions
 from state_lib.settings.registry import Registry
 from state_lib.spark.deciding import Deciding
 from tests.support.avro_schemas import Known
@@ -29,7 +30,7 @@ from tests.support.registry import StandIn, record
 from tests.support.small_http import serving
 from tests.support.waiting import until
 
-PLAN = BatchPlan(1, 5, {}, {}, 0, 0, 0, {})
+PLAN = BatchPlan(1, 5, Positions(), Positions(), 0, 0, 0, {})
 SCHEMA, NEWER = record("R", a="int"), record("R", a="int", b="int")
 
 

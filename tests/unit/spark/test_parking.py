@@ -13,7 +13,8 @@ import pytest
 from state_lib.changelog.progress import Recorded
 from state_lib.driver.runs import Step
 from state_lib.errors import HoldfastError, RegistryAway, UnknownSchemas
-from state_lib.protocol.marker import Marker, nested
+from state_lib.protocol.marker import Marker
+from state_lib.protocol.positions import Positions
 from state_lib.spark.parking import Parking, _Returning
 from tests.support.waiting import SLOWNESS
 
@@ -155,7 +156,7 @@ def test_who_did_not_take_a_tick_is_claimed_again_after_a_pause(recorded: int) -
     """It stands where the tick leads to in any case: its marker tells."""
     here = {P: len(CHAIN)}
     tick = Recorded(1, 3, here, here, 0, 0, offset=3, tick=True)
-    marker = Marker(positions=nested(here), recorded=recorded, recorded_in="log")
+    marker = Marker(positions=Positions(here), recorded=recorded, recorded_in="log")
     one = made(SimpleNamespace(positions=here, markers={4: marker}), lambda _: [], timers=True)
     one._returning[4] = _Returning(replace(marker, recorded=2), here)
     one._repeat([4], [Step(tick, here, here)], 0)
@@ -168,7 +169,7 @@ def test_who_did_not_take_a_tick_is_claimed_again_after_a_pause(recorded: int) -
 def test_who_lacks_a_schema_does_not_hold_up_the_others(why: type[HoldfastError]) -> None:
     """Its rows were of one that the registry has lost, or it does not answer."""
     here = {P: len(CHAIN)}
-    now = SimpleNamespace(positions=here, markers={4: Marker(positions=nested({P: 0}))})
+    now = SimpleNamespace(positions=here, markers={4: Marker(positions=Positions({P: 0}))})
     one = made(now, lambda _: [])
     patience = list[bool]()
 

@@ -11,7 +11,7 @@ import pytest
 from state_lib.changelog.progress import Recorded
 from state_lib.driver.runs import Step
 from state_lib.kafka import Partition
-from state_lib.protocol.marker import nested
+from state_lib.protocol.positions import Positions
 from state_lib.spark.align import repeat
 
 P, NEW = ("t", 0), ("t", 1)
@@ -37,5 +37,7 @@ def test_a_partition_that_the_batch_did_not_know_is_not_read_by_its_clock(
         return tuple(map(orjson.loads, bounds))
 
     assert repeat(batches, read, [step], [1], 1) == to
-    assert [one[:3] for one in done] == [((nested(at), nested(to)), [step], [1])]
+    assert [one[:3] for one in done] == [
+        ((Positions(at).to_json(), Positions(to).to_json()), [step], [1])
+    ]
     assert (step.at, step.to) == (at, to)

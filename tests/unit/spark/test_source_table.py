@@ -13,6 +13,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from state_lib.errors import HoldfastError, NotFound
 from state_lib.keys import window_key
 from state_lib.protocol.marker import Marker
+from state_lib.protocol.positions import Positions
 from state_lib.serdes import Struct
 from state_lib.spark.source import table as module
 from state_lib.spark.source.metadata import metadata
@@ -23,9 +24,8 @@ from tests.support.stored import with_timestamp
 
 HOUR = 3_600_000
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-MARKER = Marker(
-    epoch=4, n=9, positions={"in": {"0": 5, "1": 7}}, clock=3 * HOUR, written_at=10 * HOUR
-)
+POSITIONS = Positions({("in", 0): 5, ("in", 1): 7})
+MARKER = Marker(epoch=4, n=9, positions=POSITIONS, clock=3 * HOUR, written_at=10 * HOUR)
 FIELDS = Struct(_at="int64", n="int64", name="utf8", ok="bool")
 
 

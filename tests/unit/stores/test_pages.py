@@ -10,6 +10,7 @@ import pytest
 
 from state_lib.errors import InvalidRequest, Moved, NotFound
 from state_lib.protocol.marker import CommitHeader
+from state_lib.protocol.positions import Positions
 from state_lib.specs import StoreSpec, Topology
 from state_lib.stores.pages import PAGE_BYTES, Page
 from state_lib.testing.tasks import EPOCH, Tasks
@@ -31,7 +32,7 @@ def put(tasks: Tasks, n: int, entries: list[tuple[bytes, bytes]]) -> None:
     with tasks.exchange("app", 0, EPOCH, n) as exchange:
         keys, values = (pa.array(part, pa.binary()) for part in zip(*entries, strict=True))
         exchange.put("s", keys, values, pa.array([1] * len(entries), pa.int64()))
-        exchange.commit(CommitHeader(EPOCH, n, {}, {}, 0))
+        exchange.commit(CommitHeader(EPOCH, n, Positions(), Positions(), 0))
 
 
 def test_pages_follow_one_another(tasks: Tasks) -> None:

@@ -15,6 +15,7 @@ from state_lib.executor.process import buffer as of_buffer
 from state_lib.executor.process.buffer import Buffer
 from state_lib.executor.process.timers import Timers
 from state_lib.protocol.marker import CommitHeader
+from state_lib.protocol.positions import Positions
 from state_lib.specs import StoreSpec, Topology
 from state_lib.testing.tasks import EPOCH, Tasks
 
@@ -36,7 +37,7 @@ class Task:
             made = Buffer(exchange, ["s", "t"])
             yield made
             made.send()
-            exchange.commit(CommitHeader(EPOCH, self.n, {}, {}, 0))
+            exchange.commit(CommitHeader(EPOCH, self.n, Positions(), Positions(), 0))
 
     def entries(self, store: str) -> dict[bytes, bytes]:
         return dict(self.tasks[0].scan(store)[1])

@@ -38,6 +38,7 @@ from state_lib.executor.process.values import shown
 from state_lib.keys import split_timestamp, window_key
 from state_lib.processing import Fold, Processor, State
 from state_lib.protocol.marker import CommitHeader
+from state_lib.protocol.positions import Positions
 from state_lib.specs import OutputSpec, StoreSpec, Topology
 from state_lib.testing.tasks import EPOCH, Tasks
 from tests.support.entries import ROWS, SOURCES, entries
@@ -72,12 +73,12 @@ class World:
 
     def run(self, verb: Processor, table: pa.Table | None, limit: int = 1000) -> list[Any]:
         self.n += 1
-        batch = BatchPlan(EPOCH, self.n, {}, SOURCES, 3, 5, 0, {}, limits={"s": limit})
+        batch = BatchPlan(EPOCH, self.n, Positions(), SOURCES, 3, 5, 0, {}, limits={"s": limit})
         plan = ExchangePlan("app", 1, (), batch, (), None, 5.0, processors=(verb,))
         with self.tasks.exchange("app", 0, EPOCH, self.n) as exchange:
             told = run_all(plan, 0, exchange, table, Pace(0, 5.0))
             assert told.due == {}
-            exchange.commit(CommitHeader(EPOCH, self.n, {}, {}, 3, due=told.due))
+            exchange.commit(CommitHeader(EPOCH, self.n, Positions(), Positions(), 3, due=told.due))
         return [orjson.loads(letter) for letter in told.letters]
 
     def kept(self, schema: StructType = ROWS) -> dict[bytes, Any]:
@@ -265,7 +266,7 @@ def test_a_key_of_many_rows_is_looked_at_within(world: World) -> None:
         return new
 
     rows, verb = entries(*(("a", x, 1, 0, x) for x in range(1000))), reducing()
-    batch = BatchPlan(EPOCH, 1, {}, SOURCES, 3, 5, 0, {}, limits={"s": 1000})
+    batch = BatchPlan(EPOCH, 1, Positions(), SOURCES, 3, 5, 0, {}, limits={"s": 1000})
     with world.tasks.exchange("app", 0, EPOCH, 1) as exchange:
         given = Given(rows, 0, verb, batch.sources())
         assert verb.fold is not None

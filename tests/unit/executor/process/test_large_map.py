@@ -19,6 +19,7 @@ from state_lib.executor.process.pace import Pace
 from state_lib.executor.process.run import run_all
 from state_lib.processing import Processor, State
 from state_lib.protocol.marker import CommitHeader
+from state_lib.protocol.positions import Positions
 from state_lib.specs import OutputSpec, StoreSpec, Topology
 from state_lib.stores.pages import PAGE_BYTES, Page
 from state_lib.testing.tasks import EPOCH, Tasks
@@ -85,14 +86,14 @@ def run(tasks: Tasks, n: int, on_rows: Any, *rows: tuple[str, int]) -> Measured:
     processor = Processor(
         "p", code, STATES, ROWS.json(), ROWS.json(), "utf8", "none", outputs=("out",)
     )
-    batch = BatchPlan(EPOCH, n, {}, SOURCES, 0, 5, 0, {}, limits={"p": 1000})
+    batch = BatchPlan(EPOCH, n, Positions(), SOURCES, 0, 5, 0, {}, limits={"p": 1000})
     plan = ExchangePlan("app", 1, (), batch, (), None, 60.0, processors=(processor,))
     table = entries(*((key, x, 0, 0, offset) for offset, (key, x) in enumerate(rows)))
     with tasks.exchange("app", 0, EPOCH, n) as exchange:
         measured = Measured(exchange)
         told = run_all(plan, 0, measured, table, Pace(0, 60.0))
         assert told.letters == []
-        exchange.commit(CommitHeader(EPOCH, n, {}, {}, 0))
+        exchange.commit(CommitHeader(EPOCH, n, Positions(), Positions(), 0))
     return measured
 
 

@@ -32,6 +32,7 @@ from state_lib.executor.process.results import Results
 from state_lib.executor.process.run import Told, run_all
 from state_lib.processing import Processor, State
 from state_lib.protocol.marker import NO_INITIAL, CommitHeader
+from state_lib.protocol.positions import Positions
 from state_lib.specs import OutputSpec, StoreSpec, Topology
 from state_lib.testing.tasks import EPOCH, Tasks
 from tests.support.entries import ROWS, SOURCES, entries
@@ -39,7 +40,7 @@ from tests.support.processors import Counting, Doing
 
 LONG = StructType([StructField("x", LongType())])
 STATE = State("n", "value", LONG.json())
-SOURCES_ORDER = BatchPlan(0, 0, {}, SOURCES, 0, 0, 0, {}).sources()
+SOURCES_ORDER = BatchPlan(0, 0, Positions(), SOURCES, 0, 0, 0, {}).sources()
 
 
 def total(self: Any, key: Any, rows: Any, times: Any) -> Any:
@@ -84,11 +85,13 @@ class World:
     def run(self, table: pa.Table | None, clock: int, **more: Any) -> Told:
         self.n += 1
         limits, pace = {"p": more.pop("limit", 1000)}, more.pop("pace", Pace(0, 5.0))
-        batch = BatchPlan(EPOCH, self.n, {}, SOURCES, clock, 5, 0, {}, limits=limits)
+        batch = BatchPlan(EPOCH, self.n, Positions(), SOURCES, clock, 5, 0, {}, limits=limits)
         plan = ExchangePlan("app", 1, (), batch, (), None, 5.0, processors=(processor(**more),))
         with self.tasks.exchange("app", 0, EPOCH, self.n) as exchange:
             told = run_all(plan, 0, exchange, table, pace)
-            exchange.commit(CommitHeader(EPOCH, self.n, {}, {}, clock, due=told.due))
+            exchange.commit(
+                CommitHeader(EPOCH, self.n, Positions(), Positions(), clock, due=told.due)
+            )
         return told
 
     def state(self) -> dict[bytes, int]:
@@ -235,7 +238,7 @@ def test_while_a_processor_works_nobody_waits_for_the_host(
     table = table.append_column("n", pa.array([1] * len(table), pa.int64()))
     asked = {"n": lambda handle, name: handle.getValueState(name, "x BIGINT")}
     made = processor(code=cloudpickle.dumps(Doing(asked, slow)))
-    batch = BatchPlan(EPOCH, 1, {}, SOURCES, 3, 5, 0, {}, recorded=7)
+    batch = BatchPlan(EPOCH, 1, Positions(), SOURCES, 3, 5, 0, {}, recorded=7)
     plan = ExchangePlan("app", 1, (), batch, (), None, 60.0, patience_s=0.5, processors=(made,))
     marker = exchanged(plan, 0, table, world.tasks)
     assert (marker.n, failed) == (1, [1])
@@ -247,7 +250,7 @@ def test_the_grace_puts_timers_off(world: World) -> None:
 
 
 def test_a_tick_is_taken_once_whatever_its_number(world: World) -> None:
-    batch = BatchPlan(EPOCH, 1, {}, {}, 3, 5, 0, {}, recorded=7, tick=True)
+    batch = BatchPlan(EPOCH, 1, Positions(), Positions(), 3, 5, 0, {}, recorded=7, tick=True)
     plan = ExchangePlan("app", 1, (), batch, (), None, 5.0, processors=(processor(),))
 
     def taken(n: int, recorded: int) -> tuple[int, int]:
@@ -267,7 +270,7 @@ def beginning(n: int) -> ExchangePlan:
     asked = {"n": lambda handle, name: handle.getValueState(name, "x BIGINT")}
     code = cloudpickle.dumps(Counting(asked, total))
     made = processor(code=code, initial=ROWS.json())
-    batch = BatchPlan(EPOCH, n, {}, {}, 3, 5, 0, {})
+    batch = BatchPlan(EPOCH, n, Positions(), Positions(), 3, 5, 0, {})
     return ExchangePlan("app", 1, (), batch, (), None, 5.0, processors=(made,), initial="p")
 
 

@@ -20,6 +20,7 @@ from state_lib.executor.process.expiry import Expiry
 from state_lib.executor.process.states import Entries, List, Map, Scene
 from state_lib.processing import Processor, State
 from state_lib.protocol.marker import CommitHeader
+from state_lib.protocol.positions import Positions
 from state_lib.specs import StoreSpec, Topology
 from state_lib.stores.pages import PAGE_BYTES, PAGE_ROWS, Page
 from state_lib.testing.tasks import EPOCH, Tasks
@@ -71,7 +72,7 @@ def tasks(tmp_path: Path) -> Iterator[Tasks]:
         ends = pa.array([layout.pack_ends(0, MANY)], pa.binary())
         key = pa.array([layout.ends_key("past", b"a")], pa.binary())
         exchange.put("p-timers", key, ends, times[:1])
-        exchange.commit(CommitHeader(EPOCH, 1, {}, {}, 0))
+        exchange.commit(CommitHeader(EPOCH, 1, Positions(), Positions(), 0))
     yield made
     made.close()
 
@@ -186,7 +187,7 @@ def test_what_has_expired_is_read_at_once_whatever_other_states_hold(
             else:
                 Expiry(scene, entries).remove()
             buffer.send()
-            exchange.commit(CommitHeader(EPOCH, n, {}, {}, 0))
+            exchange.commit(CommitHeader(EPOCH, n, Positions(), Positions(), 0))
     assert counting.calls <= 5, "pages of what is due, and each state at once"
     assert [list(tasks[0].scan(store)[1]) for store in stores] == [[], [], []]
     tasks.close()
