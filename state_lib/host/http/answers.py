@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field
 
 from state_lib.errors import HoldfastError, SerdeError
-from state_lib.host.http.reads import Page
+from state_lib.host.reads import Page
 from state_lib.keys import split_timestamp, split_window_key
 from state_lib.protocol.json_forms import key_json, value_json
 from state_lib.protocol.marker import Marker

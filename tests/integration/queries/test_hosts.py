@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from state_lib.client.query import QueryClient
 from state_lib.errors import Unavailable
-from state_lib.host.http import reads as page_reads
+from state_lib.host import reads as page_reads
 from state_lib.protocol.addresses import HostAddress
 from state_lib.stack.ports import free_port
 from state_lib.stores.selection import KeyRange

@@ -23,7 +23,7 @@ from state_lib.errors import (
     StateCorrupt,
     Unavailable,
 )
-from state_lib.host.http.reads import read_page
+from state_lib.host.reads import read_page
 from state_lib.restore.facts import free_bytes
 from state_lib.restore.local import built_by
 from state_lib.restore.lock import restore_lock
