@@ -49,7 +49,7 @@ def go_back(
             partition = partition_of(app, one.task)
             with host_of(settings, app, partition) as client:
                 marker = client.marker(app, partition)
-            stands[one.task] = {"epoch": marker.epoch, "n": marker.n}
+            stands[one.task] = {"epoch": marker.epoch, "n": marker.batch_number}
     return {"app": app, "drivers": list(planned.drivers), "tasks": [
         {"task": one.task, "source": one.snapshot, "state": "done", "records": one.records,
          "seconds": None, "marker": stands[one.task]}

@@ -144,5 +144,5 @@ def _check_still(kafka: Kafka, topology: Topology, markers: list[Marker]) -> Non
         last = read_last(kafka, commits, task)
         value = None if last is None else last.value()
         newest = Marker() if value is None else Marker.from_bytes(value)
-        if (newest.epoch, newest.n) != (marker.epoch, marker.n):
+        if (newest.epoch, newest.batch_number) != (marker.epoch, marker.batch_number):
             raise Unavailable(f"task {task} committed meanwhile")

@@ -28,7 +28,7 @@ class Recorded:
     """One batch as it was decided."""
 
     epoch: int
-    n: int
+    batch_number: int
     from_: Numbers
     to: Numbers
     clock: int
@@ -58,7 +58,7 @@ class Recorded:
         first, alike = data.get("recorded", -1), alike or Alike()
         return cls(
             epoch=data["epoch"],
-            n=data["n"],
+            batch_number=data["n"],
             from_=alike.positions(data["from"]),
             to=alike.positions(data["to"]),
             clock=data["clock"],

@@ -57,7 +57,7 @@ def show_digests(found: Digests, *, as_json: bool) -> None:
                 "task": t.partition,
                 "host": t.host,
                 "epoch": t.marker.epoch,
-                "n": t.marker.n,
+                "batch": t.marker.batch_number,
                 "clock": iso(t.marker.clock) or "" if t.marker.clock >= 0 else "",
                 **{name: str(t.stores[name]) for name in found.stores},
             }
@@ -105,7 +105,7 @@ def _alarm(found: Comparison, task: Compared) -> str:
         )
     return (
         f"ALARM: {', '.join(task.different)} of task {app}/{partition} on {task.live.host} differs "
-        f"from {source} at two markers, the last one {at.epoch}/{at.n}: {step}"
+        f"from {source} at two markers, the last one {at.epoch}/{at.batch_number}: {step}"
     )
 
 

@@ -134,7 +134,12 @@ def position_table(position: Json) -> Table:
 def _position(at: Mapping[str, Any]) -> Json:
     offsets = [f"{t}[{p}]={o}" for t, parts in at["positions"].items() for p, o in parts.items()]
     clock = "" if at["clock"] < 0 else iso(at["clock"])
-    return {"epoch": at["epoch"], "n": at["n"], "clock": clock, "positions": " ".join(offsets)}
+    return {
+        "epoch": at["epoch"],
+        "batch": at["batch_number"],
+        "clock": clock,
+        "positions": " ".join(offsets),
+    }
 
 
 def _flat(row: Json) -> Json:

@@ -93,12 +93,12 @@ def go_back(
 def _row(one: PastPlan) -> tuple[str, ...]:
     if one.is_nothing:
         stands = "it stands there"
-        return one.task, one.snapshot, stands, f"{one.epoch}/{one.n}", "", "", "", "", ""
+        return one.task, one.snapshot, stands, f"{one.epoch}/{one.batch_number}", "", "", "", "", ""
     return (
         one.task,
         one.snapshot,
         iso(one.written_at) or "",
-        f"{one.epoch}/{one.n}",
+        f"{one.epoch}/{one.batch_number}",
         (iso(one.clock) or "") if one.clock >= 0 else "",
         f"{one.records:,}",
         f"{one.batches:,}",

@@ -110,7 +110,7 @@ def listing(
             table.add_row(
                 m.task,
                 m.id,
-                f"{m.marker.epoch}/{m.marker.n}",
+                f"{m.marker.epoch}/{m.marker.batch_number}",
                 iso(m.marker.clock) if m.marker.clock >= 0 else "",
                 decimal(m.size_bytes),
                 "yes" if m.savepoint else "",
@@ -120,7 +120,7 @@ def listing(
         table = _table("savepoint", "commit", "clock", "tasks")
         for s in savepoints:
             clock = iso(s.clock) if s.clock >= 0 else ""
-            table.add_row(s.id, f"{s.epoch}/{s.n}", clock, str(len(s.snapshots)))
+            table.add_row(s.id, f"{s.epoch}/{s.batch_number}", clock, str(len(s.snapshots)))
         console.print(table)
 
 
@@ -171,7 +171,7 @@ def _plain(manifest: Manifest) -> Json:
         "host": manifest.host,
         "savepoint": manifest.savepoint,
         "epoch": manifest.marker.epoch,
-        "n": manifest.marker.n,
+        "batch_number": manifest.marker.batch_number,
         "clock": manifest.marker.clock,
         "positions": manifest.marker.positions.to_json(),
         "digests": dict(manifest.digests),

@@ -191,9 +191,9 @@ def compare_replica(
 
 def _await_newer(client: FlightHostClient, app: str, partition: int, before: TaskDigest) -> None:
     deadline = time.monotonic() + NEWER_S
-    seen = (before.marker.epoch, before.marker.n)
+    seen = (before.marker.epoch, before.marker.batch_number)
     while time.monotonic() < deadline:
         marker = client.marker(app, partition)
-        if (marker.epoch, marker.n) != seen:
+        if (marker.epoch, marker.batch_number) != seen:
             return
         time.sleep(0.25)

@@ -17,7 +17,7 @@ class Standing:
     epoch: int
     markers: list[Marker]
     topic_ids: Mapping[str, str]
-    n: int = 0
+    batch_number: int = 0
     positions: Numbers = field(default_factory=Positions)
     told: int = NO_CLOCK
     """The greatest clock that was recorded: a task may stand at it though its answer was lost."""
@@ -64,7 +64,10 @@ class Standing:
         Savepoints want one commit of all.
         """
         present = [self.markers[p] for p in self.present]
-        return all(m.clock == self.clock for m in present) and len({m.n for m in present}) == 1
+        return (
+            all(m.clock == self.clock for m in present)
+            and len({m.batch_number for m in present}) == 1
+        )
 
     @property
     def maxima(self) -> Positions:

@@ -67,7 +67,9 @@ class Alarms:
             self.stalled = False
             self.lag.interrupted()  # what has gathered meanwhile is no trend
             text = f"{app} commits again" if committed else f"{app} has nothing left to do"
-            events.append(Event("recovered", text, {"of": "stalled", "n": sight.n}))
+            events.append(
+                Event("recovered", text, {"of": "stalled", "batch_number": sight.batch_number})
+            )
         late = self.pace.late(now)
         if late is not None and not self.stalled and self.missing_since is None:
             self.stalled = True

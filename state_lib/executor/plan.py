@@ -23,7 +23,7 @@ class BatchPlan:
     """Bounds and judgement of one batch, the same for every task of it.
 
     Attributes:
-        epoch, n: of the driver and the batch.
+        epoch, batch_number: of the driver and the batch.
         from_, to: positions before and after.
         clock: by which lateness is judged (ms).
         now: wall time (ms) by which "too far in the future" is judged.
@@ -47,7 +47,7 @@ class BatchPlan:
     """
 
     epoch: int
-    n: int
+    batch_number: int
     from_: Positions
     to: Positions
     clock: int
@@ -82,7 +82,7 @@ class BatchPlan:
         """As ``<app>-progress`` keeps it: of a repeated batch, its own source partitions."""
         return {
             "epoch": self.epoch,
-            "n": self.n,
+            "n": self.batch_number,
             "from": self._own(self.from_).to_json(),
             "to": self._own(self.to).to_json(),
             "clock": self.clock,

@@ -70,7 +70,9 @@ class TaskCollector(Collector):
         about = "Records that were not used, since the application's beginning (in the marker)."
         dropped = self._counter("dropped_records", about, (*_TASK, "reason"))
         epoch = self._gauge("marker_epoch", "Epoch of the last commit's driver.", _TASK)
-        number = self._gauge("marker_n", "Number of the last commit in its epoch.", _TASK)
+        number = self._gauge(
+            "marker_batch_number", "Number of the last commit in its epoch.", _TASK
+        )
         clock = self._gauge("stream_time_seconds", "Stream time of the last commit.", _TASK)
         written = self._gauge("commit_timestamp_seconds", "Wall time of the last commit.", _TASK)
         where = (*_TASK, "topic", "partition")
@@ -80,7 +82,7 @@ class TaskCollector(Collector):
             for reason, count in marker.dropped.items():
                 dropped.add_metric((*labels, reason), count)
             epoch.add_metric(labels, marker.epoch)
-            number.add_metric(labels, marker.n)
+            number.add_metric(labels, marker.batch_number)
             clock.add_metric(labels, marker.clock / _MS)
             written.add_metric(labels, marker.written_at / _MS)
             for (topic, partition), offset in marker.positions.items():

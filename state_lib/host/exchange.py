@@ -15,9 +15,9 @@ from state_lib.stores.pages import Page
 from state_lib.task import Batch, Puts, StateTask
 
 
-def is_done(marker: Marker, epoch: int, n: int) -> bool:
-    """Whether a task has committed batch ``n`` of an epoch already."""
-    return marker.epoch == epoch and n <= marker.n
+def is_done(marker: Marker, epoch: int, batch_number: int) -> bool:
+    """Whether a task has committed a batch of an epoch already."""
+    return marker.epoch == epoch and batch_number <= marker.batch_number
 
 
 class TaskExchange:
@@ -51,7 +51,7 @@ class TaskExchange:
 
     def _pin(self, marker: Marker) -> None:
         """All that is read is of one commit."""
-        at = (marker.epoch, marker.n)
+        at = (marker.epoch, marker.batch_number)
         self._read_at = self._read_at or at
         if at != self._read_at:
             raise Moved(

@@ -130,13 +130,15 @@ class Batches:
         and its now, numbers the sources as it did then, and is recorded again. One of this epoch
         keeps its number, where these tasks can take it: those of the others are without a gap.
         """
-        last = max(self.standing.markers[task].n for task in tasks)
+        last = max(self.standing.markers[task].batch_number for task in tasks)
         plans: list[BatchPlan] = []
         for step in steps:
             recorded = step.batch
-            own = recorded.epoch == self.standing.epoch and last < recorded.n
+            own = recorded.epoch == self.standing.epoch and last < recorded.batch_number
             plan = replace(
-                self._plan(step.at, step.to, recorded.clock, recorded.n if own else None),
+                self._plan(
+                    step.at, step.to, recorded.clock, recorded.batch_number if own else None
+                ),
                 numbered=tuple(sorted(recorded.to)),
                 now=recorded.now,
                 batch_time=recorded.batch_time,
@@ -149,7 +151,7 @@ class Batches:
                 unknown=recorded.unknown,
             )
             plans.append(plan)
-            last = plan.n
+            last = plan.batch_number
         self._progress.append(*(plan.record() for plan in plans))
         failpoint("driver.after_run_record")
         run = together(plans)
@@ -185,7 +187,9 @@ class Batches:
         here = self.standing.markers[tasks[0]].positions
         plan = replace(self._plan(here, here, self.standing.clock), tasks=tuple(tasks))
         self._run(lambda: rows, plan, initial=processor)
-        self.standing.n = max(self.standing.n, *(self.standing.markers[p].n for p in tasks))
+        self.standing.batch_number = max(
+            self.standing.batch_number, *(self.standing.markers[p].batch_number for p in tasks)
+        )
 
     def tick(self) -> bool:
         """With nothing unread, move the clock to the greatest event time; False if it is there.
@@ -276,13 +280,15 @@ class Batches:
         """Free Kafka clients."""
         self._group.close()
 
-    def _plan(self, from_: Numbers, to: Numbers, clock: int, n: int | None = None) -> BatchPlan:
-        """``n``: of one that has a number; None: the next."""
-        self.standing.n += n is None
+    def _plan(
+        self, from_: Numbers, to: Numbers, clock: int, number: int | None = None
+    ) -> BatchPlan:
+        """``number``: of one that has a number; None: the next."""
+        self.standing.batch_number += number is None
         parked, now = tuple(sorted(self.standing.parked)), now_ms()
         return BatchPlan(
             epoch=self.standing.epoch,
-            n=self.standing.n if n is None else n,
+            batch_number=self.standing.batch_number if number is None else number,
             from_=Positions(from_),
             to=Positions(to),
             clock=clock,

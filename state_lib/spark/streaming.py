@@ -181,7 +181,7 @@ class Streaming:
         seconds = time.monotonic() - started
         log.info(
             "batch",
-            n=standing.n,
+            batch_number=standing.batch_number,
             rows=rows,
             seconds=round(seconds, 3),
             rows_per_s=round(rows / seconds),

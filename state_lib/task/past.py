@@ -143,7 +143,7 @@ def _begun(newest: Marker, past: Past, wanted: PastPlan, host: str) -> Marker:
         "by": past.by,
         "at": now_ms(),
         "before": newest.claim,
-        "from": [wanted.from_epoch, wanted.from_n],
+        "from": [wanted.from_epoch, wanted.from_batch_number],
     }
     published = {"positions": newest.published_to.to_json(), "clock": newest.clock}
     published |= newest.outputs_recorded

@@ -131,7 +131,13 @@ class Repair:
         write_marker(writer, o.topology, o.partition, marker)
         failpoint("repair.after_marker")
         self._remember(stores, checkpoint, marker, wanted)
-        log.info("repaired", task=o.name, topics=list(loss.topics), epoch=marker.epoch, n=marker.n)
+        log.info(
+            "repaired",
+            task=o.name,
+            topics=list(loss.topics),
+            epoch=marker.epoch,
+            batch_number=marker.batch_number,
+        )
         return marker
 
     def _topic(self, spec: StoreSpec) -> str:

@@ -228,7 +228,7 @@ def _at(then: Marker, begun: Marker, ends: dict[str, int]) -> Marker:
     """Where the snapshot stood, under the epoch of the restore; what was published stays so."""
     return replace(
         begun,
-        n=1,  # the directory of before is not taken for this commit
+        batch_number=1,  # the directory of before is not taken for this commit
         positions=then.positions,
         topic_ids=then.topic_ids,
         maxima=then.maxima,

@@ -300,7 +300,9 @@ class StateTask:
             self._context.on_commit(self.name, changed, time.monotonic() - started)
             return marker
 
-    def at_commit(self, epoch: int, n: int, action: Callable[[], None]) -> Callable[[], None]:
+    def at_commit(
+        self, epoch: int, batch_number: int, action: Callable[[], None]
+    ) -> Callable[[], None]:
         """Run ``action`` while the task stands at that commit: now, or right after it.
 
         No other commit is made meanwhile. The result gives up waiting.
@@ -310,7 +312,7 @@ class StateTask:
         """
         with self._held.commit_lock:
             self._held.opened()
-            return self._barrier.arm(self.name, (epoch, n), action, self.marker)
+            return self._barrier.arm(self.name, (epoch, batch_number), action, self.marker)
 
     def size_limit(self, topic: str) -> int:
         """The greatest key plus value (bytes) that a topic takes; Unavailable if it is closed."""

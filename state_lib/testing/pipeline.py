@@ -158,7 +158,7 @@ class Pipeline:
         for task in tasks:
             own = rows.filter(pc.equal(rows.column("task"), task))
             self._carry(plan, task, own if own.num_rows else None, verb.name)
-        self.standing.n = max(m.n for m in self.standing.markers)
+        self.standing.batch_number = max(m.batch_number for m in self.standing.markers)
 
     def _carry(
         self, batch: BatchPlan, task: int, table: pa.Table | None, initial: str = ""
@@ -180,10 +180,10 @@ class Pipeline:
 
     def _plan(self, to: Numbers, clock: int, now: int) -> BatchPlan:
         standing, rules = self.standing, self._rules
-        standing.n += 1
+        standing.batch_number += 1
         return BatchPlan(
             epoch=EPOCH,
-            n=standing.n,
+            batch_number=standing.batch_number,
             from_=Positions(standing.positions),
             to=Positions(to),
             clock=clock,

@@ -85,7 +85,7 @@ def half_done(kafka: Kafka, name: str, tmp_path: Path) -> Iterator[HalfDone]:
     epoch = publish(app)
     start, end = Positions({(source, 0): 0}), Positions({(source, 0): 10})
     begin = BatchPlan(epoch, 1, Positions(), start, NO_CLOCK, now_ms(), 0, {}, code=THEIRS)
-    batch = replace(begin, n=2, from_=start, to=end)
+    batch = replace(begin, batch_number=2, from_=start, to=end)
     progress = ProgressLog(kafka, name)
     first = progress.append({"kind": "what came before"}) + 1
     with served(app, at) as host, closing(FlightHostClient(at, None)) as client:

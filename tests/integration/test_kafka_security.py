@@ -323,7 +323,7 @@ def test_a_host_that_was_refused_goes_on_once_it_is_granted(
         task.commit(batch(marker, outputs=[output]))
     secured.grant("host", wanted)
     task.open()
-    assert task.commit(batch(marker, outputs=[output])).n == marker.n + 1
+    assert task.commit(batch(marker, outputs=[output])).batch_number == marker.batch_number + 1
 
 
 def test_who_may_not_see_drivers_is_told_so_and_is_not_blind_for_ever(

@@ -72,9 +72,9 @@ def copies(kafka: Kafka, name: str, tmp_path: Path) -> Iterator[Copies]:
 def test_it_begins_again_and_finds_its_batch_done(
     copies: Copies, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert copies.run(1).n == 1
+    assert copies.run(1).batch_number == 1
     refused = overtaken(monkeypatch, lambda: copies.run(2))
-    assert copies.run(2).n == 2
+    assert copies.run(2).batch_number == 2
     assert len(refused) == 1
     assert copies.counts() == [2, 2], "and nothing is counted twice"
 

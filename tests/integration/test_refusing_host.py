@@ -44,4 +44,6 @@ def test_a_commit_that_is_refused_is_given_up(
             with pytest.raises(Unavailable, match="MiB free, a commit of"):
                 exchange(plan, 0, None, client)
             assert time.monotonic() - began < SOON_S
-        assert exchange(plan, 0, None, client).n == batch.n, "there is room again"
+        assert exchange(plan, 0, None, client).batch_number == batch.batch_number, (
+            "there is room again"
+        )

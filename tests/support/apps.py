@@ -119,7 +119,7 @@ def batch(  # noqa: PLR0913 - a commit has that many parts
     to = Positions({k: o + rows for k, o in (marker.positions or at(0)).items()})
     header = CommitHeader(
         epoch=marker.epoch,
-        n=marker.n + 1 if n is None else n,
+        batch_number=marker.batch_number + 1 if n is None else n,
         from_=marker.positions,
         to=to,
         clock=clock,

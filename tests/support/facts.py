@@ -61,7 +61,7 @@ def well(**more: object) -> Facts:
     topics["source"] = topic(2, {"cleanup.policy": "delete", "retention.ms": "-1"})
     marker = Marker(
         epoch=3,
-        n=9,
+        batch_number=9,
         owner="host-1",
         clock=NOW - HOUR,
         written_at=NOW - 60_000,

@@ -133,9 +133,9 @@ class Cluster:
         before = task.marker
         header = CommitHeader(
             epoch=before.epoch,
-            n=before.n + 1,
+            batch_number=before.batch_number + 1,
             from_=before.positions,
-            to=Positions({("lines", partition): before.n + 1}),
+            to=Positions({("lines", partition): before.batch_number + 1}),
             clock=NOON,
             dropped={"late": dropped} if dropped else {},
         )

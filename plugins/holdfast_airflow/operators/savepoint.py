@@ -22,7 +22,7 @@ class SavepointOperator(StateWorkOperator):
         kwargs: As `ReportJobOperator`.
 
     Returns (as XCom): what ``holdfast snapshot savepoint APP --json`` prints: ``id``, ``epoch``,
-    ``n``, ``clock``, ``positions`` and the ``snapshots``.
+    ``batch_number``, ``clock``, ``positions`` and the ``snapshots``.
     """
 
     kind: ClassVar[Kind] = "savepoint"
@@ -38,6 +38,6 @@ class SavepointOperator(StateWorkOperator):
 
     def judge(self, result: Mapping[str, Any]) -> dict[str, Any]:
         """Tell its id."""
-        at = (result["id"], self.app, result["epoch"], result["n"])
+        at = (result["id"], self.app, result["epoch"], result["batch_number"])
         self.log.info("Savepoint %s of %s at commit %s/%s", *at)
         return dict(result)

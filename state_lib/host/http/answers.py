@@ -26,7 +26,7 @@ class Position(BaseModel):
     """The marker of a task: what the answer saw is the fold of its committed changelog here."""
 
     epoch: int = Field(description="Of the driver whose commit this is.")
-    n: int = Field(description="Number of the commit within the epoch.")
+    batch_number: int = Field(description="Number of the commit within the epoch.")
     positions: dict[str, dict[str, int]] = Field(
         description="Next offset to read, by source topic and partition."
     )
@@ -208,7 +208,7 @@ def position_of(marker: Marker) -> dict[str, Any]:
     """What of a marker stands in answers."""
     return {
         "epoch": marker.epoch,
-        "n": marker.n,
+        "batch_number": marker.batch_number,
         "positions": marker.positions.to_json(),
         "clock": marker.clock,
     }

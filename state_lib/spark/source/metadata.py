@@ -44,7 +44,7 @@ def metadata(task: int, marker: Marker, snapshot: str | None) -> Repeated:
     value = {
         "task": task,
         "epoch": marker.epoch,
-        "batch_number": marker.n,
+        "batch_number": marker.batch_number,
         "positions": positions,
         "stream_time_ms": None if marker.clock == NO_CLOCK else marker.clock,
         "committed_at": marker.written_at * _US,

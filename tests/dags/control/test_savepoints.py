@@ -55,7 +55,11 @@ def test_a_savepoint_is_taken_and_its_snapshots_are_whole(
     assert state == DagRunState.SUCCESS
     made = ti.xcom_pull("savepoint")
     (listed,) = list_savepoints(app.settings.snapshots_url, "kept")
-    assert (made["id"], made["n"], len(made["snapshots"])) == (listed.id, listed.n, PARTITIONS)
+    assert (made["id"], made["batch_number"], len(made["snapshots"])) == (
+        listed.id,
+        listed.batch_number,
+        PARTITIONS,
+    )
     assert f"Savepoint {listed.id} of kept" in capsys.readouterr().out
     for conf in ({}, {"deep": True}, {"snapshot": listed.id, "deep": True}):
         state, ti = run("kept_verify_snapshots", **conf)

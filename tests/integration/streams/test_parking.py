@@ -364,10 +364,14 @@ def test_repeats_leave_no_gap_in_the_numbers_of_commits(world: World) -> None:
         for _ in range(2):
             world.produce()
             driver.stream()
-        before = driver.standing.n
+        before = driver.standing.batch_number
         world.start(AWAY)
         driver.come_back(parking)
-        assert {m.n for m in driver.standing.markers} == {driver.standing.n} == {before}
+        assert (
+            {m.batch_number for m in driver.standing.markers}
+            == {driver.standing.batch_number}
+            == {before}
+        )
         assert world.counts() == world.expected()
 
 
@@ -386,9 +390,9 @@ def test_tasks_that_stand_at_several_commits_come_to_one_when_it_is_calm(world: 
         world.start(AWAY)
         driver.come_back(parking)
         assert {m.clock for m in driver.standing.markers} == {at}
-        assert len({m.n for m in driver.standing.markers}) == 2
+        assert len({m.batch_number for m in driver.standing.markers}) == 2
         assert driver.batches.tick()
-        assert len({m.n for m in driver.standing.markers}) == 1
+        assert len({m.batch_number for m in driver.standing.markers}) == 1
         assert not driver.batches.tick()
 
 
