@@ -85,7 +85,11 @@ class Committer:
             exchange.put(store, keys, values, stamps)
             exchange.commit(
                 CommitHeader(
-                    epoch=self.epoch, batch_number=n, from_=Positions(), to=Positions(), clock=0
+                    epoch=self.epoch,
+                    batch_number=n,
+                    from_=Positions(),
+                    to=Positions(),
+                    stream_time_ms=0,
                 )
             )
 

@@ -72,7 +72,7 @@ def _in_process(world: World, committer: Committer, keys: pa.BinaryArray) -> Ite
     def commit(changes: dict[str, Puts]) -> None:
         n = task.marker.batch_number + 1
         header = CommitHeader(
-            epoch=marker.epoch, batch_number=n, from_=Positions(), to=Positions(), clock=0
+            epoch=marker.epoch, batch_number=n, from_=Positions(), to=Positions(), stream_time_ms=0
         )
         task.commit(Batch(header, changes))
 

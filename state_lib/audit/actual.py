@@ -43,7 +43,7 @@ def store_entries(standing: Standing, spec: StoreSpec) -> Entries:
     out, raw = Entries(), list[tuple[bytes, bytes]]()
     where: dict[StoreKey, int] = {}
     keys, values = serde_from(spec.key_serde), serde_from(spec.value_serde)
-    oldest = standing.clock - spec.retention_ms
+    oldest = standing.stream_time_ms - spec.retention_ms
     for (store, task), scan in standing.scans.items():
         if store != spec.name:
             continue

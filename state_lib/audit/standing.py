@@ -46,9 +46,9 @@ class Standing:
         return self.markers[0].positions
 
     @property
-    def clock(self) -> int:
-        """The greatest clock (ms)."""
-        return max(m.clock for m in self.markers)
+    def stream_time_ms(self) -> int:
+        """The greatest of all tasks."""
+        return max(m.stream_time_ms for m in self.markers)
 
     @property
     def behind_outputs(self) -> int:

@@ -57,7 +57,7 @@ def driver_group(app: str) -> str:
 
 
 def progress_topic(app: str) -> str:
-    """Batches as they were decided: bounds, clock, now."""
+    """Batches as they were decided: bounds, stream time, now."""
     return f"{app}-progress"
 
 

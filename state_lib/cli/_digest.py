@@ -58,7 +58,7 @@ def show_digests(found: Digests, *, as_json: bool) -> None:
                 "host": t.host,
                 "epoch": t.marker.epoch,
                 "batch": t.marker.batch_number,
-                "clock": iso(t.marker.clock) or "" if t.marker.clock >= 0 else "",
+                "stream time": _time(t.marker.stream_time_ms),
                 **{name: str(t.stores[name]) for name in found.stores},
             }
             for t in found.tasks
@@ -91,6 +91,10 @@ def show_comparison(found: Comparison, *, as_json: bool) -> None:
     )
     _fail(["not compared: " + t.error for t in found.failed if t.error is not None])
     _fail([_alarm(found, t) for t in found.alarms])
+
+
+def _time(ms: int) -> str:
+    return iso(ms) or "" if ms >= 0 else ""
 
 
 def _alarm(found: Comparison, task: Compared) -> str:

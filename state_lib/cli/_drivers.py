@@ -103,7 +103,7 @@ def _seen(app: str, first: Sight, then: Sight) -> Json:
         "restarts": None if facts is None else facts.restarts,
         "ui": None if facts is None else facts.ui,
         "batch_number": then.batch_number,
-        "clock": None if then.clock < 0 else iso(then.clock),
+        "stream_time": None if then.stream_time_ms < 0 else iso(then.stream_time_ms),
         "committed_at": iso(then.committed_at) if then.committed_at else None,
         "done": then.done,
         "total": then.total,

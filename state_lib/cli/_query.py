@@ -133,11 +133,11 @@ def position_table(position: Json) -> Table:
 
 def _position(at: Mapping[str, Any]) -> Json:
     offsets = [f"{t}[{p}]={o}" for t, parts in at["positions"].items() for p, o in parts.items()]
-    clock = "" if at["clock"] < 0 else iso(at["clock"])
+    stream_time = "" if at["stream_time_ms"] < 0 else iso(at["stream_time_ms"])
     return {
         "epoch": at["epoch"],
         "batch": at["batch_number"],
-        "clock": clock,
+        "stream time": stream_time,
         "positions": " ".join(offsets),
     }
 

@@ -44,7 +44,7 @@ def show_past(journey: Journey, *, as_json: bool) -> None:
         return
     console = Console()
     table = Table(title=f"{journey.app}: back in time", title_justify="left", title_style="bold")
-    for name in ("task", "snapshot", "state of", "commit", "clock"):
+    for name in ("task", "snapshot", "state of", "commit", "stream time"):
         table.add_column(name, no_wrap=name == "snapshot", overflow="fold")
     for name in ("read again", "batches", "bytes", "seconds"):
         table.add_column(name, justify="right")
@@ -99,7 +99,7 @@ def _row(one: PastPlan) -> tuple[str, ...]:
         one.snapshot,
         iso(one.written_at) or "",
         f"{one.epoch}/{one.batch_number}",
-        (iso(one.clock) or "") if one.clock >= 0 else "",
+        (iso(one.stream_time_ms) or "") if one.stream_time_ms >= 0 else "",
         f"{one.records:,}",
         f"{one.batches:,}",
         size(one.bytes),

@@ -182,8 +182,8 @@ def compare_replica(
         live = task_digest(client, topology, partition, stores, report)
         if live.error is not None:
             return Compared(live, {}, look, live.error)
-        replica.follow(live.offsets, live.marker.clock)
-        compared = Compared(live, replica.digests(live.marker.clock), look)
+        replica.follow(live.offsets, live.marker.stream_time_ms)
+        compared = Compared(live, replica.digests(live.marker.stream_time_ms), look)
         if not compared.different:
             break
     return compared

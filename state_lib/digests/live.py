@@ -45,7 +45,7 @@ class TaskDigest:
         known = {
             "epoch": at.epoch,
             "batch_number": at.batch_number,
-            "clock": at.clock,
+            "stream_time_ms": at.stream_time_ms,
             "positions": at.positions.to_json(),
         }
         return {

@@ -41,7 +41,7 @@ class Ticking:
             Unavailable: as of a batch; it is done again.
         """
         plan = self.record(replace(plan, tick=True))
-        self.standing.told = plan.clock
+        self.standing.told = plan.stream_time_ms
         self.under_way = plan
         self.finish()
 

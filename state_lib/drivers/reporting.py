@@ -54,7 +54,7 @@ class Reporting:
             "lag": sight.lag,
             "rows_per_s": round(rate, 1),
             "batch_number": sight.batch_number,
-            "clock": sight.clock,
+            "stream_time_ms": sight.stream_time_ms,
         }
         return [Event("progress", _words(app, sight, rate), details)]
 
@@ -66,8 +66,9 @@ def _words(app: str, sight: Sight, rate: float) -> str:
     else:
         parts.append(f"lag {sight.lag:,}")
     parts.append(f"batch {sight.batch_number}")
-    if sight.clock >= 0:
-        parts.append(f"clock {datetime.fromtimestamp(sight.clock / 1000, UTC):%Y-%m-%d %H:%M:%S}Z")
+    if sight.stream_time_ms >= 0:
+        reached = datetime.fromtimestamp(sight.stream_time_ms / 1000, UTC)
+        parts.append(f"stream time {reached:%Y-%m-%d %H:%M:%S}Z")
     if sight.parked:
         parts.append(f"without tasks {', '.join(map(str, sight.parked))}, whose hosts are away")
     return ", ".join(parts)

@@ -73,7 +73,7 @@ class TaskCollector(Collector):
         number = self._gauge(
             "marker_batch_number", "Number of the last commit in its epoch.", _TASK
         )
-        clock = self._gauge("stream_time_seconds", "Stream time of the last commit.", _TASK)
+        stream_time = self._gauge("stream_time_seconds", "Stream time of the last commit.", _TASK)
         written = self._gauge("commit_timestamp_seconds", "Wall time of the last commit.", _TASK)
         where = (*_TASK, "topic", "partition")
         offsets = self._gauge("position", "Next source offset.", where)
@@ -83,11 +83,11 @@ class TaskCollector(Collector):
                 dropped.add_metric((*labels, reason), count)
             epoch.add_metric(labels, marker.epoch)
             number.add_metric(labels, marker.batch_number)
-            clock.add_metric(labels, marker.clock / _MS)
+            stream_time.add_metric(labels, marker.stream_time_ms / _MS)
             written.add_metric(labels, marker.written_at / _MS)
             for (topic, partition), offset in marker.positions.items():
                 offsets.add_metric((*labels, topic, str(partition)), offset)
-        yield from (dropped, epoch, number, clock, written, offsets)
+        yield from (dropped, epoch, number, stream_time, written, offsets)
 
     def _of_stores(self, found: list[tuple[StateTask, Marker, TaskStores]]) -> Iterator[Metric]:
         keys = self._gauge("estimate_num_keys", "Entries, estimated.", _STORE)

@@ -24,8 +24,8 @@ RUNNING, RESTORING = "running", "restoring"
 """`Marker.state`: a task that is restoring has no state of its own until that has ended."""
 NO_INITIAL = -1
 """In `Marker.initial`: the processor began without an initial state."""
-NO_CLOCK = -1
-"""The clock before anything was seen (ms since the epoch otherwise)."""
+NO_STREAM_TIME = -1
+"""Stream time before anything was seen (ms since the epoch otherwise)."""
 _POSITIONS = {"positions", "maxima", "from_", "to"}
 """Fields of a marker or of a header that are `Positions`."""
 
@@ -42,7 +42,7 @@ class Marker:
         topic_ids: Kafka's id of each source topic, so that a topic that was deleted and created
             again is noticed.
         maxima: greatest event time (ms) that this task saw, per source topic and partition.
-        clock: application-wide stream time (ms) by which the last batch was judged.
+        stream_time_ms: of the whole application, by which the last batch was judged.
         published: ``{"positions", "clock", "recorded", "recorded_in"}`` up to which outputs were
             written. After a restore to the past that is beyond ``positions``; ``again`` is set if
             they are to be written again. ``recorded`` tells ticks apart, which cover no position.
@@ -84,7 +84,7 @@ class Marker:
     positions: Positions = field(default_factory=Positions)
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     maxima: Positions = field(default_factory=Positions)
-    clock: int = NO_CLOCK
+    stream_time_ms: int = NO_STREAM_TIME
     published: Mapping[str, Any] = field(default_factory=dict)
     cut: Mapping[str, list[int]] = field(default_factory=dict)
     dropped: Mapping[str, int] = field(default_factory=dict)
@@ -98,7 +98,7 @@ class Marker:
     claimed_in: str = ""
     rewound: int = -1
     back: Mapping[str, Any] = field(default_factory=dict)
-    batch_time_ms: int = NO_CLOCK
+    batch_time_ms: int = NO_STREAM_TIME
     due: Mapping[str, int] = field(default_factory=dict)
     initial: Mapping[str, int] = field(default_factory=dict)
     recorded_in: str = ""
@@ -198,13 +198,13 @@ class CommitHeader:
     batch_number: int
     from_: Positions
     to: Positions
-    clock: int
+    stream_time_ms: int
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     maxima: Positions = field(default_factory=Positions)
     dropped: Mapping[str, int] = field(default_factory=dict)
     read_at: tuple[int, int] | None = None
     recorded: int = -1
-    batch_time_ms: int = NO_CLOCK
+    batch_time_ms: int = NO_STREAM_TIME
     due: Mapping[str, int] | None = None
     initial: Mapping[str, int] = field(default_factory=dict)
     recorded_in: str = ""
@@ -305,7 +305,7 @@ def advance(
         positions=header.to,
         topic_ids={**marker.topic_ids, **header.topic_ids},
         maxima=marker.maxima.greatest(header.maxima),
-        clock=max(marker.clock, header.clock),
+        stream_time_ms=max(marker.stream_time_ms, header.stream_time_ms),
         published=_published(marker, header),
         cut=cut,
         dropped=dropped,
@@ -359,7 +359,11 @@ def _published(marker: Marker, header: CommitHeader) -> Mapping[str, Any]:
     is_cut = header.recorded < marker.taken(header.recorded_in)  # else offsets ascend
     if header.recorded >= 0 and (log != header.recorded_in or before < header.recorded or is_cut):
         before, log = header.recorded, header.recorded_in
-    return {"positions": header.to.to_json(), "clock": header.clock, **_telling(before, log)}
+    return {
+        "positions": header.to.to_json(),
+        "clock": header.stream_time_ms,
+        **_telling(before, log),
+    }
 
 
 def _told(published: Mapping[str, Any]) -> tuple[int, str]:

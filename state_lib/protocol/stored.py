@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-STORED = {"batch_number": "n", "from_batch_number": "from_n"}
+STORED = {"batch_number": "n", "from_batch_number": "from_n", "stream_time_ms": "clock"}
 """Fields whose stored name is another one."""
 _FIELDS = {stored: field for field, stored in STORED.items()}
 

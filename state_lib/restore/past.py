@@ -42,7 +42,7 @@ class PastPlan:
         task: ``<app>/<partition>``.
         snapshot: id of the snapshot whose state it would have.
         epoch, batch_number: the commit that this is the state of; ``written_at`` is when it was
-            made (wall ms), ``positions`` and ``clock`` (ms) are where it stood, ``topic_ids``,
+            made (wall ms), ``positions`` and ``stream_time_ms`` are where it stood, ``topic_ids``,
             ``recorded`` and ``recorded_in`` as `Marker` has them.
         from_epoch, from_batch_number: the newest commit.
         published: up to where outputs were written: so far the sources are read again.
@@ -69,7 +69,7 @@ class PastPlan:
     positions: Mapping[str, Mapping[str, int]]
     topic_ids: Mapping[str, str]
     recorded: int
-    clock: int
+    stream_time_ms: int
     from_epoch: int
     from_batch_number: int
     published: Mapping[str, Mapping[str, int]]
@@ -161,7 +161,7 @@ def plan_past(
         topic_ids=then.topic_ids,
         recorded=then.recorded,
         recorded_in=then.recorded_in,
-        clock=then.clock,
+        stream_time_ms=then.stream_time_ms,
         from_epoch=newest.epoch,
         from_batch_number=newest.batch_number,
         published=published.to_json(),

@@ -36,7 +36,7 @@ class Savepoint:
     app: str
     epoch: int
     batch_number: int
-    clock: int
+    stream_time_ms: int
     positions: ByTopic
     snapshots: tuple[str, ...]
     created_at: int
@@ -57,10 +57,10 @@ def write_savepoint(url: str, savepoint: str, manifests: Sequence[Manifest]) -> 
     first = manifests[0].marker
     for manifest in manifests[1:]:
         at = manifest.marker
-        same_commit = (at.epoch, at.batch_number, at.clock) == (
+        same_commit = (at.epoch, at.batch_number, at.stream_time_ms) == (
             first.epoch,
             first.batch_number,
-            first.clock,
+            first.stream_time_ms,
         )
         if not same_commit or at.positions != first.positions:
             raise Realign(
@@ -74,7 +74,7 @@ def write_savepoint(url: str, savepoint: str, manifests: Sequence[Manifest]) -> 
         app=manifests[0].app,
         epoch=first.epoch,
         batch_number=first.batch_number,
-        clock=first.clock,
+        stream_time_ms=first.stream_time_ms,
         positions=first.positions.to_json(),
         snapshots=tuple(m.id for m in manifests),
         created_at=max(m.created_at for m in manifests),

@@ -49,7 +49,7 @@ def in_run(plan: BatchPlan) -> tuple[Column, Column]:
         value = F.coalesce(F.get(listed(values), batch), none)
         return F.array_repeat(value, len(sources)).cast("array<bigint>")
 
-    return each(p.now + p.max_future_ms for p in plan.run), each(p.clock for p in plan.run)
+    return each(p.now + p.max_future_ms for p in plan.run), each(p.stream_time_ms for p in plan.run)
 
 
 def unjudged(error: Exception, plan: BatchPlan) -> Unjudged | None:

@@ -218,7 +218,7 @@ class StateTask:
             stores.rocks.flush()  # commits go on meanwhile
             self._flushed = marker
             with self._held.state_lock:
-                dropped = stores.drop_expired(marker.clock)
+                dropped = stores.drop_expired(marker.stream_time_ms)
             if dropped:
                 log.info("dropped expired segments", task=self.name, families=dropped)
 
@@ -229,7 +229,7 @@ class StateTask:
             Unavailable: the task is closed, or Kafka could not be asked.
         """
         with self.view() as (marker, stores):
-            oldest, guard = stores.oldest_live(marker.clock), self._guard
+            oldest, guard = stores.oldest_live(marker.stream_time_ms), self._guard
         if guard is not None:
             guard.look(oldest)
 
@@ -288,7 +288,7 @@ class StateTask:
                 batch = replace(batch, outputs=())
             changes = batch.changes(self.topology)
             with self._held.state_lock:
-                stores.check_room(changes, self.marker.clock)
+                stores.check_room(changes, self.marker.stream_time_ms)
             check_disk(self.name, self.path, batch.size_bytes())
             if self._guard is not None:
                 self._guard.protect(batch.puts)
@@ -338,7 +338,7 @@ class StateTask:
         """Stored values of composite keys, None where absent or expired, and where they stand."""
         with self.guarded(), self.view() as (marker, stores):
             found = bytes_store_of(stores, self.topology, store)
-            return marker, live_values(found, keys, marker.clock)
+            return marker, live_values(found, keys, marker.stream_time_ms)
 
     def page(
         self, store: str, lower: bytes | None, upper: bytes | None, rows: int

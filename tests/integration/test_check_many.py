@@ -62,7 +62,7 @@ def test_a_thousand_tasks(tmp_path: Path, name: str) -> None:
 def seed(kafka: Kafka, app: str, topic: str, facts: dict[str, TopicFacts]) -> None:
     """Markers and entries as hosts write them, without hosts."""
     producer = kafka.producer(None, **{"linger.ms": 100})
-    marker = Marker(epoch=0, owner="host-1", clock=NOON, written_at=now_ms(), settled=True)
+    marker = Marker(epoch=0, owner="host-1", stream_time_ms=NOON, written_at=now_ms(), settled=True)
     topic_id = facts[topic].id
     for n in range(1, COMMITS + 1):
         for p in range(TASKS):

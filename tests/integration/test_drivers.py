@@ -171,7 +171,7 @@ def test_commits_and_lag_are_seen_as_they_come(
         until(lambda n=n: looker.look().batch_number == n, 30)  # type: ignore[misc]
     seen = looker.look()
     assert (seen.done, seen.total, seen.lag) == (20, before, before - 20)
-    assert seen.clock == marker.clock
+    assert seen.stream_time_ms == marker.stream_time_ms
     assert seen.committed_at == marker.written_at
     assert seen.batch is None
     fresh = Looker(Settings.load(bootstrap_servers=broker.bootstrap, home=app.root), app.name)

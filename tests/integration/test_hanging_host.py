@@ -19,7 +19,7 @@ from state_lib.errors import Unavailable
 from state_lib.executor.exchange import exchange
 from state_lib.executor.plan import BatchPlan, ExchangePlan
 from state_lib.kafka import Kafka
-from state_lib.protocol.marker import NO_CLOCK, CommitHeader, Marker
+from state_lib.protocol.marker import NO_STREAM_TIME, CommitHeader, Marker
 from state_lib.protocol.positions import Positions
 from state_lib.spark import batches as module
 from state_lib.spark.batches import Batches
@@ -76,7 +76,7 @@ def test_an_exchange_ends_when_its_time_is_over(hung: Hung) -> None:
             before.batch_number + 1,
             before.positions,
             before.positions,
-            NO_CLOCK,
+            NO_STREAM_TIME,
             0,
             0,
             {},
@@ -137,7 +137,7 @@ def test_a_tick_ends_when_its_time_is_over(
         if marker.positions != SOURCE:
             batches.initial([SOURCE])
         standing.positions = SOURCE
-        seen = Positions(dict.fromkeys(SOURCE, max(NOON, standing.clock) + 1))
+        seen = Positions(dict.fromkeys(SOURCE, max(NOON, standing.stream_time_ms) + 1))
         standing.markers = [replace(m, maxima=seen) for m in standing.markers]
         with hung.stopped():
             began = time.monotonic()

@@ -104,7 +104,7 @@ def test_a_batch_without_rows_is_a_commit(make_app: MakeApp) -> None:
     task = app.opened()
     first = task.commit(batch(claimed(task), rows=5))
     tick = task.commit(batch(first, rows=0, clock=NOON + 1))
-    assert (tick.batch_number, tick.positions, tick.clock) == (2, at(5), NOON + 1)
+    assert (tick.batch_number, tick.positions, tick.stream_time_ms) == (2, at(5), NOON + 1)
     assert tick.cut == {}
 
 

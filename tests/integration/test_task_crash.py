@@ -57,7 +57,9 @@ def check(app: App, batches: int) -> Counting:
     assert dict(task.scan("kv")[1]) == fold(servers, app.topic("kv"))
     windows = fold(servers, app.topic("win"), timestamped=True)
     with task.view() as (marker, stores):
-        live = {k: v for k, v in windows.items() if stores.stores["win"].live(k, marker.clock)}
+        live = {
+            k: v for k, v in windows.items() if stores.stores["win"].live(k, marker.stream_time_ms)
+        }
     assert dict(task.scan("win")[1]) == live
     assert len(committed(servers, app.topic("kv"))) == 3 * batches, "each batch once"
     task.close()

@@ -63,7 +63,7 @@ def well(**more: object) -> Facts:
         epoch=3,
         batch_number=9,
         owner="host-1",
-        clock=NOW - HOUR,
+        stream_time_ms=NOW - HOUR,
         written_at=NOW - 60_000,
         logs=dict.fromkeys(LOGS, "id"),
         ends=dict.fromkeys(LOGS, 900),

@@ -173,7 +173,7 @@ def traveller(make_app: MakeApp, stores: Sequence[StoreSpec] = (KV,)) -> Travell
         first.header,
         from_=Positions(),
         to=Positions({(source, 0): 0}),
-        clock=-1,
+        stream_time_ms=-1,
         maxima=Positions(),
     )
     made.task.commit(replace(first, header=header))

@@ -136,7 +136,7 @@ class Cluster:
             batch_number=before.batch_number + 1,
             from_=before.positions,
             to=Positions({("lines", partition): before.batch_number + 1}),
-            clock=NOON,
+            stream_time_ms=NOON,
             dropped={"late": dropped} if dropped else {},
         )
         return task.commit(Batch(header, puts))

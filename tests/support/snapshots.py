@@ -38,7 +38,7 @@ class Source:
             epoch=3,
             batch_number=self.n,
             positions=at(self.n),
-            clock=NOON,
+            stream_time_ms=NOON,
             written_at=now,
             state=state,
         )

@@ -40,7 +40,7 @@ def test_a_batch_that_nobody_committed_is_overridden_by_its_successor() -> None:
 
 def test_an_aligned_batch_replaces_its_original() -> None:
     records = [batch(1, 1, 0, 10, 5), batch(1, 2, 10, 20, 7), batch(2, 1, 10, 20, 7)]
-    assert [(r.epoch, r.clock) for r in effective(records)] == [(1, 5), (2, 7)]
+    assert [(r.epoch, r.stream_time_ms) for r in effective(records)] == [(1, 5), (2, 7)]
 
 
 def test_a_zombie_that_writes_after_its_successor_does_not_count() -> None:

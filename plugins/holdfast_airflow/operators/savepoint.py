@@ -22,7 +22,7 @@ class SavepointOperator(StateWorkOperator):
         kwargs: As `ReportJobOperator`.
 
     Returns (as XCom): what ``holdfast snapshot savepoint APP --json`` prints: ``id``, ``epoch``,
-    ``batch_number``, ``clock``, ``positions`` and the ``snapshots``.
+    ``batch_number``, ``stream_time_ms``, ``positions`` and the ``snapshots``.
     """
 
     kind: ClassVar[Kind] = "savepoint"

@@ -19,7 +19,7 @@ from state_lib.serdes import serde_from
 from state_lib.specs import StoreSpec
 from state_lib.times import iso
 
-Clock = Annotated[int, Field(description="Stream time in ms by which expiry is judged; -1: none.")]
+StreamTime = Annotated[int, Field(description="By which expiry is judged; -1: none.")]
 
 
 class Position(BaseModel):
@@ -30,7 +30,7 @@ class Position(BaseModel):
     positions: dict[str, dict[str, int]] = Field(
         description="Next offset to read, by source topic and partition."
     )
-    clock: Clock
+    stream_time_ms: StreamTime
 
 
 Positions = Annotated[
@@ -210,7 +210,7 @@ def position_of(marker: Marker) -> dict[str, Any]:
         "epoch": marker.epoch,
         "batch_number": marker.batch_number,
         "positions": marker.positions.to_json(),
-        "clock": marker.clock,
+        "stream_time_ms": marker.stream_time_ms,
     }
 
 

@@ -18,7 +18,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from state_lib.protocol.marker import NO_CLOCK, Marker
+from state_lib.protocol.marker import NO_STREAM_TIME, Marker
 
 METADATA = StructType(
     [
@@ -46,7 +46,9 @@ def metadata(task: int, marker: Marker, snapshot: str | None) -> Repeated:
         "epoch": marker.epoch,
         "batch_number": marker.batch_number,
         "positions": positions,
-        "stream_time_ms": None if marker.clock == NO_CLOCK else marker.clock,
+        "stream_time_ms": None
+        if marker.stream_time_ms == NO_STREAM_TIME
+        else marker.stream_time_ms,
         "committed_at": marker.written_at * _US,
         "snapshot": snapshot,
     }

@@ -36,7 +36,7 @@ def test_any_text_is_a_key(client: QueryClient, word: str) -> None:
             "epoch": 0,
             "batch_number": 1,
             "positions": {"lines": {found["task"][-1]: 1}},
-            "clock": NOON,
+            "stream_time_ms": NOON,
         }
     }
 

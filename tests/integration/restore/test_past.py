@@ -32,7 +32,7 @@ def test_back_and_forth(make_app: MakeApp, stores: list) -> None:  # type: ignor
     marker = one.task.go_back(past)
     assert digests(one.task) == then
     assert (marker.epoch, marker.batch_number, marker.state) == (past.epoch, 1, RUNNING)
-    assert (marker.positions, marker.clock) == (counted.positions, counted.clock)
+    assert (marker.positions, marker.stream_time_ms) == (counted.positions, counted.stream_time_ms)
     assert (marker.maxima, marker.dropped) == (counted.maxima, counted.dropped)
     assert marker.recorded == counted.recorded
     assert marker.published["positions"] == before.positions.to_json()

@@ -75,7 +75,7 @@ def test_a_snapshot_of_that_very_commit_is_as_good_as_the_copy(make_app: MakeApp
     app = make_app([KV, WIN])
     task = filled(app)
     before, old = entries(task), _snapshot(app, task)
-    task.commit(batch(task.marker, {"kv": kv(("later", "1"))}, clock=task.marker.clock))
+    task.commit(batch(task.marker, {"kv": kv(("later", "1"))}, clock=task.marker.stream_time_ms))
     app.close()
     shutil.rmtree(task.path)
     made_again(app, app.topic("kv"), app.topic("win"))

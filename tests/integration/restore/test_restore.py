@@ -341,7 +341,7 @@ def test_a_store_with_another_layout_is_built_anew(
     keys = sorted(state)
     with task.view() as (marker, stores):
         store = stores.stores[name]
-        live = [k for k in keys if store.live(k, marker.clock)]
+        live = [k for k in keys if store.live(k, marker.stream_time_ms)]
         assert store.get_many(live) == [state[k] for k in live]
         assert live
     assert digests(task)["ts"] == before["ts"]
@@ -351,7 +351,7 @@ def test_spilled_runs_equal_writes(make_app: MakeApp, tmp_path: Path) -> None:
     """Tombstones in a later run must cover values in an earlier one."""
     app = make_app([KV, TS, WIN])
     task = filled(app, 12)
-    before, clock = digests(task), task.marker.clock
+    before, clock = digests(task), task.marker.stream_time_ms
     app.close()
     for label, run_bytes in (("tail", None), ("one run", 1 << 30), ("many runs", 2000)):
         stores = TaskStores(app.topology, tmp_path / label, RocksDBOptions())

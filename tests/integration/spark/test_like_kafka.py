@@ -66,7 +66,7 @@ CUTS = (40, 75, 100)
 
 def of_markers(markers: list[Marker]) -> Told:
     return {
-        "clock": [m.clock for m in markers],
+        "clock": [m.stream_time_ms for m in markers],
         "dropped": [m.dropped for m in markers],
         "maxima": [m.maxima for m in markers],
         "positions": [m.positions for m in markers],

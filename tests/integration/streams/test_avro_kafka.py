@@ -96,7 +96,7 @@ class World:
     def half(self, rows: Any, to: Any, **more: Any) -> None:
         """A batch that one task commits before the driver is killed."""
         batches = self.batches
-        plan = batches._plan(batches.standing.positions, to, batches.standing.clock)
+        plan = batches._plan(batches.standing.positions, to, batches.standing.stream_time_ms)
         plan = replace(plan, **more)
         plan = replace(plan, recorded=batches._progress.append(plan.record()), tasks=(0,))
         batches._run(lambda: batches._combined(rows, plan), plan)

@@ -66,7 +66,9 @@ def test_a_log_that_ends_early_is_lost_however_long_ago_it_was_written() -> None
     old = replace(MARKER, cut=cut)
     told = Marker.from_bytes(old.to_bytes().replace(b'"ends":{},', b""))
     assert told == old, "a marker of an older version"
-    tick = CommitHeader(epoch=3, batch_number=10, from_=Positions(), to=Positions(), clock=5)
+    tick = CommitHeader(
+        epoch=3, batch_number=10, from_=Positions(), to=Positions(), stream_time_ms=5
+    )
     for marker in (
         old.claimed_by(4, "host-2"),
         advance(old, tick, "host-1", {}),
