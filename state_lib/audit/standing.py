@@ -15,7 +15,7 @@ import pyarrow as pa
 from confluent_kafka import TopicPartition
 
 from state_lib.changelog.reader import read_last
-from state_lib.changelog.topics import commits_topic, dead_letters_topic
+from state_lib.changelog.topics import commits_topic, dead_letter_queue
 from state_lib.client.flight import FlightHostClient
 from state_lib.config import Settings
 from state_lib.errors import Unavailable
@@ -107,7 +107,7 @@ def _try(
         raise Unavailable(f"its tasks stand at different positions: {shown}")
     if not places[0]:
         raise Unavailable("its tasks have no positions yet: no batch was committed")
-    written = sorted({o.topic for o in topology.outputs} | {dead_letters_topic(topology.app)})
+    written = sorted({o.topic for o in topology.outputs} | {dead_letter_queue(topology.app)})
     end = _settled_ends(kafka, [(t, p) for t in written for p in tasks])
     _check_still(kafka, topology, markers)
     return Standing(tuple(markers), scans, end)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from state_lib.changelog.topics import dead_letters_topic
+from state_lib.changelog.topics import dead_letter_queue
 from state_lib.changelog.writer import Records
 from state_lib.errors import Moved
 from state_lib.host.letters import dead_letters
@@ -80,7 +80,7 @@ class TaskExchange:
 
     def dead_letters(self, letters: pa.BinaryArray) -> None:
         """Records that could not be used, as `state_lib.host.letters` reads them."""
-        topic = dead_letters_topic(self._task.topology.app)
+        topic = dead_letter_queue(self._task.topology.app)
         self._outputs.append(dead_letters(topic, letters, self._task.size_limit(topic)))
 
     def commit(self, header: CommitHeader) -> Marker:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import structlog
 
-from state_lib.changelog.topics import changelog_topic, commits_topic, dead_letters_topic
+from state_lib.changelog.topics import changelog_topic, commits_topic, dead_letter_queue
 from state_lib.errors import LogLost, NotFound, SnapshotInvalid
 from state_lib.failpoints import failpoint
 from state_lib.protocol.marker import RESTORING, Marker, Verdict, advance, is_muted, judge
@@ -283,7 +283,7 @@ class StateTask:
             if judge(self.marker, batch.header) is Verdict.ALREADY_DONE:
                 return self.marker
             started = time.monotonic()
-            batch.check(self.topology, dead_letters_topic(self.topology.app))
+            batch.check(self.topology, dead_letter_queue(self.topology.app))
             if is_muted(self.marker, batch.header):
                 batch = replace(batch, outputs=())
             changes = batch.changes(self.topology)

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from state_lib.application import Application
 from state_lib.changelog.limits import USUAL
-from state_lib.changelog.topics import dead_letters_topic
+from state_lib.changelog.topics import dead_letter_queue
 from state_lib.durations import Duration
 from state_lib.durations import to_ms as length_ms
 from state_lib.errors import InvalidRequest
@@ -123,7 +123,7 @@ class TopologyTestDriver:
 
     def deadLetters(self) -> list[DeadLetter]:
         """All records so far that could not be used."""
-        topic = dead_letters_topic(self._app.id)
+        topic = dead_letter_queue(self._app.id)
         log = self._current().log
         ends = [log.ends([topic], p)[topic] for p in range(self._partitions)]
         return [

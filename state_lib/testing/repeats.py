@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import orjson
 from confluent_kafka import Message
 
-from state_lib.changelog.topics import dead_letters_topic
+from state_lib.changelog.topics import dead_letter_queue
 from state_lib.keys import partition_for, split_timestamp
 from state_lib.serdes import serde_from
 from state_lib.testing.pipeline import Given, Pipeline
@@ -160,7 +160,7 @@ def _outputs(
 ) -> dict[Any, Any]:
     topology = tasks.topology
     topics = sorted({o.topic for o in topology.outputs})
-    topics += [dead_letters_topic(topology.app)] if letters else []
+    topics += [dead_letter_queue(topology.app)] if letters else []
     return {
         (topic, p): of([m for some in tasks.log.read(topic, p, 0, 1 << 62) for m in some])
         for topic in topics

@@ -13,7 +13,7 @@ from contextlib import closing
 import pyarrow as pa
 import pytest
 
-from state_lib.changelog.topics import commits_topic, dead_letters_topic
+from state_lib.changelog.topics import commits_topic, dead_letter_queue
 from state_lib.client import flight as client_flight
 from state_lib.client.exchange import Exchange
 from state_lib.client.flight import FlightHostClient
@@ -132,7 +132,7 @@ def test_read_merge_commit(host: Served) -> None:
     servers = str(host.app.kafka.properties["bootstrap.servers"])
     assert fold(servers, host.app.topic("kv")) == {b"a": b"1", b"c": b"3"}
     assert host.records(out) == [(b"a", b"6"), (None, b"7")]
-    dead = committed(servers, dead_letters_topic(host.app.name))[0]
+    dead = committed(servers, dead_letter_queue(host.app.name))[0]
     assert (dead.key(), dead.value()) == (None, b"?")
     headers = dict(dead.headers() or [])
     assert headers["__streams.errors.message"] == b"undecodable"

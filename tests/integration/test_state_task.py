@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from state_lib.changelog.admin import set_topic_config, topic_configs
-from state_lib.changelog.topics import commits_topic, dead_letters_topic
+from state_lib.changelog.topics import commits_topic, dead_letter_queue
 from state_lib.changelog.writer import Records
 from state_lib.errors import (
     InvalidRequest,
@@ -70,7 +70,7 @@ def test_one_commit_is_one_transaction(make_app: MakeApp) -> None:
         "ts": kv(("a", "2")),
         "win": win(("a", NOON, "3"), ("b", NOON - HOUR, "4")),
     }
-    out, dead = app.topology.outputs[0].topic, dead_letters_topic(app.name)
+    out, dead = app.topology.outputs[0].topic, dead_letter_queue(app.name)
     outputs = [
         Records(out, [b"a"], [b"5"], [NOON]),
         Records(dead, [None], [b"?"], [NOON], [[("why", b"x")]]),

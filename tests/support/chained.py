@@ -18,7 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from jobs._recompute import judgements
 from state_lib import Application, Materialized, TimeWindows, agg
 from state_lib.changelog.progress import ProgressLog
-from state_lib.changelog.topics import dead_letters_topic, progress_topic
+from state_lib.changelog.topics import dead_letter_queue, progress_topic
 from state_lib.client.flight import FlightHostClient
 from state_lib.config import Settings
 from state_lib.driver import runs
@@ -235,7 +235,7 @@ class Chained:
         return {
             "stores": {s: [sorted(t.scan(s)[1]) for t in tasks] for s in STORES},
             "markers": [_plain(t.marker) for t in tasks],
-            "letters": sorted(m.headers() or [] for m in self._read(dead_letters_topic(self.name))),
+            "letters": sorted(m.headers() or [] for m in self._read(dead_letter_queue(self.name))),
             "outputs": {
                 o.topic.removeprefix(self.name): self._last(o.topic)
                 for o in self.job.topology.outputs
@@ -250,7 +250,7 @@ class Chained:
             dropped = self.manager.task(self.name, p).marker.dropped
             for kind, reason in LATE.items():
                 late[kind] += dropped.get(reason, 0)
-        for letter in self._read(dead_letters_topic(self.name)):
+        for letter in self._read(dead_letter_queue(self.name)):
             said = {k.removeprefix("__streams.errors."): v for k, v in letter.headers() or []}
             if said["message"] == b"future":
                 future[said["topic"].decode().removeprefix(f"{self.feed.name}-")] += 1
