@@ -60,16 +60,9 @@ def in_a_line(plan: PastPlan) -> str:
 
 
 def _row(one: PastPlan) -> str:
-    cells = [
-        one.task,
-        f"`{one.snapshot}`",
-        "it stands there",
-        f"{one.epoch}/{one.batch_number}",
-        "",
-        "",
-        "",
-    ]
+    commit = f"{one.epoch}/{one.batch_number}"
+    cells = [one.task, f"`{one.snapshot}`", "it stands there", commit, "", "", ""]
     if not one.is_nothing:
         again = [f"{one.records:,}", f"{one.batches:,}", size(one.bytes)]
-        cells[2:] = [iso(one.written_at) or "", f"{one.epoch}/{one.batch_number}", *again]
+        cells[2:] = [iso(one.written_at) or "", commit, *again]
     return f"| {' | '.join(cells)} |"

@@ -57,7 +57,7 @@ class AuditReport:
     Attributes:
         app: the application.
         positions: at which all its tasks stood, ``{topic: {"partition": next offset}}``.
-        stream_time_ms: the greatest of theirs.
+        stream_time_ms: the greatest of its tasks.
         records: source records that the recompute was made of.
         comparisons: one per store, output and count.
         notes: what was not compared, and why.

@@ -19,7 +19,7 @@ from confluent_kafka import KafkaError, Message, Producer
 from state_lib.changelog.reader import read
 from state_lib.changelog.topics import progress_topic
 from state_lib.kafka import NO_ANSWER, Kafka, Partition, ends, starts, unavailable
-from state_lib.protocol.marker import NO_STREAM_TIME
+from state_lib.protocol.marker import NO_TIME
 from state_lib.protocol.positions import Numbers, Positions
 
 
@@ -45,7 +45,7 @@ class Recorded:
     """Where the batch was recorded first: what came after it lies behind, repeats of it too."""
     tick: bool = False
     """Whether it has no records, and runs timers of processors."""
-    batch_time: int = NO_STREAM_TIME
+    batch_time: int = NO_TIME
     """By which processors decided; see `BatchPlan.batch_time`."""
     unknown: tuple[int, ...] = ()
     """Ids of schemas that the registry did not know then: records of them are dead letters."""
@@ -70,7 +70,7 @@ class Recorded:
             limits=alike.limits(data.get("limits", {})),
             offset=offset if first < 0 else first,
             tick=bool(data.get("tick")),
-            batch_time=data.get("batch_time", NO_STREAM_TIME),
+            batch_time=data.get("batch_time", NO_TIME),
             unknown=tuple(data.get("unknown_schemas", ())),
         )
 

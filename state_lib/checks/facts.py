@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from state_lib.changelog.topics import TopicPlan, plan_topics
-from state_lib.protocol.marker import NO_STREAM_TIME, RESTORING, Marker
+from state_lib.protocol.marker import NO_TIME, RESTORING, Marker
 from state_lib.specs import Topology
 
 
@@ -218,9 +218,9 @@ class Facts:
 
     @property
     def stream_time_ms(self) -> int:
-        """The least of any task, a parked one's too; `NO_STREAM_TIME` before the first batch."""
-        known = [m.stream_time_ms for m in self.markers if m.stream_time_ms != NO_STREAM_TIME]
-        return min(known, default=NO_STREAM_TIME)
+        """The least of any task, a parked one's too; `NO_TIME` before the first batch."""
+        known = [m.stream_time_ms for m in self.markers if m.stream_time_ms != NO_TIME]
+        return min(known, default=NO_TIME)
 
     @property
     def restoring(self) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import reduce
 
-from state_lib.protocol.marker import NO_STREAM_TIME, Marker
+from state_lib.protocol.marker import NO_TIME, Marker
 from state_lib.protocol.positions import Numbers, Positions
 
 
@@ -19,8 +19,8 @@ class Standing:
     topic_ids: Mapping[str, str]
     batch_number: int = 0
     positions: Numbers = field(default_factory=Positions)
-    told: int = NO_STREAM_TIME
-    """The greatest that was recorded: a task may stand at it though its answer was lost."""
+    told: int = NO_TIME
+    """The greatest recorded stream time: a task may stand at it though its answer was lost."""
     parked: dict[int, str] = field(default_factory=dict)
     """Tasks that are left out until they are back, and why; see `state_lib.spark.parking`."""
     log: str = ""
@@ -45,7 +45,7 @@ class Standing:
         """Whether a timer of a task that is not parked is due; see `BatchPlan.batch_time`."""
         times = {"eventtime": stream_time_ms, "processingtime": max(now, self.batch_time)}
         due = (self.markers[p].due for p in self.present)
-        return any(at <= times.get(mode, NO_STREAM_TIME) for one in due for mode, at in one.items())
+        return any(at <= times.get(mode, NO_TIME) for one in due for mode, at in one.items())
 
     @property
     def is_overdue(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from state_lib.kafka import Partition
-from state_lib.protocol.marker import NO_STREAM_TIME
+from state_lib.protocol.marker import NO_TIME
 
 
 def next_stream_time(
@@ -23,6 +23,6 @@ def next_stream_time(
         greatest event time so far; with nothing unread, the greatest of all. A partition that was
         never read holds it back, one that is read to its end does not.
     """
-    seen = [maxima.get(p, NO_STREAM_TIME) for p in unread]
-    reached = min(seen) if seen else max(maxima.values(), default=NO_STREAM_TIME)
+    seen = [maxima.get(p, NO_TIME) for p in unread]
+    reached = min(seen) if seen else max(maxima.values(), default=NO_TIME)
     return max(previous, reached)

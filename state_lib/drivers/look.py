@@ -25,7 +25,7 @@ from state_lib.drivers.sight import DriverFacts, Running, Sight, Stop
 from state_lib.drivers.tail import Tail
 from state_lib.errors import HoldfastError, KafkaRefused, Unavailable
 from state_lib.kafka import Kafka, Partition, describe, ends, starts
-from state_lib.protocol.marker import NO_STREAM_TIME, Marker, now_ms
+from state_lib.protocol.marker import NO_TIME, Marker, now_ms
 from state_lib.protocol.positions import Positions
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ class _Story:
             driver=None if who is None else who.id,
             facts=who,
             batch_number=n,
-            stream_time_ms=max((m.stream_time_ms for m in markers), default=NO_STREAM_TIME),
+            stream_time_ms=max((m.stream_time_ms for m in markers), default=NO_TIME),
             committed_at=min(m.written_at for m in markers) if n else 0,
             done=sum(min(x.get(p, 0) for x in at) for p in there),
             total=sum(end[p] for p in there),

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from state_lib.declaration import Kept
 from state_lib.processing import Processor
 from state_lib.protocol.addresses import HostAddress
-from state_lib.protocol.marker import NO_STREAM_TIME
+from state_lib.protocol.marker import NO_TIME
 from state_lib.protocol.positions import Positions
 
 SEEN, DROPPED, DEAD = -1, -2, -3
@@ -65,7 +65,7 @@ class BatchPlan:
     tick: bool = False
     recorded_in: str = ""
     routing: str = ""
-    batch_time: int = NO_STREAM_TIME
+    batch_time: int = NO_TIME
     unknown: tuple[int, ...] = ()
 
     @property
@@ -95,7 +95,7 @@ class BatchPlan:
             "recorded": self.recorded,
             **({"tick": True} if self.tick else {}),
             **({"routing": self.routing} if self.routing else {}),
-            **({} if self.batch_time == NO_STREAM_TIME else {"batch_time": self.batch_time}),
+            **({} if self.batch_time == NO_TIME else {"batch_time": self.batch_time}),
             **({"unknown_schemas": self.unknown} if self.unknown else {}),
         }
 

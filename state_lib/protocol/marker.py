@@ -24,8 +24,8 @@ RUNNING, RESTORING = "running", "restoring"
 """`Marker.state`: a task that is restoring has no state of its own until that has ended."""
 NO_INITIAL = -1
 """In `Marker.initial`: the processor began without an initial state."""
-NO_STREAM_TIME = -1
-"""Stream time before anything was seen (ms since the epoch otherwise)."""
+NO_TIME = -1
+"""Stream time, or a batch's time, before there was any (ms since the epoch otherwise)."""
 _POSITIONS = {"positions", "maxima", "from_", "to"}
 """Fields of a marker or of a header that are `Positions`."""
 
@@ -84,7 +84,7 @@ class Marker:
     positions: Positions = field(default_factory=Positions)
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     maxima: Positions = field(default_factory=Positions)
-    stream_time_ms: int = NO_STREAM_TIME
+    stream_time_ms: int = NO_TIME
     published: Mapping[str, Any] = field(default_factory=dict)
     cut: Mapping[str, list[int]] = field(default_factory=dict)
     dropped: Mapping[str, int] = field(default_factory=dict)
@@ -98,7 +98,7 @@ class Marker:
     claimed_in: str = ""
     rewound: int = -1
     back: Mapping[str, Any] = field(default_factory=dict)
-    batch_time_ms: int = NO_STREAM_TIME
+    batch_time_ms: int = NO_TIME
     due: Mapping[str, int] = field(default_factory=dict)
     initial: Mapping[str, int] = field(default_factory=dict)
     recorded_in: str = ""
@@ -204,7 +204,7 @@ class CommitHeader:
     dropped: Mapping[str, int] = field(default_factory=dict)
     read_at: tuple[int, int] | None = None
     recorded: int = -1
-    batch_time_ms: int = NO_STREAM_TIME
+    batch_time_ms: int = NO_TIME
     due: Mapping[str, int] | None = None
     initial: Mapping[str, int] = field(default_factory=dict)
     recorded_in: str = ""

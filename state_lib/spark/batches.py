@@ -34,7 +34,7 @@ from state_lib.executor.exchange import RESULT_DDL, exchange_partition
 from state_lib.executor.plan import BatchPlan, ExchangePlan, together
 from state_lib.failpoints import failpoint
 from state_lib.kafka import Kafka, ends
-from state_lib.protocol.marker import NO_STREAM_TIME, Marker, now_ms
+from state_lib.protocol.marker import NO_TIME, Marker, now_ms
 from state_lib.protocol.positions import Numbers, Positions
 from state_lib.spark.deciding import Deciding, needed
 from state_lib.spark.frames import Combiner
@@ -126,22 +126,19 @@ class Batches:
     ) -> None:
         """Repeat a run of recorded batches for the tasks that missed it, in one commit of each.
 
-        A tick is alone and has no rows: ``batch`` is None. Each judges its own rows by its own time
-        and its now, numbers the sources as it did then, and is recorded again. One of this epoch
-        keeps its number, where these tasks can take it: those of the others are without a gap.
+        A tick is alone and has no rows: ``batch`` is None. Each judges its own rows by its stream
+        time and its now, numbers the sources as it did then, and is recorded again. One of this
+        epoch keeps its number, where these tasks can take it: those of the others are without a
+        gap.
         """
         last = max(self.standing.markers[task].batch_number for task in tasks)
         plans: list[BatchPlan] = []
         for step in steps:
             recorded = step.batch
             own = recorded.epoch == self.standing.epoch and last < recorded.batch_number
+            number = recorded.batch_number if own else None
             plan = replace(
-                self._plan(
-                    step.at,
-                    step.to,
-                    recorded.stream_time_ms,
-                    recorded.batch_number if own else None,
-                ),
+                self._plan(step.at, step.to, recorded.stream_time_ms, number),
                 numbered=tuple(sorted(recorded.to)),
                 now=recorded.now,
                 batch_time=recorded.batch_time,
@@ -173,8 +170,8 @@ class Batches:
     def initial(self, positions: Sequence[Numbers]) -> None:
         """Commit positions that the markers do not know yet, task by task, with no rows.
 
-        Tasks that are parked know them. Clocks stay: some tasks may be in the past, and come to
-        the others' stream time batch by batch.
+        Tasks that are parked know them. Stream times stay: some tasks may be in the past, and
+        come to that of the others batch by batch.
         """
         at = [m.positions for m in self.standing.markers]
         for error in self._without_rows(at, positions, None, (self._exchange_s, None)).values():
@@ -190,9 +187,8 @@ class Batches:
         here = self.standing.markers[tasks[0]].positions
         plan = replace(self._plan(here, here, self.standing.stream_time_ms), tasks=tuple(tasks))
         self._run(lambda: rows, plan, initial=processor)
-        self.standing.batch_number = max(
-            self.standing.batch_number, *(self.standing.markers[p].batch_number for p in tasks)
-        )
+        taken = (self.standing.markers[p].batch_number for p in tasks)
+        self.standing.batch_number = max(self.standing.batch_number, *taken)
 
     def tick(self) -> bool:
         """With nothing unread, move stream time to the greatest event time; False if it is there.
@@ -298,7 +294,7 @@ class Batches:
             to=Positions(to),
             stream_time_ms=reached,
             now=now,
-            batch_time=max(now, self.standing.batch_time) if self.has_timers else NO_STREAM_TIME,
+            batch_time=max(now, self.standing.batch_time) if self.has_timers else NO_TIME,
             max_future_ms=int(self._settings.max_future_s * 1000),
             topic_ids=self.standing.topic_ids,
             code=self._code,

@@ -86,9 +86,8 @@ class Deciding:
                 run(recorded)
             except UnknownSchemas as error:
                 ids = set(error.details["ids"])
-                if any(m.batch_number >= plan.batch_number for m in standing.markers) or ids <= set(
-                    plan.unknown
-                ):
+                taken = any(m.batch_number >= plan.batch_number for m in standing.markers)
+                if taken or ids <= set(plan.unknown):
                     raise
                 until = until or time.monotonic() + self._settings.schema_registry_wait_s
                 if left := self._awaited(error, ids - set(plan.unknown), until, stopped):

@@ -161,7 +161,7 @@ class TopologyTestDriver:
 
     @property
     def streamTime(self) -> int:
-        """Of the application, in ms: records are late by it; -1 before the first.
+        """The application's, in ms, by which records are late; -1 before the first.
 
         As in a stream that never pauses, a batch is judged by the times of batches before it.
         """

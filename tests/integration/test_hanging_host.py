@@ -19,7 +19,7 @@ from state_lib.errors import Unavailable
 from state_lib.executor.exchange import exchange
 from state_lib.executor.plan import BatchPlan, ExchangePlan
 from state_lib.kafka import Kafka
-from state_lib.protocol.marker import NO_STREAM_TIME, CommitHeader, Marker
+from state_lib.protocol.marker import NO_TIME, CommitHeader, Marker
 from state_lib.protocol.positions import Positions
 from state_lib.spark import batches as module
 from state_lib.spark.batches import Batches
@@ -76,7 +76,7 @@ def test_an_exchange_ends_when_its_time_is_over(hung: Hung) -> None:
             before.batch_number + 1,
             before.positions,
             before.positions,
-            NO_STREAM_TIME,
+            NO_TIME,
             0,
             0,
             {},

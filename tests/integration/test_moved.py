@@ -19,7 +19,7 @@ from state_lib.executor.exchange import exchange
 from state_lib.executor.plan import BatchPlan, ExchangePlan
 from state_lib.kafka import Kafka
 from state_lib.protocol.addresses import HostAddress
-from state_lib.protocol.marker import NO_STREAM_TIME, Marker
+from state_lib.protocol.marker import NO_TIME, Marker
 from state_lib.protocol.positions import Positions
 from tests.support.apps import App
 from tests.support.apps import at as position
@@ -38,7 +38,7 @@ class Copies:
     def run(self, n: int) -> Marker:
         verbs = tuple(verb.kept for verb in self.job.aggregations)
         start = Positions() if n == 1 else position(n - 1)
-        batch = BatchPlan(self.epoch, n, start, position(n), NO_STREAM_TIME, 0, 0, {})
+        batch = BatchPlan(self.epoch, n, start, position(n), NO_TIME, 0, 0, {})
         plan = ExchangePlan(self.job.id, 1, verbs, batch, (self.at,), None, 20.0)
         with closing(FlightHostClient(self.at, None)) as client:
             return exchange(plan, 0, rows(), client)

@@ -30,7 +30,7 @@ from state_lib.executor.plan import ExchangePlan
 from state_lib.host.tasks import TaskManager
 from state_lib.kafka import Kafka, Partition, require
 from state_lib.keys import partition_for
-from state_lib.protocol.marker import NO_STREAM_TIME, Marker
+from state_lib.protocol.marker import NO_TIME, Marker
 from state_lib.protocol.positions import Positions
 from state_lib.spark.align import Read, align, initial_positions
 from state_lib.spark.batches import Batches
@@ -95,7 +95,7 @@ class Feed:
         producer = kafka.producer(name)
         places = [(kind, p) for kind in KINDS for p in range(2)]
         end = dict.fromkeys(places, 0)
-        clock = NO_STREAM_TIME
+        clock = NO_TIME
         for number in range(batches):
             at = NOON + 2 * number * MINUTE
             for kind, partition in places:

@@ -19,7 +19,9 @@ from state_lib.serdes import serde_from
 from state_lib.specs import StoreSpec
 from state_lib.times import iso
 
-StreamTime = Annotated[int, Field(description="By which expiry is judged; -1: none.")]
+StreamTime = Annotated[
+    int, Field(description="Of the application: expiry is judged by it; -1: none yet.")
+]
 
 
 class Position(BaseModel):

@@ -8,7 +8,7 @@ import pytest
 
 from state_lib.checks import CHECKS, judge
 from state_lib.checks.told import ASSUMED, told
-from state_lib.protocol.marker import NO_STREAM_TIME, RESTORING
+from state_lib.protocol.marker import NO_TIME, RESTORING
 from state_lib.specs import DAY_MS
 from tests.support.facts import (
     HOUR,
@@ -176,7 +176,7 @@ def test_retention_counts_from_event_time(
 
 
 def test_retention_of_an_application_without_events_is_not_judged_by_them() -> None:
-    facts = altered(well(markers=at_clock(NO_STREAM_TIME)), WIN_LOG, retention_ms="-1")
+    facts = altered(well(markers=at_clock(NO_TIME)), WIN_LOG, retention_ms="-1")
     assert the("retention", facts, WIN_LOG).level == "ok"
 
 

@@ -6,13 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from state_lib.driver.stream_time import next_stream_time
-from state_lib.protocol.marker import NO_STREAM_TIME
+from state_lib.protocol.marker import NO_TIME
 
 A, B, C = ("t", 0), ("t", 1), ("u", 0)
 
 
 def test_nothing_seen_leaves_it_where_it_is() -> None:
-    assert next_stream_time(NO_STREAM_TIME, {}, [A, B]) == NO_STREAM_TIME
+    assert next_stream_time(NO_TIME, {}, [A, B]) == NO_TIME
 
 
 def test_the_slowest_partition_with_unread_records_decides() -> None:
