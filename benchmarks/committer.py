@@ -84,7 +84,13 @@ class Committer:
             exchange.get(store, keys)
             exchange.put(store, keys, values, stamps)
             exchange.commit(
-                CommitHeader(epoch=self.epoch, n=n, from_=Positions(), to=Positions(), clock=0)
+                CommitHeader(
+                    epoch=self.epoch,
+                    batch_number=n,
+                    from_=Positions(),
+                    to=Positions(),
+                    stream_time_ms=0,
+                )
             )
 
     def write(self, ids: Ids, count: int = 1, chunk: int = CHUNK) -> None:

@@ -14,7 +14,7 @@ from typing import Literal, get_args
 from state_lib.changelog.topics import (
     TopicPlan,
     commits_topic,
-    dead_letters_topic,
+    dead_letter_queue,
     driver_group,
     plan_topics,
     progress_topic,
@@ -132,7 +132,7 @@ def _operator(topology: Topology) -> list[Right]:
 def _checker(topology: Topology) -> list[Right]:
     """It looks into all that it owns but dead letters; to alter implies to describe."""
     foreign = sorted({*topology.sources, *(o.topic for o in topology.outputs)})
-    letters = dead_letters_topic(topology.app)
+    letters = dead_letter_queue(topology.app)
     return [
         *_topics(foreign, "DESCRIBE", "DESCRIBE_CONFIGS"),
         *(
@@ -162,7 +162,7 @@ def _admin(topology: Topology) -> list[Right]:
 def _records(topology: Topology) -> list[str]:
     """Topics whose records an audit reads; stores it reads from their hosts."""
     app = topology.app
-    own = [topology_topic(app), progress_topic(app), commits_topic(app), dead_letters_topic(app)]
+    own = [topology_topic(app), progress_topic(app), commits_topic(app), dead_letter_queue(app)]
     return [*own, *sorted({o.topic for o in topology.outputs})]
 
 

@@ -118,7 +118,7 @@ class NotRepairable(ConfigurationError):
 
 
 class CodeChanged(ConfigurationError):
-    """Other code left a batch half done. Details: app, theirs, ours, epoch, n, tasks."""
+    """Other code left a batch half done. Details: app, theirs, ours, epoch, batch_number, tasks."""
 
     code = "code-changed"
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TimeWindows:
-    """Tumbling windows. A record is late when window end + grace has passed the clock."""
+    """Tumbling windows. A record is late when window end + grace has passed stream time."""
 
     size: Duration
     grace: Duration = 0

@@ -30,7 +30,7 @@ class StoreSpec:
         key_serde, value_serde: descriptions, as `state_lib.serdes.serde_from` takes them. For a
             window store the key serde is the inner key's.
         window_size_ms, grace_ms, retention_ms: for window stores. ``retention_ms`` is the time
-            after which a window is expired, measured by the marker's clock from its start.
+            after which a window is expired, measured by the marker's stream time from its start.
         max_bytes: bound of a memory store, per task.
         state: of a stateful processor's store, what it holds; see `state_lib.processing`.
     """

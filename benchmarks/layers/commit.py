@@ -70,8 +70,10 @@ def _in_process(world: World, committer: Committer, keys: pa.BinaryArray) -> Ite
     marker = task.claim(committer.topology, committer.epoch + 1)
 
     def commit(changes: dict[str, Puts]) -> None:
-        n = task.marker.n + 1
-        header = CommitHeader(epoch=marker.epoch, n=n, from_=Positions(), to=Positions(), clock=0)
+        n = task.marker.batch_number + 1
+        header = CommitHeader(
+            epoch=marker.epoch, batch_number=n, from_=Positions(), to=Positions(), stream_time_ms=0
+        )
         task.commit(Batch(header, changes))
 
     yield timed("commit", "of nothing", 0, lambda _: commit({}))

@@ -53,15 +53,16 @@ def in_a_line(plan: PastPlan) -> str:
     if plan.is_nothing:
         return f"{plan.task}: nothing to do, it stands at snapshot {plan.snapshot}"
     return (
-        f"{plan.task}: to snapshot {plan.snapshot}, commit {plan.epoch}/{plan.n} of "
+        f"{plan.task}: to snapshot {plan.snapshot}, commit {plan.epoch}/{plan.batch_number} of "
         f"{iso(plan.written_at)}: {plan.records:,} offsets are read again; discards "
         f"{'; '.join(plan.discards)}"
     )
 
 
 def _row(one: PastPlan) -> str:
-    cells = [one.task, f"`{one.snapshot}`", "it stands there", f"{one.epoch}/{one.n}", "", "", ""]
+    commit = f"{one.epoch}/{one.batch_number}"
+    cells = [one.task, f"`{one.snapshot}`", "it stands there", commit, "", "", ""]
     if not one.is_nothing:
         again = [f"{one.records:,}", f"{one.batches:,}", size(one.bytes)]
-        cells[2:] = [iso(one.written_at) or "", f"{one.epoch}/{one.n}", *again]
+        cells[2:] = [iso(one.written_at) or "", commit, *again]
     return f"| {' | '.join(cells)} |"

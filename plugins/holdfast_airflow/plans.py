@@ -41,11 +41,13 @@ def as_markdown(plans: Sequence[RestorePlan]) -> str:
 def in_a_line(plan: RestorePlan) -> str:
     """The same in a line, for a log."""
     if plan.is_nothing:
-        return f"{plan.task}: nothing to restore, it stands at commit {plan.epoch}/{plan.n}"
+        return (
+            f"{plan.task}: nothing to restore, it stands at commit {plan.epoch}/{plan.batch_number}"
+        )
     lost = "; ".join(plan.discards) or "nothing"
     return (
-        f"{plan.task}: from {plan.choice} to commit {plan.epoch}/{plan.n}: about {plan.records:,} "
-        f"records, {size(plan.bytes)}, {plan.seconds:,.1f} s; discards {lost}"
+        f"{plan.task}: from {plan.choice} to commit {plan.epoch}/{plan.batch_number}: about "
+        f"{plan.records:,} records, {size(plan.bytes)}, {plan.seconds:,.1f} s; discards {lost}"
     )
 
 
@@ -54,7 +56,7 @@ def _lines(plan: RestorePlan) -> list[str]:
         return [f"### {plan.task}: nothing to restore", ""]
     app, _, partition = plan.task.rpartition("/")
     return [
-        f"### {plan.task}: from {plan.choice} to commit {plan.epoch}/{plan.n}",
+        f"### {plan.task}: from {plan.choice} to commit {plan.epoch}/{plan.batch_number}",
         "",
         *(f"- **discarded**: {what}" for what in plan.discards),
         f"- disk: {size(plan.needed_bytes)} needed, {size(plan.free_bytes)} free",

@@ -19,6 +19,7 @@ from state_lib.client.snapshots import SnapshotClient
 from state_lib.config import Settings
 from state_lib.errors import NotFound
 from state_lib.logs import configure_logging
+from state_lib.protocol.stored import to_stored
 from state_lib.reports.folder import Kind, Reports
 from state_lib.reports.job import Tell, run_job
 from state_lib.snapshots.verification import verify_snapshots
@@ -49,7 +50,7 @@ def go_back(
             partition = partition_of(app, one.task)
             with host_of(settings, app, partition) as client:
                 marker = client.marker(app, partition)
-            stands[one.task] = {"epoch": marker.epoch, "n": marker.n}
+            stands[one.task] = {"epoch": marker.epoch, "n": marker.batch_number}
     return {"app": app, "drivers": list(planned.drivers), "tasks": [
         {"task": one.task, "source": one.snapshot, "state": "done", "records": one.records,
          "seconds": None, "marker": stands[one.task]}
@@ -72,11 +73,11 @@ def repair(settings: Settings, app: str, tell: Tell, *, tasks: Sequence[str]) ->
 
 
 def savepoint(settings: Settings, app: str, tell: Tell, *, timeout_s: float) -> Mapping[str, Any]:
-    """Take all tasks at one commit; the savepoint, as `Savepoint` has it."""
+    """Take all tasks at one commit; the savepoint, as it is stored."""
     made = SnapshotClient(settings, app).savepoint(
         lambda job: tell(f"{job['task']}: {job['phase']}"), timeout_s
     )
-    return asdict(made)
+    return to_stored(asdict(made))
 
 
 def verification(

@@ -70,7 +70,8 @@ class Journey:
 
     def to_json(self) -> dict[str, Any]:
         """As plain data: what JSON has, and nothing else."""
-        plain: dict[str, Any] = orjson.loads(orjson.dumps(asdict(self)))
+        said = {**asdict(self), "plans": [one.to_json() for one in self.plans]}
+        plain: dict[str, Any] = orjson.loads(orjson.dumps(said))
         return plain
 
     @classmethod

@@ -81,7 +81,8 @@ def _places(hosts: Sequence[HostHttp], app: str) -> dict[str, Place]:
     for task in _tasks(hosts, app):
         at = task["position"]
         if at is not None:
-            found[task["task"]] = (at["epoch"], at["n"])
+            number = at.get("batch_number", at.get("n"))  # the latter of older hosts
+            found[task["task"]] = (at["epoch"], number)
     return found
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from state_lib.changelog.reader import read
 from state_lib.changelog.topics import (
     commits_topic,
-    dead_letters_topic,
+    dead_letter_queue,
     plan_topics,
     progress_topic,
     topology_topic,
@@ -53,7 +53,7 @@ def owned_topics(topology: Topology) -> dict[str, str]:
     roles = {
         commits_topic(app): "markers",
         progress_topic(app): "progress",
-        dead_letters_topic(app): "dead letters",
+        dead_letter_queue(app): "dead letters",
         topology_topic(app): "topology",
     }
     owned = [p for p in plan_topics(topology) if p.owned]

@@ -12,7 +12,7 @@ import pyarrow as pa
 from state_lib.audit.compare import StoreKey, hashed, shown
 from state_lib.audit.standing import Standing
 from state_lib.changelog.reader import read
-from state_lib.changelog.topics import dead_letters_topic
+from state_lib.changelog.topics import dead_letter_queue
 from state_lib.kafka import Kafka, starts
 from state_lib.keys import split_output_key, split_timestamp, split_window_key
 from state_lib.serdes import Serde, serde_from
@@ -43,7 +43,7 @@ def store_entries(standing: Standing, spec: StoreSpec) -> Entries:
     out, raw = Entries(), list[tuple[bytes, bytes]]()
     where: dict[StoreKey, int] = {}
     keys, values = serde_from(spec.key_serde), serde_from(spec.value_serde)
-    oldest = standing.clock - spec.retention_ms
+    oldest = standing.stream_time_ms - spec.retention_ms
     for (store, task), scan in standing.scans.items():
         if store != spec.name:
             continue
@@ -125,7 +125,7 @@ def output_entries(
 def dead_letter_counts(kafka: Kafka, standing: Standing, topology: Topology) -> dict[Letter, int]:
     """How often each bad record is in the dead letters: once is right."""
     out: dict[Letter, int] = {}
-    topic = dead_letters_topic(topology.app)
+    topic = dead_letter_queue(topology.app)
     for message in _messages(kafka, standing, topic, topology.partitions):
         headers = {k: (v or b"").decode() for k, v in message.headers() or []}
         values = [headers.get(f"__streams.errors.{name}", "") for name in _HEADERS]

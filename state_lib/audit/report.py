@@ -10,6 +10,8 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from state_lib.protocol.stored import to_stored
+
 EXAMPLES = 10
 
 
@@ -55,7 +57,7 @@ class AuditReport:
     Attributes:
         app: the application.
         positions: at which all its tasks stood, ``{topic: {"partition": next offset}}``.
-        clock: the greatest of their clocks (ms).
+        stream_time_ms: the greatest of its tasks.
         records: source records that the recompute was made of.
         comparisons: one per store, output and count.
         notes: what was not compared, and why.
@@ -64,7 +66,7 @@ class AuditReport:
 
     app: str
     positions: Mapping[str, Mapping[str, int]]
-    clock: int
+    stream_time_ms: int
     records: int
     comparisons: tuple[Comparison, ...]
     notes: tuple[str, ...] = ()
@@ -99,7 +101,7 @@ class AuditReport:
 
     def to_json(self) -> dict[str, Any]:
         """As plain data."""
-        body = asdict(self) | {"clean": self.clean, "counts": self.counts}
+        body = to_stored(asdict(self)) | {"clean": self.clean, "counts": self.counts}
         body["differences"] = list(self.differences)
         body["comparisons"] = [asdict(c) | {"clean": c.clean} for c in self.comparisons]
         return body

@@ -123,7 +123,7 @@ def audit(  # noqa: PLR0913 - what is audited, against what, and who is told
         }
         found = assess(
             topology,
-            standing.clock,
+            standing.stream_time_ms,
             expected,
             Actual(stores, outputs, letters, dropped_counts(standing)),
         )
@@ -136,7 +136,7 @@ def audit(  # noqa: PLR0913 - what is audited, against what, and who is told
     return AuditReport(
         app=app,
         positions=standing.positions.to_json(),
-        clock=standing.clock,
+        stream_time_ms=standing.stream_time_ms,
         records=records,
         comparisons=(*found, *against),
         notes=tuple(notes),

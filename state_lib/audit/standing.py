@@ -15,7 +15,7 @@ import pyarrow as pa
 from confluent_kafka import TopicPartition
 
 from state_lib.changelog.reader import read_last
-from state_lib.changelog.topics import commits_topic, dead_letters_topic
+from state_lib.changelog.topics import commits_topic, dead_letter_queue
 from state_lib.client.flight import FlightHostClient
 from state_lib.config import Settings
 from state_lib.errors import Unavailable
@@ -46,9 +46,9 @@ class Standing:
         return self.markers[0].positions
 
     @property
-    def clock(self) -> int:
-        """The greatest clock (ms)."""
-        return max(m.clock for m in self.markers)
+    def stream_time_ms(self) -> int:
+        """The greatest of all tasks."""
+        return max(m.stream_time_ms for m in self.markers)
 
     @property
     def behind_outputs(self) -> int:
@@ -107,7 +107,7 @@ def _try(
         raise Unavailable(f"its tasks stand at different positions: {shown}")
     if not places[0]:
         raise Unavailable("its tasks have no positions yet: no batch was committed")
-    written = sorted({o.topic for o in topology.outputs} | {dead_letters_topic(topology.app)})
+    written = sorted({o.topic for o in topology.outputs} | {dead_letter_queue(topology.app)})
     end = _settled_ends(kafka, [(t, p) for t in written for p in tasks])
     _check_still(kafka, topology, markers)
     return Standing(tuple(markers), scans, end)
@@ -144,5 +144,5 @@ def _check_still(kafka: Kafka, topology: Topology, markers: list[Marker]) -> Non
         last = read_last(kafka, commits, task)
         value = None if last is None else last.value()
         newest = Marker() if value is None else Marker.from_bytes(value)
-        if (newest.epoch, newest.n) != (marker.epoch, marker.n):
+        if (newest.epoch, newest.batch_number) != (marker.epoch, marker.batch_number):
             raise Unavailable(f"task {task} committed meanwhile")

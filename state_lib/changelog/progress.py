@@ -19,7 +19,7 @@ from confluent_kafka import KafkaError, Message, Producer
 from state_lib.changelog.reader import read
 from state_lib.changelog.topics import progress_topic
 from state_lib.kafka import NO_ANSWER, Kafka, Partition, ends, starts, unavailable
-from state_lib.protocol.marker import NO_CLOCK
+from state_lib.protocol.marker import NO_TIME
 from state_lib.protocol.positions import Numbers, Positions
 
 
@@ -28,10 +28,10 @@ class Recorded:
     """One batch as it was decided."""
 
     epoch: int
-    n: int
+    batch_number: int
     from_: Numbers
     to: Numbers
-    clock: int
+    stream_time_ms: int
     now: int
     max_future_ms: int = 3_600_000
     aligned: bool = False
@@ -45,7 +45,7 @@ class Recorded:
     """Where the batch was recorded first: what came after it lies behind, repeats of it too."""
     tick: bool = False
     """Whether it has no records, and runs timers of processors."""
-    batch_time: int = NO_CLOCK
+    batch_time: int = NO_TIME
     """By which processors decided; see `BatchPlan.batch_time`."""
     unknown: tuple[int, ...] = ()
     """Ids of schemas that the registry did not know then: records of them are dead letters."""
@@ -58,10 +58,10 @@ class Recorded:
         first, alike = data.get("recorded", -1), alike or Alike()
         return cls(
             epoch=data["epoch"],
-            n=data["n"],
+            batch_number=data["n"],
             from_=alike.positions(data["from"]),
             to=alike.positions(data["to"]),
-            clock=data["clock"],
+            stream_time_ms=data["clock"],
             now=data["now"],
             max_future_ms=data["max_future_ms"],
             aligned=data["tasks"] is not None,
@@ -70,7 +70,7 @@ class Recorded:
             limits=alike.limits(data.get("limits", {})),
             offset=offset if first < 0 else first,
             tick=bool(data.get("tick")),
-            batch_time=data.get("batch_time", NO_CLOCK),
+            batch_time=data.get("batch_time", NO_TIME),
             unknown=tuple(data.get("unknown_schemas", ())),
         )
 
@@ -208,7 +208,7 @@ def effective(records: Iterable[Recorded]) -> list[Recorded]:
     what one of before writes after that does not stand, and is left out.
 
     A batch that no task committed is overridden by whatever started at the same positions later.
-    An aligned batch is recorded again under the new epoch, with the clock it had before: it
+    An aligned batch is recorded again under the new epoch, with the stream time it had before: it
     replaces what it covers, and what follows it still stands. Linear: what is overridden is the end
     of what stood, and is gone over once; a batch that is repeated as it was takes its place.
     """

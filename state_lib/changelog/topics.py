@@ -57,12 +57,12 @@ def driver_group(app: str) -> str:
 
 
 def progress_topic(app: str) -> str:
-    """Batches as they were decided: bounds, clock, now."""
+    """Batches as they were decided: bounds, stream time, now."""
     return f"{app}-progress"
 
 
-def dead_letters_topic(app: str) -> str:
-    """Records that could not be used, as they came, with the reason in headers."""
+def dead_letter_queue(app: str) -> str:
+    """The topic of records that could not be used, as they came, with the reason in headers."""
     return f"{app}-dead-letters"
 
 
@@ -104,7 +104,7 @@ def plan_topics(
     plans.append(TopicPlan(topology_topic(app), 1, _base("compact")))
     progress = _base("delete") | {"retention.ms": str(source_retention_ms)}
     plans.append(TopicPlan(progress_topic(app), 1, progress))
-    plans.append(TopicPlan(dead_letters_topic(app), n, _base("delete") | {"retention.ms": "-1"}))
+    plans.append(TopicPlan(dead_letter_queue(app), n, _base("delete") | {"retention.ms": "-1"}))
     plans += [
         TopicPlan(
             o.topic,

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from state_lib.changelog.topics import TopicPlan, plan_topics
-from state_lib.protocol.marker import NO_CLOCK, RESTORING, Marker
+from state_lib.protocol.marker import NO_TIME, RESTORING, Marker
 from state_lib.specs import Topology
 
 
@@ -217,10 +217,10 @@ class Facts:
         return ((p, seen) for p, seen in self.existing() if p.store is not None)
 
     @property
-    def clock(self) -> int:
-        """The least stream time of a task, a parked one's; `NO_CLOCK` before the first batch."""
-        known = [m.clock for m in self.markers if m.clock != NO_CLOCK]
-        return min(known, default=NO_CLOCK)
+    def stream_time_ms(self) -> int:
+        """The least of any task, a parked one's too; `NO_TIME` before the first batch."""
+        known = [m.stream_time_ms for m in self.markers if m.stream_time_ms != NO_TIME]
+        return min(known, default=NO_TIME)
 
     @property
     def restoring(self) -> bool:

@@ -9,7 +9,7 @@ from state_lib.changelog.topics import RETENTION_MARGIN_MS, TopicPlan
 from state_lib.checks.facts import Facts, TopicSeen
 from state_lib.checks.topics import by_repair, changes, of
 from state_lib.checks.verdict import Level, Verdict
-from state_lib.protocol.marker import NO_CLOCK
+from state_lib.protocol.marker import NO_TIME
 from state_lib.specs import StoreSpec
 from state_lib.words import span
 
@@ -39,7 +39,11 @@ def retention(facts: Facts) -> Iterator[Verdict]:
 
 def _of_windows(facts: Facts, plan: TopicPlan, seen: TopicSeen, store: StoreSpec) -> Verdict:
     kept, wanted = int(seen.config[_KEY]), int(plan.config[_KEY])
-    oldest = facts.now - (facts.clock - store.retention_ms) if facts.clock != NO_CLOCK else 0
+    oldest = (
+        facts.now - (facts.stream_time_ms - store.retention_ms)
+        if facts.stream_time_ms != NO_TIME
+        else 0
+    )
     if kept == -1:
         return _lifted(facts, plan, oldest, store.retention_ms)
     lift = Problem(_KEY, str(kept), "-1", "-1")
@@ -60,7 +64,7 @@ def _of_windows(facts: Facts, plan: TopicPlan, seen: TopicSeen, store: StoreSpec
 def _lifted(facts: Facts, plan: TopicPlan, oldest: int, retention_ms: int) -> Verdict:
     """Hosts lift it while events are old; nobody else lowers it again."""
     wanted = plan.config[_KEY]
-    if facts.restoring or facts.clock == NO_CLOCK or oldest >= retention_ms + _CALM_MS:
+    if facts.restoring or facts.stream_time_ms == NO_TIME or oldest >= retention_ms + _CALM_MS:
         return Verdict(NAME, plan.name, "ok", "for ever", f"at least {span(int(wanted))}")
     text = "for ever, lifted for old events; the stream is in the present: expired windows pile up"
     return _bad(facts, plan, "warn", text, Problem(_KEY, "-1", wanted, wanted))

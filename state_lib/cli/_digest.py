@@ -57,8 +57,8 @@ def show_digests(found: Digests, *, as_json: bool) -> None:
                 "task": t.partition,
                 "host": t.host,
                 "epoch": t.marker.epoch,
-                "n": t.marker.n,
-                "clock": iso(t.marker.clock) or "" if t.marker.clock >= 0 else "",
+                "batch": t.marker.batch_number,
+                "stream time": _time(t.marker.stream_time_ms),
                 **{name: str(t.stores[name]) for name in found.stores},
             }
             for t in found.tasks
@@ -93,6 +93,10 @@ def show_comparison(found: Comparison, *, as_json: bool) -> None:
     _fail([_alarm(found, t) for t in found.alarms])
 
 
+def _time(ms: int) -> str:
+    return iso(ms) or "" if ms >= 0 else ""
+
+
 def _alarm(found: Comparison, task: Compared) -> str:
     app, partition, at = found.topology.app, task.live.partition, task.live.marker
     source = "its changelog" if found.source == "changelog" else "its snapshot and the tail"
@@ -105,7 +109,7 @@ def _alarm(found: Comparison, task: Compared) -> str:
         )
     return (
         f"ALARM: {', '.join(task.different)} of task {app}/{partition} on {task.live.host} differs "
-        f"from {source} at two markers, the last one {at.epoch}/{at.n}: {step}"
+        f"from {source} at two markers, the last one {at.epoch}/{at.batch_number}: {step}"
     )
 
 

@@ -14,7 +14,7 @@ from state_lib.cli._tables import cell, table
 from state_lib.client.query import QueryClient
 from state_lib.client.rows import Rows
 from state_lib.config import Settings
-from state_lib.errors import InvalidRequest, NotFound
+from state_lib.errors import HoldfastError, InvalidRequest, NotFound
 from state_lib.logs import configure_logging
 from state_lib.protocol.json_forms import parse_key, parse_prefix
 from state_lib.times import iso
@@ -127,14 +127,24 @@ def store_tables(found: Json) -> list[Table]:
 
 
 def position_table(position: Json) -> Table:
-    """By task: the commit that was read."""
+    """By task: the commit that was read. Raises HoldfastError if a host is too old to say it."""
     return table([{"task": task, **_position(at)} for task, at in sorted(position.items())])
 
 
 def _position(at: Mapping[str, Any]) -> Json:
+    if "batch_number" not in at:
+        raise HoldfastError(
+            "a host that answered is older than this 'holdfast': upgrade it and ask again, or see "
+            "with --json what it says"
+        )
     offsets = [f"{t}[{p}]={o}" for t, parts in at["positions"].items() for p, o in parts.items()]
-    clock = "" if at["clock"] < 0 else iso(at["clock"])
-    return {"epoch": at["epoch"], "n": at["n"], "clock": clock, "positions": " ".join(offsets)}
+    stream_time = "" if at["stream_time_ms"] < 0 else iso(at["stream_time_ms"])
+    return {
+        "epoch": at["epoch"],
+        "batch": at["batch_number"],
+        "stream time": stream_time,
+        "positions": " ".join(offsets),
+    }
 
 
 def _flat(row: Json) -> Json:

@@ -35,8 +35,10 @@ def plan_view(plan: RestorePlan) -> RenderableType:
 
 def _title(plan: RestorePlan) -> str:
     if plan.is_nothing:
-        return f"{plan.task}: nothing to restore, it stands at commit {plan.epoch}/{plan.n}"
-    return f"{plan.task}: from {plan.choice} to commit {plan.epoch}/{plan.n}"
+        return (
+            f"{plan.task}: nothing to restore, it stands at commit {plan.epoch}/{plan.batch_number}"
+        )
+    return f"{plan.task}: from {plan.choice} to commit {plan.epoch}/{plan.batch_number}"
 
 
 def _row(one: Candidate) -> tuple[str, ...]:

@@ -44,7 +44,7 @@ def show_past(journey: Journey, *, as_json: bool) -> None:
         return
     console = Console()
     table = Table(title=f"{journey.app}: back in time", title_justify="left", title_style="bold")
-    for name in ("task", "snapshot", "state of", "commit", "clock"):
+    for name in ("task", "snapshot", "state of", "commit", "stream time"):
         table.add_column(name, no_wrap=name == "snapshot", overflow="fold")
     for name in ("read again", "batches", "bytes", "seconds"):
         table.add_column(name, justify="right")
@@ -93,13 +93,13 @@ def go_back(
 def _row(one: PastPlan) -> tuple[str, ...]:
     if one.is_nothing:
         stands = "it stands there"
-        return one.task, one.snapshot, stands, f"{one.epoch}/{one.n}", "", "", "", "", ""
+        return one.task, one.snapshot, stands, f"{one.epoch}/{one.batch_number}", "", "", "", "", ""
     return (
         one.task,
         one.snapshot,
         iso(one.written_at) or "",
-        f"{one.epoch}/{one.n}",
-        (iso(one.clock) or "") if one.clock >= 0 else "",
+        f"{one.epoch}/{one.batch_number}",
+        (iso(one.stream_time_ms) or "") if one.stream_time_ms >= 0 else "",
         f"{one.records:,}",
         f"{one.batches:,}",
         size(one.bytes),

@@ -105,22 +105,22 @@ def listing(
     if not manifests and not savepoints:
         console.print(f"no snapshots in {url}", highlight=False)
     if manifests:
-        table = _table("task", "snapshot", "commit", "clock", "bytes", "of a savepoint")
+        table = _table("task", "snapshot", "commit", "stream time", "bytes", "of a savepoint")
         for m in manifests:
             table.add_row(
                 m.task,
                 m.id,
-                f"{m.marker.epoch}/{m.marker.n}",
-                iso(m.marker.clock) if m.marker.clock >= 0 else "",
+                f"{m.marker.epoch}/{m.marker.batch_number}",
+                iso(m.marker.stream_time_ms) if m.marker.stream_time_ms >= 0 else "",
                 decimal(m.size_bytes),
                 "yes" if m.savepoint else "",
             )
         console.print(table)
     if savepoints:
-        table = _table("savepoint", "commit", "clock", "tasks")
+        table = _table("savepoint", "commit", "stream time", "tasks")
         for s in savepoints:
-            clock = iso(s.clock) if s.clock >= 0 else ""
-            table.add_row(s.id, f"{s.epoch}/{s.n}", clock, str(len(s.snapshots)))
+            stream_time = iso(s.stream_time_ms) if s.stream_time_ms >= 0 else ""
+            table.add_row(s.id, f"{s.epoch}/{s.batch_number}", stream_time, str(len(s.snapshots)))
         console.print(table)
 
 
@@ -171,8 +171,8 @@ def _plain(manifest: Manifest) -> Json:
         "host": manifest.host,
         "savepoint": manifest.savepoint,
         "epoch": manifest.marker.epoch,
-        "n": manifest.marker.n,
-        "clock": manifest.marker.clock,
+        "batch_number": manifest.marker.batch_number,
+        "stream_time_ms": manifest.marker.stream_time_ms,
         "positions": manifest.marker.positions.to_json(),
         "digests": dict(manifest.digests),
         "files": len(manifest.files),

@@ -250,7 +250,7 @@ class FlightHostClient:
         app: str,
         partition: int,
         epoch: int,
-        n: int,
+        batch_number: int,
         timeout_s: float = EXCHANGE_S,
         silent_s: float | None = None,
     ) -> Iterator[Exchange]:
@@ -260,14 +260,14 @@ class FlightHostClient:
             app: application.
             partition: of the task.
             epoch: of the driver.
-            n: of the batch.
+            batch_number: of the batch.
             timeout_s: in all.
             silent_s: for how long the host may answer nobody meanwhile; None: as long.
 
         Raises:
             Superseded, Unavailable, NotOwner: see `state_lib.errors`.
         """
-        request = {"app": app, "partition": partition, "epoch": epoch, "n": n}
+        request = {"app": app, "partition": partition, "epoch": epoch, "n": batch_number}
         descriptor = flight.FlightDescriptor.for_command(pack(request))
         with contextlib.ExitStack() as stack:
             stack.enter_context(self._errors())

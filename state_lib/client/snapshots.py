@@ -110,7 +110,7 @@ class SnapshotClient:
         deadline = time.monotonic() + timeout_s
         while True:
             markers = [self._marker(p) for p in self._partitions]
-            epoch, n = max((m.epoch, m.n) for m in markers)
+            epoch, n = max((m.epoch, m.batch_number) for m in markers)
             savepoint = new_id(now_ms())
             at = {"id": savepoint, "epoch": epoch, "n": n, "wait_s": _COMMIT_WAIT_S}
             jobs = self.create(watch=watch, savepoint=at)

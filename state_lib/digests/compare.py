@@ -182,8 +182,8 @@ def compare_replica(
         live = task_digest(client, topology, partition, stores, report)
         if live.error is not None:
             return Compared(live, {}, look, live.error)
-        replica.follow(live.offsets, live.marker.clock)
-        compared = Compared(live, replica.digests(live.marker.clock), look)
+        replica.follow(live.offsets, live.marker.stream_time_ms)
+        compared = Compared(live, replica.digests(live.marker.stream_time_ms), look)
         if not compared.different:
             break
     return compared
@@ -191,9 +191,9 @@ def compare_replica(
 
 def _await_newer(client: FlightHostClient, app: str, partition: int, before: TaskDigest) -> None:
     deadline = time.monotonic() + NEWER_S
-    seen = (before.marker.epoch, before.marker.n)
+    seen = (before.marker.epoch, before.marker.batch_number)
     while time.monotonic() < deadline:
         marker = client.marker(app, partition)
-        if (marker.epoch, marker.n) != seen:
+        if (marker.epoch, marker.batch_number) != seen:
             return
         time.sleep(0.25)

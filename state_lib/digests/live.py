@@ -42,8 +42,12 @@ class TaskDigest:
     def to_json(self) -> dict[str, Any]:
         """As plain data."""
         at = self.marker
-        known: dict[str, Any] = {"epoch": at.epoch, "n": at.n, "clock": at.clock}
-        known["positions"] = at.positions.to_json()
+        known = {
+            "epoch": at.epoch,
+            "batch_number": at.batch_number,
+            "stream_time_ms": at.stream_time_ms,
+            "positions": at.positions.to_json(),
+        }
         return {
             "partition": self.partition,
             "host": self.host,

@@ -97,6 +97,6 @@ def claim_all(
     for partition, marker in enumerate(markers):
         # Markers of older versions do not say of which topic their epoch is; tasks that are parked
         # are not claimed yet.
-        if marker.epoch == epoch.number and marker.n:
+        if marker.epoch == epoch.number and marker.batch_number:
             raise outran(f"{app}/{partition}", marker, epoch.number, epoch.topic_id)
     return epoch, markers

@@ -43,8 +43,8 @@ def noted(
     missing = expected - {r.task for r in results}
     if missing:
         raise HoldfastError(
-            f"batch {plan.n} ended without a commit of tasks {sorted(missing)}: Spark merged "
-            "or lost partitions; check that adaptive execution is off",
+            f"batch {plan.batch_number} ended without a commit of tasks {sorted(missing)}: Spark "
+            "merged or lost partitions; check that adaptive execution is off",
             missing=sorted(missing),
         )
     return away

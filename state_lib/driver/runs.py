@@ -106,11 +106,11 @@ def run_of(
 
 
 def _are_alike(one: Recorded, after: Recorded) -> bool:
-    """Whether only their bounds and times differ, and the clock did not go back."""
+    """Whether only their bounds and times differ, and stream time did not go back."""
     return (
         one.code == after.code
         and one.limits == after.limits
         and one.unknown == after.unknown
         and one.to.keys() == after.to.keys()
-        and one.clock <= after.clock
+        and one.stream_time_ms <= after.stream_time_ms
     )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import reduce
 
-from state_lib.protocol.marker import NO_CLOCK, Marker
+from state_lib.protocol.marker import NO_TIME, Marker
 from state_lib.protocol.positions import Numbers, Positions
 
 
@@ -17,19 +17,19 @@ class Standing:
     epoch: int
     markers: list[Marker]
     topic_ids: Mapping[str, str]
-    n: int = 0
+    batch_number: int = 0
     positions: Numbers = field(default_factory=Positions)
-    told: int = NO_CLOCK
-    """The greatest clock that was recorded: a task may stand at it though its answer was lost."""
+    told: int = NO_TIME
+    """The greatest recorded stream time: a task may stand at it though its answer was lost."""
     parked: dict[int, str] = field(default_factory=dict)
     """Tasks that are left out until they are back, and why; see `state_lib.spark.parking`."""
     log: str = ""
     """Kafka's id of the progress topic; empty without processors, where no tick is told apart."""
 
     @property
-    def clock(self) -> int:
-        """The greatest clock of any task. Never less than before."""
-        return max(self.told, *(m.clock for m in self.markers))
+    def stream_time_ms(self) -> int:
+        """The greatest of any task. Never less than before."""
+        return max(self.told, *(m.stream_time_ms for m in self.markers))
 
     @property
     def recorded(self) -> int:
@@ -41,11 +41,11 @@ class Standing:
         """The greatest wall time by which any task's batch was judged (ms)."""
         return max(m.batch_time_ms for m in self.markers)
 
-    def is_due(self, clock: int, now: int) -> bool:
+    def is_due(self, stream_time_ms: int, now: int) -> bool:
         """Whether a timer of a task that is not parked is due; see `BatchPlan.batch_time`."""
-        times = {"eventtime": clock, "processingtime": max(now, self.batch_time)}
+        times = {"eventtime": stream_time_ms, "processingtime": max(now, self.batch_time)}
         due = (self.markers[p].due for p in self.present)
-        return any(at <= times.get(mode, NO_CLOCK) for one in due for mode, at in one.items())
+        return any(at <= times.get(mode, NO_TIME) for one in due for mode, at in one.items())
 
     @property
     def is_overdue(self) -> bool:
@@ -59,12 +59,15 @@ class Standing:
 
     @property
     def is_level(self) -> bool:
-        """Whether every task that is not parked is known to stand at `clock`, and at one commit.
+        """Whether every task that is not parked is known to stand at one stream time and commit.
 
         Savepoints want one commit of all.
         """
         present = [self.markers[p] for p in self.present]
-        return all(m.clock == self.clock for m in present) and len({m.n for m in present}) == 1
+        return (
+            all(m.stream_time_ms == self.stream_time_ms for m in present)
+            and len({m.batch_number for m in present}) == 1
+        )
 
     @property
     def maxima(self) -> Positions:

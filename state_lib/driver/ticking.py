@@ -41,7 +41,7 @@ class Ticking:
             Unavailable: as of a batch; it is done again.
         """
         plan = self.record(replace(plan, tick=True))
-        self.standing.told = plan.clock
+        self.standing.told = plan.stream_time_ms
         self.under_way = plan
         self.finish()
 
@@ -77,9 +77,9 @@ class Ticking:
             return
         markers, log = standing.markers, standing.log
         there = [p for p in standing.present if markers[p].taken(log) < tick.recorded]
-        if any(markers[p].n >= tick.n for p in there):
-            standing.n += 1
-            tick = replace(tick, n=standing.n)
+        if any(markers[p].batch_number >= tick.batch_number for p in there):
+            standing.batch_number += 1
+            tick = replace(tick, batch_number=standing.batch_number)
         tasks = None if len(there) == self.partitions else tuple(there)
         if there:
             self.run(replace(tick, tasks=tasks, parked=tuple(sorted(standing.parked))))

@@ -73,7 +73,7 @@ def check_code(
     """
     if may_finish(recorded, code, routing):
         return
-    batch = f"batch {recorded.n} of epoch {recorded.epoch}"
+    batch = f"batch {recorded.batch_number} of epoch {recorded.epoch}"
     if recorded.code == accepted:
         log.warning("finishing a batch of other code", batch=batch, theirs=accepted, ours=code)
         return
@@ -87,7 +87,7 @@ def check_code(
         theirs=recorded.code,
         ours=code,
         epoch=recorded.epoch,
-        n=recorded.n,
+        batch_number=recorded.batch_number,
         tasks=list(tasks),
     )
 
@@ -163,17 +163,17 @@ def _check_parked(
     first = next(iter(missed.values()))
     raise CodeChanged(
         f"tasks {list(missed)} of application {topology.app!r} are parked, as their hosts are away "
-        f"or restore them, and have missed batches of code {first.code} since batch {first.n} of "
-        f"epoch {first.epoch}; this job is code {code}. Finished by it, rows that belong to "
-        "another task now would be lost or counted twice. The driver of before goes on, and brings "
-        "them back: see to their hosts ('holdfast status' names them), and start this job when no "
-        "task is parked. Or, to take that risk, set "
+        f"or restore them, and have missed batches of code {first.code} since batch "
+        f"{first.batch_number} of epoch {first.epoch}; this job is code {code}. Finished by it, "
+        "rows that belong to another task now would be lost or counted twice. The driver of before "
+        "goes on, and brings them back: see to their hosts ('holdfast status' names them), and "
+        "start this job when no task is parked. Or, to take that risk, set "
         f"HOLDFAST_ACCEPT_NEW_CODE={first.code}",
         app=topology.app,
         theirs=first.code,
         ours=code,
         epoch=first.epoch,
-        n=first.n,
+        batch_number=first.batch_number,
         tasks=list(missed),
     )
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from state_lib.drivers.events import Event
-from state_lib.drivers.lag import LagTrend
+from state_lib.drivers.lag import ConsumerLag
 from state_lib.drivers.pace import FIRST_LIMIT_S, Pace
 from state_lib.drivers.sight import Sight
 from state_lib.drivers.stall import why_stalled
@@ -24,7 +24,7 @@ class Alarms:
     """
 
     pace: Pace = field(default_factory=Pace)
-    lag: LagTrend = field(default_factory=LagTrend)
+    lag: ConsumerLag = field(default_factory=ConsumerLag)
     stalled: bool = False
     silent: bool = False
     missing_since: float | None = None
@@ -34,7 +34,7 @@ class Alarms:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
         """The inverse of ``dataclasses.asdict``."""
-        own = {"pace": Pace.from_json(data["pace"]), "lag": LagTrend.from_json(data["lag"])}
+        own = {"pace": Pace.from_json(data["pace"]), "lag": ConsumerLag.from_json(data["lag"])}
         return cls(**{**data, **own})
 
     def begin(self) -> None:
@@ -67,7 +67,9 @@ class Alarms:
             self.stalled = False
             self.lag.interrupted()  # what has gathered meanwhile is no trend
             text = f"{app} commits again" if committed else f"{app} has nothing left to do"
-            events.append(Event("recovered", text, {"of": "stalled", "n": sight.n}))
+            events.append(
+                Event("recovered", text, {"of": "stalled", "batch_number": sight.batch_number})
+            )
         late = self.pace.late(now)
         if late is not None and not self.stalled and self.missing_since is None:
             self.stalled = True

@@ -24,7 +24,7 @@ WORTH_S = 30.0
 
 
 @dataclass
-class LagTrend:
+class ConsumerLag:
     """Samples ``[wall s, lag, done]``, each right after a commit: batches make lag a saw-tooth."""
 
     near: list[Sample] = field(default_factory=list)

@@ -25,7 +25,7 @@ from state_lib.drivers.sight import DriverFacts, Running, Sight, Stop
 from state_lib.drivers.tail import Tail
 from state_lib.errors import HoldfastError, KafkaRefused, Unavailable
 from state_lib.kafka import Kafka, Partition, describe, ends, starts
-from state_lib.protocol.marker import NO_CLOCK, Marker, now_ms
+from state_lib.protocol.marker import NO_TIME, Marker, now_ms
 from state_lib.protocol.positions import Positions
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Looker:
 
     def _with_hosts(self, sight: Sight) -> Sight:
         """Ask the hosts as well, if nothing is committed for a while, or a task is left out."""
-        moved = (sight.epoch, sight.n) != (self._last.epoch, self._last.n)
+        moved = (sight.epoch, sight.batch_number) != (self._last.epoch, self._last.batch_number)
         if moved or sight.lag == 0:
             self._quiet_since = sight.at
         left_out = set(sight.parked) - set(self._last.parked)
@@ -189,7 +189,7 @@ class _Story:
         markers = [m for m in every if m is not None]
         complete = len(markers) == len(every)
         ours = complete and all(m.epoch == epoch for m in markers)
-        n = min(m.n for m in markers) if ours else 0
+        n = min(m.batch_number for m in markers) if ours else 0
         at = [m.positions for m in markers] if complete else [Positions()]
         return Sight(
             at=now_ms(),
@@ -198,8 +198,8 @@ class _Story:
             notice=_words(claim.notice),
             driver=None if who is None else who.id,
             facts=who,
-            n=n,
-            clock=max((m.clock for m in markers), default=NO_CLOCK),
+            batch_number=n,
+            stream_time_ms=max((m.stream_time_ms for m in markers), default=NO_TIME),
             committed_at=min(m.written_at for m in markers) if n else 0,
             done=sum(min(x.get(p, 0) for x in at) for p in there),
             total=sum(end[p] for p in there),
@@ -211,9 +211,9 @@ class _Story:
             handover_asked=self._handover,
         )
 
-    def _running(self, epoch: int, n: int) -> Running | None:
+    def _running(self, epoch: int, committed: int) -> Running | None:
         begun = self._begun
-        if not begun or begun["epoch"] != epoch or begun["n"] <= n:
+        if not begun or begun["epoch"] != epoch or begun["n"] <= committed:
             return None
         rows = sum(Positions.of(begun["to"]).values()) - sum(Positions.of(begun["from"]).values())
         return Running(begun["n"], rows, begun["now"])

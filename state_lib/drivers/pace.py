@@ -49,16 +49,16 @@ class Pace:
         """
         blind = now - self.fed_at > BLIND_S
         self.fed_at = now
-        advanced = sight.epoch == self.epoch and sight.n > self.n
+        advanced = sight.epoch == self.epoch and sight.batch_number > self.n
         alone = sight.repeats == self.repeats
         if advanced and self.busy_since is not None and not blind and alone:
-            took = (now - self.busy_since) / (sight.n - self.n)
+            took = (now - self.busy_since) / (sight.batch_number - self.n)
             self.times = [*self.times, round(took, 3)][-REMEMBERED:]
         if advanced or blind or sight.epoch != self.epoch:
             self.busy_since = None
         if advanced or sight.epoch != self.epoch:
             self.repeats = sight.repeats
-        self.epoch, self.n = sight.epoch, sight.n
+        self.epoch, self.n = sight.epoch, sight.batch_number
         if sight.lag == 0:
             self.busy_since = None
         elif self.busy_since is None:

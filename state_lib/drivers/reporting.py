@@ -37,8 +37,8 @@ class Reporting:
 
     def feed(self, app: str, sight: Sight, now: float) -> list[Event]:
         """Tell progress if it is time, and there was some."""
-        here = (sight.epoch, sight.n)
-        if sight.n == 0 or tuple(self.told_n) == here:
+        here = (sight.epoch, sight.batch_number)
+        if sight.batch_number == 0 or tuple(self.told_n) == here:
             return []
         if self.told_at is None:
             self.told_at, self.told_done, self.told_n = now, sight.done, here
@@ -53,8 +53,8 @@ class Reporting:
             "total": sight.total,
             "lag": sight.lag,
             "rows_per_s": round(rate, 1),
-            "n": sight.n,
-            "clock": sight.clock,
+            "batch_number": sight.batch_number,
+            "stream_time_ms": sight.stream_time_ms,
         }
         return [Event("progress", _words(app, sight, rate), details)]
 
@@ -65,9 +65,10 @@ def _words(app: str, sight: Sight, rate: float) -> str:
         parts.append(f"lag {sight.lag:,} (about {sight.lag / rate:,.0f} s of work)")
     else:
         parts.append(f"lag {sight.lag:,}")
-    parts.append(f"batch {sight.n}")
-    if sight.clock >= 0:
-        parts.append(f"clock {datetime.fromtimestamp(sight.clock / 1000, UTC):%Y-%m-%d %H:%M:%S}Z")
+    parts.append(f"batch {sight.batch_number}")
+    if sight.stream_time_ms >= 0:
+        reached = datetime.fromtimestamp(sight.stream_time_ms / 1000, UTC)
+        parts.append(f"stream time {reached:%Y-%m-%d %H:%M:%S}Z")
     if sight.parked:
         parts.append(f"without tasks {', '.join(map(str, sight.parked))}, whose hosts are away")
     return ", ".join(parts)

@@ -64,7 +64,7 @@ class Ended:
 class Running:
     """A batch that was begun and that not all tasks have committed yet; ``since_ms`` is wall."""
 
-    n: int
+    batch_number: int
     rows: int
     since_ms: int
 
@@ -79,8 +79,8 @@ class Sight:
         epoch, driver: the newest claim and whose it is; -1 and None before any.
         facts: what that driver says of itself.
         notice: what the newest claim is instead of a driver's: ``a reset by …``.
-        n: newest batch of that epoch that all tasks have committed; 0 before any.
-        clock: of the markers (ms); -1 before any.
+        batch_number: of the newest batch of that epoch that all tasks have committed; 0 before any.
+        stream_time_ms: of the markers; -1 before any.
         committed_at: wall time (ms) of that commit, by its hosts; 0 before any.
         done, total: source records that all tasks have processed, and that there are.
         batch: what is under way.
@@ -89,7 +89,7 @@ class Sight:
         handover_asked: the newest handover: a request that is meant for a driver and not for its
             stream, so that whoever supervises next starts a new one; None before any.
         parked: tasks that the driver has left out, because their hosts are away or restore them;
-            ``n``, ``clock`` and ``done`` are those of the others.
+            ``batch_number``, ``stream_time_ms`` and ``done`` are those of the others.
         repeats: how many batches were seen to be repeated for tasks that had missed them.
         hosts: what is wrong with state hosts; asked only while there is work and no commit.
         away: why Kafka cannot be asked; the rest is then that of the look before.
@@ -101,8 +101,8 @@ class Sight:
     driver: str | None = None
     facts: DriverFacts | None = None
     notice: str | None = None
-    n: int = 0
-    clock: int = -1
+    batch_number: int = 0
+    stream_time_ms: int = -1
     committed_at: int = 0
     done: int = 0
     total: int = 0

@@ -13,6 +13,6 @@ def why_stalled(sight: Sight) -> tuple[str, str]:
         return "driver", "it has not begun a batch: look at the driver's log"
     since = max(0, (sight.at - sight.batch.since_ms) / 1000)
     return "batch", (
-        f"batch {sight.batch.n} of {sight.batch.rows:,} records runs since {since:,.0f} s: "
-        "look at Spark's page and at the driver's log"
+        f"batch {sight.batch.batch_number} of {sight.batch.rows:,} records runs since "
+        f"{since:,.0f} s: look at Spark's page and at the driver's log"
     )

@@ -216,8 +216,8 @@ class Supervision:
             events.append(Event("started", text, {"epoch": sight.epoch, "driver": self.id}))
             self.done_before = sight.done
         # The first commit may only resolve positions, which proves nothing about batches.
-        moved = sight.n > 1 or sight.done > self.done_before or sight.lag == 0
-        if sight.n > 0 and moved and not self.committed:
+        moved = sight.batch_number > 1 or sight.done > self.done_before or sight.lag == 0
+        if sight.batch_number > 0 and moved and not self.committed:
             self.committed, self.failures = True, Failures()
             seconds = round(now - self.launched_at, 1)
             text = f"{self.app} commits, {seconds:.0f} s after its driver was launched"

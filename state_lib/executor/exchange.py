@@ -81,7 +81,7 @@ class TaskClient(Protocol):
         app: str,
         partition: int,
         epoch: int,
-        n: int,
+        batch_number: int,
         timeout_s: float = ...,
         silent_s: float | None = None,
     ) -> AbstractContextManager[OpenExchange]:
@@ -164,7 +164,7 @@ def exchange(plan: ExchangePlan, task: int, table: pa.Table | None, client: Task
         marker = _exchanged(plan, task, client, partial(_begun, plan, task, given))
         if plan.initial in marker.initial:
             return marker
-        plan = replace(plan, batch=replace(plan.batch, n=marker.n + 1))
+        plan = replace(plan, batch=replace(plan.batch, batch_number=marker.batch_number + 1))
 
 
 def _exchanged(plan: ExchangePlan, task: int, client: TaskClient, work: _Work) -> Marker:
@@ -184,7 +184,7 @@ def _exchanged(plan: ExchangePlan, task: int, client: TaskClient, work: _Work) -
                 silent_s, reached = patience_s, True
             batch, left = plan.batch, max(_LEAST_S, deadline - time.monotonic())
             with client.exchange(
-                plan.app, task, batch.epoch, batch.n, left, silent_s
+                plan.app, task, batch.epoch, batch.batch_number, left, silent_s
             ) as open_exchange:
                 if open_exchange.already_done or _is_taken(batch, open_exchange.marker):
                     return open_exchange.marker
@@ -260,10 +260,10 @@ def _run(
     marker = open_exchange.commit(
         CommitHeader(
             epoch=batch.epoch,
-            n=batch.n,
+            batch_number=batch.batch_number,
             from_=batch.from_,
             to=batch.to,
-            clock=batch.clock,
+            stream_time_ms=batch.stream_time_ms,
             topic_ids=batch.topic_ids,
             maxima=maxima,
             dropped=counts,
@@ -302,10 +302,10 @@ def _begun(
     return open_exchange.commit(
         CommitHeader(
             epoch=batch.epoch,
-            n=batch.n,
+            batch_number=batch.batch_number,
             from_=here.positions,
             to=here.positions,
-            clock=here.clock,
+            stream_time_ms=here.stream_time_ms,
             batch_time_ms=batch.batch_time,
             due={**part.due, **earliest},
             initial={} if part.to is not None else {name: rows},

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from state_lib.declaration import Kept
 from state_lib.processing import Processor
 from state_lib.protocol.addresses import HostAddress
-from state_lib.protocol.marker import NO_CLOCK
+from state_lib.protocol.marker import NO_TIME
 from state_lib.protocol.positions import Positions
 
 SEEN, DROPPED, DEAD = -1, -2, -3
@@ -23,9 +23,9 @@ class BatchPlan:
     """Bounds and judgement of one batch, the same for every task of it.
 
     Attributes:
-        epoch, n: of the driver and the batch.
+        epoch, batch_number: of the driver and the batch.
         from_, to: positions before and after.
-        clock: by which lateness is judged (ms).
+        stream_time_ms: by which lateness is judged.
         now: wall time (ms) by which "too far in the future" is judged.
         max_future_ms: how far ahead of ``now`` an event time may be.
         topic_ids: of the sources.
@@ -47,10 +47,10 @@ class BatchPlan:
     """
 
     epoch: int
-    n: int
+    batch_number: int
     from_: Positions
     to: Positions
-    clock: int
+    stream_time_ms: int
     now: int
     max_future_ms: int
     topic_ids: Mapping[str, str]
@@ -65,7 +65,7 @@ class BatchPlan:
     tick: bool = False
     recorded_in: str = ""
     routing: str = ""
-    batch_time: int = NO_CLOCK
+    batch_time: int = NO_TIME
     unknown: tuple[int, ...] = ()
 
     @property
@@ -82,10 +82,10 @@ class BatchPlan:
         """As ``<app>-progress`` keeps it: of a repeated batch, its own source partitions."""
         return {
             "epoch": self.epoch,
-            "n": self.n,
+            "n": self.batch_number,
             "from": self._own(self.from_).to_json(),
             "to": self._own(self.to).to_json(),
-            "clock": self.clock,
+            "clock": self.stream_time_ms,
             "now": self.now,
             "max_future_ms": self.max_future_ms,
             "code": self.code,
@@ -95,7 +95,7 @@ class BatchPlan:
             "recorded": self.recorded,
             **({"tick": True} if self.tick else {}),
             **({"routing": self.routing} if self.routing else {}),
-            **({} if self.batch_time == NO_CLOCK else {"batch_time": self.batch_time}),
+            **({} if self.batch_time == NO_TIME else {"batch_time": self.batch_time}),
             **({"unknown_schemas": self.unknown} if self.unknown else {}),
         }
 

@@ -70,8 +70,10 @@ class TaskCollector(Collector):
         about = "Records that were not used, since the application's beginning (in the marker)."
         dropped = self._counter("dropped_records", about, (*_TASK, "reason"))
         epoch = self._gauge("marker_epoch", "Epoch of the last commit's driver.", _TASK)
-        number = self._gauge("marker_n", "Number of the last commit in its epoch.", _TASK)
-        clock = self._gauge("stream_time_seconds", "Stream time of the last commit.", _TASK)
+        number = self._gauge(
+            "marker_batch_number", "Number of the last commit in its epoch.", _TASK
+        )
+        stream_time = self._gauge("stream_time_seconds", "Stream time of the last commit.", _TASK)
         written = self._gauge("commit_timestamp_seconds", "Wall time of the last commit.", _TASK)
         where = (*_TASK, "topic", "partition")
         offsets = self._gauge("position", "Next source offset.", where)
@@ -80,12 +82,12 @@ class TaskCollector(Collector):
             for reason, count in marker.dropped.items():
                 dropped.add_metric((*labels, reason), count)
             epoch.add_metric(labels, marker.epoch)
-            number.add_metric(labels, marker.n)
-            clock.add_metric(labels, marker.clock / _MS)
+            number.add_metric(labels, marker.batch_number)
+            stream_time.add_metric(labels, marker.stream_time_ms / _MS)
             written.add_metric(labels, marker.written_at / _MS)
             for (topic, partition), offset in marker.positions.items():
                 offsets.add_metric((*labels, topic, str(partition)), offset)
-        yield from (dropped, epoch, number, clock, written, offsets)
+        yield from (dropped, epoch, number, stream_time, written, offsets)
 
     def _of_stores(self, found: list[tuple[StateTask, Marker, TaskStores]]) -> Iterator[Metric]:
         keys = self._gauge("estimate_num_keys", "Entries, estimated.", _STORE)

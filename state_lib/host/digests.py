@@ -36,7 +36,7 @@ def digests(task: StateTask, stores: Sequence[str] | None) -> Iterator[dict[str,
         yield {"marker": marker.to_json(), "offsets": offsets}
         for name, entries in scans.items():
             parts = []
-            for part in digest_in_parts(found[name], entries, marker.clock):
+            for part in digest_in_parts(found[name], entries, marker.stream_time_ms):
                 parts.append(part)
                 yield {"store": name, "entries": part.entries}
             with task.view() as (_, now):

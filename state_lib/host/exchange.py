@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from state_lib.changelog.topics import dead_letters_topic
+from state_lib.changelog.topics import dead_letter_queue
 from state_lib.changelog.writer import Records
 from state_lib.errors import Moved
 from state_lib.host.letters import dead_letters
@@ -15,9 +15,9 @@ from state_lib.stores.pages import Page
 from state_lib.task import Batch, Puts, StateTask
 
 
-def is_done(marker: Marker, epoch: int, n: int) -> bool:
-    """Whether a task has committed batch ``n`` of an epoch already."""
-    return marker.epoch == epoch and n <= marker.n
+def is_done(marker: Marker, epoch: int, batch_number: int) -> bool:
+    """Whether a task has committed a batch of an epoch already."""
+    return marker.epoch == epoch and batch_number <= marker.batch_number
 
 
 class TaskExchange:
@@ -51,7 +51,7 @@ class TaskExchange:
 
     def _pin(self, marker: Marker) -> None:
         """All that is read is of one commit."""
-        at = (marker.epoch, marker.n)
+        at = (marker.epoch, marker.batch_number)
         self._read_at = self._read_at or at
         if at != self._read_at:
             raise Moved(
@@ -80,7 +80,7 @@ class TaskExchange:
 
     def dead_letters(self, letters: pa.BinaryArray) -> None:
         """Records that could not be used, as `state_lib.host.letters` reads them."""
-        topic = dead_letters_topic(self._task.topology.app)
+        topic = dead_letter_queue(self._task.topology.app)
         self._outputs.append(dead_letters(topic, letters, self._task.size_limit(topic)))
 
     def commit(self, header: CommitHeader) -> Marker:

@@ -136,5 +136,11 @@ class Openers:
             log.exception("task is not open", task=task.name)
             return repr(error)
         seconds = round(time.monotonic() - started, 3)
-        log.info("task is open", task=task.name, epoch=marker.epoch, n=marker.n, seconds=seconds)
+        log.info(
+            "task is open",
+            task=task.name,
+            epoch=marker.epoch,
+            batch_number=marker.batch_number,
+            seconds=seconds,
+        )
         return None

@@ -38,7 +38,7 @@ class At:
 
     savepoint: str
     epoch: int
-    n: int
+    batch_number: int
     wait_s: float
 
     @classmethod
@@ -277,15 +277,16 @@ class SnapshotJobs:
             return
         job.progress("waiting", 0, 0)
         taken = _Taken(job.task, job.directory)
-        disarm = job.task.at_commit(job.at.epoch, job.at.n, taken)
+        disarm = job.task.at_commit(job.at.epoch, job.at.batch_number, taken)
         deadline = time.monotonic() + job.at.wait_s
         try:
             while not taken.done.wait(_LOOK_S):
                 self._progress(job, "waiting", 0, 0)
                 if time.monotonic() > deadline:
                     raise Unavailable(
-                        f"task {job.task.name} did not come to commit ({job.at.epoch}, {job.at.n}) "
-                        f"within {job.at.wait_s} s; ask again",
+                        f"task {job.task.name} did not come to commit "
+                        f"({job.at.epoch}, {job.at.batch_number}) within {job.at.wait_s} s; ask "
+                        "again",
                         task=job.task.name,
                     )
         finally:

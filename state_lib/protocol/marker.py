@@ -16,6 +16,7 @@ import orjson
 
 from state_lib.errors import CommitRefused, Moved, Realign, Superseded
 from state_lib.protocol.positions import Positions
+from state_lib.protocol.stored import from_stored, to_stored
 
 IN_DOUBT = "in doubt"
 """In `Marker.logs`, the id of a changelog that is lost until a repair of it has ended."""
@@ -23,8 +24,8 @@ RUNNING, RESTORING = "running", "restoring"
 """`Marker.state`: a task that is restoring has no state of its own until that has ended."""
 NO_INITIAL = -1
 """In `Marker.initial`: the processor began without an initial state."""
-NO_CLOCK = -1
-"""The clock before anything was seen (ms since the epoch otherwise)."""
+NO_TIME = -1
+"""Stream time, or a batch's time, before there was any (ms since the epoch otherwise)."""
 _POSITIONS = {"positions", "maxima", "from_", "to"}
 """Fields of a marker or of a header that are `Positions`."""
 
@@ -35,13 +36,13 @@ class Marker:
 
     Attributes:
         epoch: of the driver whose commit this is; the offset of its claim in ``<app>-topology``.
-        n: batch number within the epoch; 0 is the claim itself.
+        batch_number: within the epoch; 0 is the claim itself.
         owner: host that wrote the marker.
         positions: next offset to read, per source topic and partition.
         topic_ids: Kafka's id of each source topic, so that a topic that was deleted and created
             again is noticed.
         maxima: greatest event time (ms) that this task saw, per source topic and partition.
-        clock: application-wide stream time (ms) by which the last batch was judged.
+        stream_time_ms: of the whole application, by which the last batch was judged.
         published: ``{"positions", "clock", "recorded", "recorded_in"}`` up to which outputs were
             written. After a restore to the past that is beyond ``positions``; ``again`` is set if
             they are to be written again. ``recorded`` tells ticks apart, which cover no position.
@@ -78,12 +79,12 @@ class Marker:
     """
 
     epoch: int = -1
-    n: int = 0
+    batch_number: int = 0
     owner: str = ""
     positions: Positions = field(default_factory=Positions)
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     maxima: Positions = field(default_factory=Positions)
-    clock: int = NO_CLOCK
+    stream_time_ms: int = NO_TIME
     published: Mapping[str, Any] = field(default_factory=dict)
     cut: Mapping[str, list[int]] = field(default_factory=dict)
     dropped: Mapping[str, int] = field(default_factory=dict)
@@ -97,7 +98,7 @@ class Marker:
     claimed_in: str = ""
     rewound: int = -1
     back: Mapping[str, Any] = field(default_factory=dict)
-    batch_time_ms: int = NO_CLOCK
+    batch_time_ms: int = NO_TIME
     due: Mapping[str, int] = field(default_factory=dict)
     initial: Mapping[str, int] = field(default_factory=dict)
     recorded_in: str = ""
@@ -167,7 +168,7 @@ class Marker:
         return replace(
             self,
             epoch=epoch,
-            n=0,
+            batch_number=0,
             owner=owner,
             cut={},
             ends=self.committed,
@@ -187,23 +188,23 @@ class CommitHeader:
     """What a commit says about itself; its data comes beside it.
 
     ``from_`` and ``to`` are positions before and after; ``maxima`` and ``dropped`` are those of
-    this task's rows of this batch alone; ``read_at`` is the (epoch, n) that its exchange read;
-    ``recorded`` is the offset of the batch in the progress log; ``batch_time_ms``, ``due``,
-    ``initial``, ``recorded_in``, ``overdue`` and ``begun`` as in `Marker`; None: what is due, or
-    begun, has not changed.
+    this task's rows of this batch alone; ``read_at`` is the epoch and batch number that its
+    exchange read; ``recorded`` is the offset of the batch in the progress log; ``batch_time_ms``,
+    ``due``, ``initial``, ``recorded_in``, ``overdue`` and ``begun`` as in `Marker`; None: what is
+    due, or begun, has not changed.
     """
 
     epoch: int
-    n: int
+    batch_number: int
     from_: Positions
     to: Positions
-    clock: int
+    stream_time_ms: int
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     maxima: Positions = field(default_factory=Positions)
     dropped: Mapping[str, int] = field(default_factory=dict)
     read_at: tuple[int, int] | None = None
     recorded: int = -1
-    batch_time_ms: int = NO_CLOCK
+    batch_time_ms: int = NO_TIME
     due: Mapping[str, int] | None = None
     initial: Mapping[str, int] = field(default_factory=dict)
     recorded_in: str = ""
@@ -240,8 +241,12 @@ def judge(marker: Marker, header: CommitHeader) -> Verdict:
         Moved: the marker moved since the exchange read its values.
     """
     numbers: dict[str, Any] = {
-        "marker": {"epoch": marker.epoch, "n": marker.n, "positions": marker.positions.to_json()},
-        "commit": {"epoch": header.epoch, "n": header.n, "from": header.from_.to_json()},
+        "marker": {
+            "epoch": marker.epoch,
+            "n": marker.batch_number,
+            "positions": marker.positions.to_json(),
+        },
+        "commit": {"epoch": header.epoch, "n": header.batch_number, "from": header.from_.to_json()},
     }
     if header.epoch < marker.epoch:
         raise overtaken(marker, header.epoch, numbers)
@@ -251,18 +256,18 @@ def judge(marker: Marker, header: CommitHeader) -> Verdict:
             "claim it first",
             **numbers,
         )
-    if header.n <= marker.n:
+    if header.batch_number <= marker.batch_number:
         return Verdict.ALREADY_DONE
     if header.from_ != marker.positions:
         raise Realign(
-            f"commit {header.n} starts at {header.from_} but the task stands at "
+            f"commit {header.batch_number} starts at {header.from_} but the task stands at "
             f"{marker.positions}: align it first",
             **numbers,
         )
-    if header.read_at is not None and header.read_at != (marker.epoch, marker.n):
+    if header.read_at is not None and header.read_at != (marker.epoch, marker.batch_number):
         raise Moved(
-            f"the marker moved from {header.read_at} to {(marker.epoch, marker.n)} since this "
-            "exchange read its values: read again",
+            f"the marker moved from {header.read_at} to {(marker.epoch, marker.batch_number)} "
+            "since this exchange read its values: read again",
             **numbers,
         )
     return Verdict.APPLY
@@ -295,12 +300,12 @@ def advance(
         dropped[reason] = dropped.get(reason, 0) + count
     return Marker(
         epoch=header.epoch,
-        n=header.n,
+        batch_number=header.batch_number,
         owner=owner,
         positions=header.to,
         topic_ids={**marker.topic_ids, **header.topic_ids},
         maxima=marker.maxima.greatest(header.maxima),
-        clock=max(marker.clock, header.clock),
+        stream_time_ms=max(marker.stream_time_ms, header.stream_time_ms),
         published=_published(marker, header),
         cut=cut,
         dropped=dropped,
@@ -337,10 +342,10 @@ def is_muted(marker: Marker, header: CommitHeader) -> bool:
     behind = any(here.get(p, 0) < there.get(p, 0) for p in moved)
     if behind and any(to > there.get(p, 0) for p, to in moved.items()):
         raise Realign(
-            f"commit {header.n} reads from {header.from_} to {header.to}, across {there}, up to "
-            "where outputs were written before this task was restored to the past: the batches "
-            "that were recorded are repeated first. Start this driver again; one of an older "
-            "Holdfast has to be upgraded",
+            f"commit {header.batch_number} reads from {header.from_} to {header.to}, across "
+            f"{there}, up to where outputs were written before this task was restored to the past: "
+            "the batches that were recorded are repeated first. Start this driver again; one of an "
+            "older Holdfast has to be upgraded",
             published=there.to_json(),
         )
     return behind and not marker.published.get("again")
@@ -354,7 +359,11 @@ def _published(marker: Marker, header: CommitHeader) -> Mapping[str, Any]:
     is_cut = header.recorded < marker.taken(header.recorded_in)  # else offsets ascend
     if header.recorded >= 0 and (log != header.recorded_in or before < header.recorded or is_cut):
         before, log = header.recorded, header.recorded_in
-    return {"positions": header.to.to_json(), "clock": header.clock, **_telling(before, log)}
+    return {
+        "positions": header.to.to_json(),
+        "clock": header.stream_time_ms,
+        **_telling(before, log),
+    }
 
 
 def _told(published: Mapping[str, Any]) -> tuple[int, str]:
@@ -374,13 +383,13 @@ def _written(marker: Marker) -> Positions:
 
 
 def _plain(one: Marker | CommitHeader) -> dict[str, Any]:
-    said = asdict(one)
+    said = to_stored(asdict(one))
     return {k: v.to_json() if isinstance(v, Positions) else v for k, v in said.items()}
 
 
 def _known(cls: type[Marker | CommitHeader], data: Mapping[str, Any]) -> dict[str, Any]:
     """Without the fields of newer versions."""
-    known = {k: v for k, v in data.items() if k in cls.__dataclass_fields__}
+    known = {k: v for k, v in from_stored(data).items() if k in cls.__dataclass_fields__}
     return known | {k: Positions.of(known[k]) for k in _POSITIONS & known.keys()}
 
 

@@ -92,7 +92,7 @@ def local(facts: Facts) -> Option:
     about = "the directory stands at the newest commit"
     if not current:
         at = checkpoint.marker
-        about = f"the directory stands at commit {at.epoch}/{at.n}: its tail is replayed"
+        about = f"the directory stands at commit {at.epoch}/{at.batch_number}: its tail is replayed"
     return Option("local", None, None, about, steps, _space(facts, steps))
 
 
@@ -115,7 +115,7 @@ def _snapshot(facts: Facts, manifest: Manifest) -> Option:
     steps = _steps_after(facts, checkpoint, found)
     size = sum(f.size for f in manifest.files if not f.of_memory)
     age = (facts.now - manifest.written_at) / 3_600_000
-    at = f"commit {manifest.marker.epoch}/{manifest.marker.n}"
+    at = f"commit {manifest.marker.epoch}/{manifest.marker.batch_number}"
     about = f"taken at {at}, {age:.1f} h old; what this disk has already is not fetched"
     space = size + _space(facts, steps)
     return Option("snapshot", manifest.id, None, about, steps, space, size)

@@ -20,6 +20,7 @@ from state_lib.kafka import Kafka, ends, require, starts
 from state_lib.processing import TIMERS
 from state_lib.protocol.marker import RESTORING, RUNNING, Marker
 from state_lib.protocol.positions import Numbers, Positions
+from state_lib.protocol.stored import from_stored, to_stored
 from state_lib.restore.candidates import FETCH_BYTES_PER_S, OPEN_S
 from state_lib.snapshots.listing import find
 from state_lib.snapshots.manifest import Manifest
@@ -40,10 +41,10 @@ class PastPlan:
     Attributes:
         task: ``<app>/<partition>``.
         snapshot: id of the snapshot whose state it would have.
-        epoch, n: the commit that this is the state of; ``written_at`` is when it was made (wall
-            ms), ``positions`` and ``clock`` (ms) are where it stood, ``topic_ids``, ``recorded``
-            and ``recorded_in`` as `Marker` has them.
-        from_epoch, from_n: the newest commit.
+        epoch, batch_number: the commit that this is the state of; ``written_at`` is when it was
+            made (wall ms), ``positions`` and ``stream_time_ms`` are where it stood, ``topic_ids``,
+            ``recorded`` and ``recorded_in`` as `Marker` has them.
+        from_epoch, from_batch_number: the newest commit.
         published: up to where outputs were written: so far the sources are read again.
         batches, records: that are read again; offsets, at least the records. Batches, and
             ``codes``, the jobs that they were recorded by, are known once `reaching` has looked.
@@ -63,14 +64,14 @@ class PastPlan:
     task: str
     snapshot: str
     epoch: int
-    n: int
+    batch_number: int
     written_at: int
     positions: Mapping[str, Mapping[str, int]]
     topic_ids: Mapping[str, str]
     recorded: int
-    clock: int
+    stream_time_ms: int
     from_epoch: int
-    from_n: int
+    from_batch_number: int
     published: Mapping[str, Mapping[str, int]]
     records: int
     bytes: int
@@ -91,16 +92,20 @@ class PastPlan:
     @property
     def is_nothing(self) -> bool:
         """Whether it stands there."""
-        return self.is_back or (self.epoch, self.n) == (self.from_epoch, self.from_n)
+        return self.is_back or (self.epoch, self.batch_number) == (
+            self.from_epoch,
+            self.from_batch_number,
+        )
 
     def to_json(self) -> dict[str, Any]:
         """As plain data."""
-        return asdict(self)
+        return to_stored(asdict(self))
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> PastPlan:
         """From plain data."""
-        return cls(**{**data, **{name: tuple(data[name]) for name in ("codes", "discards")}})
+        tuples = {name: tuple(data[name]) for name in ("codes", "discards")}
+        return cls(**from_stored({**data, **tuples}))
 
 
 def plan_past(
@@ -150,15 +155,15 @@ def plan_past(
         task=task,
         snapshot=manifest.id,
         epoch=then.epoch,
-        n=then.n,
+        batch_number=then.batch_number,
         written_at=then.written_at,
         positions=then.positions.to_json(),
         topic_ids=then.topic_ids,
         recorded=then.recorded,
         recorded_in=then.recorded_in,
-        clock=then.clock,
+        stream_time_ms=then.stream_time_ms,
         from_epoch=newest.epoch,
-        from_n=newest.n,
+        from_batch_number=newest.batch_number,
         published=published.to_json(),
         records=sum(max(0, published.get(p, 0) - offset) for p, offset in begin.items()),
         bytes=manifest.size_bytes,
@@ -295,7 +300,7 @@ def _seconds(manifest: Manifest) -> float:
 
 
 def _discarded(plan: PastPlan, topology: Topology) -> str:
-    here, there = f"{plan.from_epoch}/{plan.from_n}", f"{plan.epoch}/{plan.n}"
+    here, there = f"{plan.from_epoch}/{plan.from_batch_number}", f"{plan.epoch}/{plan.batch_number}"
     outputs = ""
     if topology.outputs:
         written = "written once more" if plan.republish else "not written again"

@@ -10,6 +10,7 @@ import orjson
 import xxhash
 
 from state_lib.errors import InvalidRequest
+from state_lib.protocol.stored import from_stored, to_stored
 from state_lib.restore.candidates import (
     Option,
     SourceName,
@@ -54,7 +55,7 @@ class RestorePlan:
         task: ``<app>/<partition>``.
         made_at: wall time in ms.
         source, snapshot: where the state comes from; ``snapshot`` is the id of one.
-        epoch, n: of the marker that the stores will stand at.
+        epoch, batch_number: of the marker that the stores will stand at.
         steps: replays, by store; stores that need none are not listed.
         records, bytes, seconds: estimates of what is read and how long that takes.
         needed_bytes, free_bytes: of disk.
@@ -70,7 +71,7 @@ class RestorePlan:
     source: SourceName
     snapshot: str | None
     epoch: int
-    n: int
+    batch_number: int
     steps: tuple[Step, ...]
     records: int
     bytes: int
@@ -107,7 +108,7 @@ class RestorePlan:
 
     def to_json(self) -> dict[str, Any]:
         """As plain data: what JSON has, and nothing else."""
-        said = asdict(self)
+        said = to_stored(asdict(self))
         return said | {name: list(said[name]) for name in ("steps", "discards", "candidates")}
 
     @classmethod
@@ -118,7 +119,7 @@ class RestorePlan:
             candidates = tuple(Candidate(**c) for c in data["candidates"])
             discards = tuple(data["discards"])
             given = {"steps": steps, "candidates": candidates, "discards": discards}
-            return cls(**{**data, **given})
+            return cls(**from_stored({**data, **given}))
         except (KeyError, TypeError) as error:
             raise InvalidRequest(
                 f"not a plan as 'holdfast restore plan APP --json' prints it ({error!r}): make one "
@@ -149,7 +150,7 @@ def make_plan(facts: Facts, wanted: str = AUTO) -> RestorePlan:
         source=chosen.source,
         snapshot=chosen.id,
         epoch=facts.marker.epoch,
-        n=facts.marker.n,
+        batch_number=facts.marker.batch_number,
         steps=chosen.steps,
         records=chosen.records,
         bytes=chosen.bytes,
@@ -220,4 +221,6 @@ def _discarded(facts: Facts) -> tuple[str, ...]:
 
 def _stands_at(facts: Facts) -> str:
     checkpoint = facts.local.checkpoint
-    return "" if checkpoint is None else f"{checkpoint.marker.epoch}/{checkpoint.marker.n}"
+    return (
+        "" if checkpoint is None else f"{checkpoint.marker.epoch}/{checkpoint.marker.batch_number}"
+    )

@@ -203,7 +203,7 @@ def _replay(request: RestoreRequest, stores: TaskStores, steps: tuple[Step, ...]
         partition=request.partition,
         stores=stores,
         listener=request.listener,
-        clock=request.marker.clock,
+        clock=request.marker.stream_time_ms,
         runs=building_of(request.path) / "runs",
         options=request.restore,
         pool=request.pool,

@@ -106,4 +106,4 @@ def log_lost(topology: Topology, partition: int, topic: str, why: str) -> LogLos
 
 
 def _at(marker: Marker) -> tuple[int, int]:
-    return marker.epoch, marker.n
+    return marker.epoch, marker.batch_number

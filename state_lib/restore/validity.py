@@ -102,5 +102,5 @@ def is_drained(topic: str, offset: int, newest: Marker) -> bool:
 def is_current(checkpoint: Checkpoint, newest: Marker) -> bool:
     """Whether the state is that of the newest commit."""
     known = checkpoint.marker
-    same_commit = (known.epoch, known.n) == (newest.epoch, newest.n)
+    same_commit = (known.epoch, known.batch_number) == (newest.epoch, newest.batch_number)
     return same_commit and known.positions == newest.positions

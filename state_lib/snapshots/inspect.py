@@ -29,7 +29,7 @@ _LOOK_S = 0.5
 
 @dataclass(frozen=True)
 class Inspected:
-    """What a directory holds; ``digests`` are those of what is live at the marker's clock."""
+    """What a directory holds; ``digests`` are those of what is live at the marker's stream time."""
 
     checkpoint: Checkpoint
     digests: Mapping[str, str]
@@ -46,7 +46,7 @@ def inspect(directory: Path, topology: Topology, options: RocksDBOptions) -> Ins
         checkpoint = stores.checkpoint()
         if checkpoint is None:
             raise StateCorrupt(f"{directory} holds no checkpoint", path=str(directory))
-        clock = checkpoint.marker.clock
+        clock = checkpoint.marker.stream_time_ms
         digests = {
             name: str(store_digest(store, clock))
             for name, store in stores.stores.items()

@@ -50,7 +50,7 @@ class Manifest:
         layouts: store → how its entries lie (`state_lib.stores.task_stores.layout_of`).
         stores: specifications of the stores that it holds.
         files: everything that the directory is made of.
-        digests: store → digest of what is live at the marker's clock.
+        digests: store → digest of what is live at the marker's stream time.
         created_at: wall time (ms) when it was listed.
         host: that took it.
         savepoint: id of the savepoint that it belongs to, or None.

@@ -16,6 +16,7 @@ import structlog
 
 from state_lib.errors import InvalidRequest, Realign
 from state_lib.protocol.positions import ByTopic
+from state_lib.protocol.stored import from_stored, to_stored
 from state_lib.snapshots.listing import list_snapshots
 from state_lib.snapshots.manifest import FORMAT, Manifest, is_id
 from state_lib.snapshots.storage import Storage
@@ -34,15 +35,15 @@ class Savepoint:
     id: str
     app: str
     epoch: int
-    n: int
-    clock: int
+    batch_number: int
+    stream_time_ms: int
     positions: ByTopic
     snapshots: tuple[str, ...]
     created_at: int
 
     def to_bytes(self) -> bytes:
         """As it lies in storage."""
-        plain = {"format": FORMAT, **asdict(self)}
+        plain = {"format": FORMAT, **to_stored(asdict(self))}
         return orjson.dumps({**plain, "checksum": _checksum(plain)}, option=orjson.OPT_INDENT_2)
 
 
@@ -56,11 +57,15 @@ def write_savepoint(url: str, savepoint: str, manifests: Sequence[Manifest]) -> 
     first = manifests[0].marker
     for manifest in manifests[1:]:
         at = manifest.marker
-        same_commit = (at.epoch, at.n, at.clock) == (first.epoch, first.n, first.clock)
+        same_commit = (at.epoch, at.batch_number, at.stream_time_ms) == (
+            first.epoch,
+            first.batch_number,
+            first.stream_time_ms,
+        )
         if not same_commit or at.positions != first.positions:
             raise Realign(
-                f"{manifests[0].task} was taken at commit {(first.epoch, first.n)} and "
-                f"{first.positions}, {manifest.task} at {(at.epoch, at.n)} and "
+                f"{manifests[0].task} was taken at commit {(first.epoch, first.batch_number)} and "
+                f"{first.positions}, {manifest.task} at {(at.epoch, at.batch_number)} and "
                 f"{at.positions}: take the savepoint again",
                 tasks=[manifests[0].task, manifest.task],
             )
@@ -68,8 +73,8 @@ def write_savepoint(url: str, savepoint: str, manifests: Sequence[Manifest]) -> 
         id=savepoint,
         app=manifests[0].app,
         epoch=first.epoch,
-        n=first.n,
-        clock=first.clock,
+        batch_number=first.batch_number,
+        stream_time_ms=first.stream_time_ms,
         positions=first.positions.to_json(),
         snapshots=tuple(m.id for m in manifests),
         created_at=max(m.created_at for m in manifests),
@@ -132,7 +137,8 @@ def _read(url: str, app: str, savepoint: str) -> Savepoint | None:
     try:
         data = orjson.loads(raw or b"")
         checksum = data.pop("checksum")
-        known = {k: v for k, v in data.items() if k in Savepoint.__dataclass_fields__}
+        fields = from_stored(data)
+        known = {k: v for k, v in fields.items() if k in Savepoint.__dataclass_fields__}
         found = Savepoint(**{**known, "snapshots": tuple(known["snapshots"])})
         whole = (checksum, found.id, found.app) == (_checksum(data), savepoint, app)
     except (ValueError, KeyError, TypeError, AttributeError) as error:

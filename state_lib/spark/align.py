@@ -139,7 +139,7 @@ def repeat(
     at, to = steps[0].at, steps[-1].to
     is_tick = steps[0].batch.tick
     ahead = {"batches": len(steps), "batches_left": left - 1}
-    said = {"tick": steps[0].batch.n} if is_tick else ahead
+    said = {"tick": steps[0].batch.batch_number} if is_tick else ahead
     log.info("aligning", tasks=list(tasks), rows=sum(to.values()) - sum(at.values()), **said)
     rows = None if is_tick else read(_offsets(at), _offsets(to))
     batches.align(rows, steps, tasks, stopped)

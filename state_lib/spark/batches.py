@@ -18,7 +18,6 @@ from state_lib.changelog.progress import ProgressLog, Recorded
 from state_lib.config import Settings
 from state_lib.declaration import Declaration
 from state_lib.driver.batch_size import BatchSize
-from state_lib.driver.clock import next_clock
 from state_lib.driver.direct import Direct
 from state_lib.driver.limits import record_limits
 from state_lib.driver.outcome import noted
@@ -26,6 +25,7 @@ from state_lib.driver.patience import never, patiently
 from state_lib.driver.recording import Recording
 from state_lib.driver.runs import Step
 from state_lib.driver.standing import Standing
+from state_lib.driver.stream_time import next_stream_time
 from state_lib.driver.ticking import Ticking
 from state_lib.driver.versions import check_code
 from state_lib.errors import Unavailable
@@ -34,7 +34,7 @@ from state_lib.executor.exchange import RESULT_DDL, exchange_partition
 from state_lib.executor.plan import BatchPlan, ExchangePlan, together
 from state_lib.failpoints import failpoint
 from state_lib.kafka import Kafka, ends
-from state_lib.protocol.marker import NO_CLOCK, Marker, now_ms
+from state_lib.protocol.marker import NO_TIME, Marker, now_ms
 from state_lib.protocol.positions import Numbers, Positions
 from state_lib.spark.deciding import Deciding, needed
 from state_lib.spark.frames import Combiner
@@ -61,7 +61,7 @@ class Batches:
     ) -> None:
         self._app, self._settings, self._kafka = app, settings, kafka
         self.has_timers, self.depends_on_cut = app.has_timers, app.depends_on_cut
-        """Whether ticks change more than the clock, so that each is for every task; and whether
+        """Whether ticks change more than stream time, so that each is for every task; and whether
         recorded batches are repeated one at a time."""
         self._combiner, self._deciding = combiner, Deciding(app, combiner, settings)
         self._direct = Direct(app.id, settings.host_addresses, token)
@@ -85,9 +85,9 @@ class Batches:
         self._ticking.drain(self._plan_of_tick, stopped)
         end = self._patiently(lambda: ends(self._kafka.admin(), to), stopped)
         unread = [p for p, start in self.standing.positions.items() if max(end[p], to[p]) > start]
-        clock = next_clock(self.standing.clock, self.standing.maxima, unread)
+        reached = next_stream_time(self.standing.stream_time_ms, self.standing.maxima, unread)
         failpoint("driver.before_batch")
-        plan = self._plan(self.standing.positions, to, clock)
+        plan = self._plan(self.standing.positions, to, reached)
 
         def put(plan: BatchPlan) -> BatchPlan:
             recorded = self._recording.put(plan, stopped)
@@ -111,7 +111,7 @@ class Batches:
         """
         standing = self.standing
         self._recording.check()
-        first = self._plan(standing.markers[0].positions, {}, standing.clock, 0)
+        first = self._plan(standing.markers[0].positions, {}, standing.stream_time_ms, 0)
         begin, beyond = self._recording.begin(replace(first, to=first.from_))
         at, within = [m.positions for m in standing.markers], (self._exchange_s, None)
         if beyond and (away := self._without_rows(at, at, None, within, taken=begin, tasks=beyond)):
@@ -126,17 +126,19 @@ class Batches:
     ) -> None:
         """Repeat a run of recorded batches for the tasks that missed it, in one commit of each.
 
-        A tick is alone and has no rows: ``batch`` is None. Each judges its own rows by its clock
-        and its now, numbers the sources as it did then, and is recorded again. One of this epoch
-        keeps its number, where these tasks can take it: those of the others are without a gap.
+        A tick is alone and has no rows: ``batch`` is None. Each judges its own rows by its stream
+        time and its now, numbers the sources as it did then, and is recorded again. One of this
+        epoch keeps its number, where these tasks can take it: those of the others are without a
+        gap.
         """
-        last = max(self.standing.markers[task].n for task in tasks)
+        last = max(self.standing.markers[task].batch_number for task in tasks)
         plans: list[BatchPlan] = []
         for step in steps:
             recorded = step.batch
-            own = recorded.epoch == self.standing.epoch and last < recorded.n
+            own = recorded.epoch == self.standing.epoch and last < recorded.batch_number
+            number = recorded.batch_number if own else None
             plan = replace(
-                self._plan(step.at, step.to, recorded.clock, recorded.n if own else None),
+                self._plan(step.at, step.to, recorded.stream_time_ms, number),
                 numbered=tuple(sorted(recorded.to)),
                 now=recorded.now,
                 batch_time=recorded.batch_time,
@@ -149,7 +151,7 @@ class Batches:
                 unknown=recorded.unknown,
             )
             plans.append(plan)
-            last = plan.n
+            last = plan.batch_number
         self._progress.append(*(plan.record() for plan in plans))
         failpoint("driver.after_run_record")
         run = together(plans)
@@ -168,8 +170,8 @@ class Batches:
     def initial(self, positions: Sequence[Numbers]) -> None:
         """Commit positions that the markers do not know yet, task by task, with no rows.
 
-        Tasks that are parked know them. Clocks stay: some tasks may be in the past, and come to
-        the others' clock batch by batch.
+        Tasks that are parked know them. Stream times stay: some tasks may be in the past, and
+        come to that of the others batch by batch.
         """
         at = [m.positions for m in self.standing.markers]
         for error in self._without_rows(at, positions, None, (self._exchange_s, None)).values():
@@ -183,12 +185,13 @@ class Batches:
             ProcessorFailed: the processor raised on it.
         """
         here = self.standing.markers[tasks[0]].positions
-        plan = replace(self._plan(here, here, self.standing.clock), tasks=tuple(tasks))
+        plan = replace(self._plan(here, here, self.standing.stream_time_ms), tasks=tuple(tasks))
         self._run(lambda: rows, plan, initial=processor)
-        self.standing.n = max(self.standing.n, *(self.standing.markers[p].n for p in tasks))
+        taken = (self.standing.markers[p].batch_number for p in tasks)
+        self.standing.batch_number = max(self.standing.batch_number, *taken)
 
     def tick(self) -> bool:
-        """With nothing unread, move the clock to the greatest event time; False if it is there.
+        """With nothing unread, move stream time to the greatest event time; False if it is there.
 
         A tick that only some tasks took is repeated for all. Tasks that are away for as long as a
         batch would wait for them are parked, if a tick may take as long.
@@ -200,17 +203,17 @@ class Batches:
         end = ends(self._kafka.admin(), standing.positions)
         if any(end[p] > start for p, start in standing.positions.items()):
             return False
-        clock = next_clock(standing.clock, standing.maxima, [])
-        moves = clock > standing.clock or not standing.is_level
-        if not moves and not standing.is_due(clock, now_ms()):
+        reached = next_stream_time(standing.stream_time_ms, standing.maxima, [])
+        moves = reached > standing.stream_time_ms or not standing.is_level
+        if not moves and not standing.is_due(reached, now_ms()):
             return False
         if self.has_timers:
             self._ticking.finish()
-            self._ticking.tick(self._plan_of_tick(clock))
+            self._ticking.tick(self._plan_of_tick(reached))
             return True
         here = [standing.positions] * self._app.partitions
         timeout, park_after = min(_TICK_S, self._exchange_s), self._settings.park_after_s
-        away = self._without_rows(here, here, clock, (timeout, min(park_after, timeout)))
+        away = self._without_rows(here, here, reached, (timeout, min(park_after, timeout)))
         if park_after <= timeout:
             gone = self._direct.gone(away)
             if set(standing.present) - set(gone):
@@ -220,9 +223,9 @@ class Batches:
                 raise why
         return True
 
-    def _plan_of_tick(self, clock: int | None = None) -> BatchPlan:
+    def _plan_of_tick(self, reached: int | None = None) -> BatchPlan:
         here = self.standing.positions
-        return self._plan(here, here, self.standing.clock if clock is None else clock)
+        return self._plan(here, here, self.standing.stream_time_ms if reached is None else reached)
 
     def _run_tick(self, plan: BatchPlan) -> None:
         self._run(lambda: self._combined(None, plan), plan)
@@ -235,7 +238,7 @@ class Batches:
         self,
         from_: Sequence[Numbers],
         to: Sequence[Numbers],
-        clock: int | None,
+        reached: int | None,
         within: tuple[float, float | None],
         *,
         taken: int = -1,
@@ -243,23 +246,25 @@ class Batches:
     ) -> dict[int, Unavailable]:
         """A commit of every task that is there, with no rows. It is recorded, and covers none.
 
-        ``clock``: that of all of them; None: each keeps its own. ``within``: ``timeout_s`` and
+        ``reached``: that of all of them; None: each keeps its own. ``within``: ``timeout_s`` and
         ``patience_s`` as in `ExchangePlan`. ``taken``: offset of the record that counts as the
         last which they took; -1: as before. ``tasks``: those that are meant; None: all there are.
 
         Returns the tasks that did not take it.
         """
-        plan = self._plan(to[0], to[0], self.standing.clock if clock is None else clock)
+        plan = self._plan(
+            to[0], to[0], self.standing.stream_time_ms if reached is None else reached
+        )
         self._progress.append(plan.record())
-        self.standing.told = plan.clock
+        self.standing.told = plan.stream_time_ms
 
         def own(task: int) -> ExchangePlan:
-            stays = self.standing.markers[task].clock
+            stays = self.standing.markers[task].stream_time_ms
             batch = replace(
                 plan,
                 from_=Positions(from_[task]),
                 to=Positions(to[task]),
-                clock=stays if clock is None else clock,
+                stream_time_ms=stays if reached is None else reached,
                 recorded=taken,
             )
             whole = replace(self._exchange_plan(batch), processors=())  # they run in Spark alone
@@ -276,18 +281,20 @@ class Batches:
         """Free Kafka clients."""
         self._group.close()
 
-    def _plan(self, from_: Numbers, to: Numbers, clock: int, n: int | None = None) -> BatchPlan:
-        """``n``: of one that has a number; None: the next."""
-        self.standing.n += n is None
+    def _plan(
+        self, from_: Numbers, to: Numbers, reached: int, number: int | None = None
+    ) -> BatchPlan:
+        """``number``: of one that has a number; None: the next."""
+        self.standing.batch_number += number is None
         parked, now = tuple(sorted(self.standing.parked)), now_ms()
         return BatchPlan(
             epoch=self.standing.epoch,
-            n=self.standing.n if n is None else n,
+            batch_number=self.standing.batch_number if number is None else number,
             from_=Positions(from_),
             to=Positions(to),
-            clock=clock,
+            stream_time_ms=reached,
             now=now,
-            batch_time=max(now, self.standing.batch_time) if self.has_timers else NO_CLOCK,
+            batch_time=max(now, self.standing.batch_time) if self.has_timers else NO_TIME,
             max_future_ms=int(self._settings.max_future_s * 1000),
             topic_ids=self.standing.topic_ids,
             code=self._code,

@@ -86,7 +86,8 @@ class Deciding:
                 run(recorded)
             except UnknownSchemas as error:
                 ids = set(error.details["ids"])
-                if any(m.n >= plan.n for m in standing.markers) or ids <= set(plan.unknown):
+                taken = any(m.batch_number >= plan.batch_number for m in standing.markers)
+                if taken or ids <= set(plan.unknown):
                     raise
                 until = until or time.monotonic() + self._settings.schema_registry_wait_s
                 if left := self._awaited(error, ids - set(plan.unknown), until, stopped):
@@ -205,9 +206,10 @@ def needed(steps: Sequence[Step], tasks: Sequence[int]) -> Iterator[None]:
 
 def _gone(error: UnknownSchemas, steps: Sequence[Step], tasks: Sequence[int]) -> UnknownSchemas:
     first, last = steps[0].batch, steps[-1].batch
-    which = f"batch {first.n} of epoch {first.epoch} was decided"
+    which = f"batch {first.batch_number} of epoch {first.epoch} was decided"
     if len(steps) > 1:
-        which = f"batches {first.n} to {last.n} of epoch {last.epoch} were decided"
+        numbers = f"{first.batch_number} to {last.batch_number}"
+        which = f"batches {numbers} of epoch {last.epoch} were decided"
     return UnknownSchemas(
         f"{error.message}. They were known when {which}, which tasks {list(tasks)} have yet to "
         "repeat: bring them back under their ids (by the registry's mode IMPORT), or the registry "

@@ -179,7 +179,7 @@ class _Verbs:
 def _of_tasks(entries: DataFrame, tasks: Sequence[int], *, told: bool) -> DataFrame:
     """Entries of some tasks.
 
-    ``told``: they keep the event times of the others' rows as well: the clock is that of all, and
+    ``told``: they keep the event times of the others' rows as well: stream time is that of all, and
     is not to depend on which hosts are away.
     """
     mine = F.col("task").isin(*tasks)

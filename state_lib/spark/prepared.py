@@ -12,7 +12,7 @@ from state_lib.declaration import Declaration
 from state_lib.errors import ConfigurationError
 from state_lib.executor.plan import BatchPlan
 from state_lib.kafka import TopicFacts
-from state_lib.protocol.marker import NO_CLOCK
+from state_lib.protocol.marker import NO_TIME
 from state_lib.protocol.positions import Positions
 from state_lib.spark.frames import Combiner
 from state_lib.spark.sources import said
@@ -26,7 +26,7 @@ def first_plan(
 ) -> BatchPlan:
     """A plan of no rows with the columns that those of batches have, as far as is known."""
     none = Positions({(t, p): 0 for t, f in sources.items() for p in range(f.partitions)})
-    return BatchPlan(0, 0, none, none, NO_CLOCK, 0, 0, {}, code=app.fingerprint, limits=limits)
+    return BatchPlan(0, 0, none, none, NO_TIME, 0, 0, {}, code=app.fingerprint, limits=limits)
 
 
 def prepared(

@@ -50,7 +50,7 @@ def judged_by(batch: DataFrame, plan: BatchPlan, *, avro: bool = False) -> DataF
     def each(value: int) -> Column:
         return F.lit([value] * len(plan.sources())).cast("array<bigint>")  # small ones, too
 
-    limits, clocks = each(plan.now + plan.max_future_ms), each(plan.clock)
+    limits, clocks = each(plan.now + plan.max_future_ms), each(plan.stream_time_ms)
     if plan.run:
         limits, clocks = in_run(plan)
     unknown = [listed([-1, *plan.unknown])] if avro else []

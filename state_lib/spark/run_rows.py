@@ -49,7 +49,7 @@ def in_run(plan: BatchPlan) -> tuple[Column, Column]:
         value = F.coalesce(F.get(listed(values), batch), none)
         return F.array_repeat(value, len(sources)).cast("array<bigint>")
 
-    return each(p.now + p.max_future_ms for p in plan.run), each(p.clock for p in plan.run)
+    return each(p.now + p.max_future_ms for p in plan.run), each(p.stream_time_ms for p in plan.run)
 
 
 def unjudged(error: Exception, plan: BatchPlan) -> Unjudged | None:
@@ -61,15 +61,15 @@ def unjudged(error: Exception, plan: BatchPlan) -> Unjudged | None:
     first, last = plan.run[0], plan.run[-1]
     return Unjudged(
         f"Spark read offset {offset} of {topic}/{partition}, and none of the recorded batches that "
-        f"are repeated together has it: batch {first.n} to {last.n} of epoch {last.epoch}, "
-        f"recorded at offsets {first.recorded} to {last.recorded}. Nothing was committed. Set "
-        "HOLDFAST_FIRST_OFFSETS_PER_TRIGGER=1, by which they are repeated one by one, until the "
-        "driver streams; and please report it",
+        f"are repeated together has it: batch {first.batch_number} to {last.batch_number} of "
+        f"epoch {last.epoch}, recorded at offsets {first.recorded} to {last.recorded}. Nothing was "
+        "committed. Set HOLDFAST_FIRST_OFFSETS_PER_TRIGGER=1, by which they are repeated one by "
+        "one, until the driver streams; and please report it",
         topic=topic,
         partition=partition,
         offset=offset,
         epoch=last.epoch,
-        batches=[first.n, last.n],
+        batches=[first.batch_number, last.batch_number],
         recorded=[first.recorded, last.recorded],
     )
 

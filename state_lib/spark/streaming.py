@@ -181,11 +181,11 @@ class Streaming:
         seconds = time.monotonic() - started
         log.info(
             "batch",
-            n=standing.n,
+            batch_number=standing.batch_number,
             rows=rows,
             seconds=round(seconds, 3),
             rows_per_s=round(rows / seconds),
-            clock=standing.clock,
+            stream_time_ms=standing.stream_time_ms,
         )
         if self._size.took(rows, seconds):
             self._resized.set()
@@ -252,10 +252,10 @@ class Streaming:
                 self._lock.release()
 
     def _between(self) -> None:
-        """Idle time: parked tasks catch up, the clock moves, batches are small again."""
+        """Idle time: parked tasks catch up, stream time moves, batches are small again."""
         self._bring_back()
         if self._batches.tick():
-            log.info("tick", clock=self._batches.standing.clock)
+            log.info("tick", stream_time_ms=self._batches.standing.stream_time_ms)
         if self._size.calmed():
             self._resized.set()
 

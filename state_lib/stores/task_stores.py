@@ -153,7 +153,7 @@ class TaskStores:
             self.memory.write(memory)
 
     def drop_expired(self, clock: int) -> list[str]:
-        """Drop segments that no live window is in; call it after a flush that covers the clock."""
+        """Drop segments that no live window is in; call it after a flush that covers that time."""
         expired = [
             (self.engine(name), family)
             for name, store in self.stores.items()

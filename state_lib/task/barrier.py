@@ -23,7 +23,7 @@ class Barrier:
 
     def arm(self, task: str, at: tuple[int, int], action: Action, marker: Marker) -> Action:
         """See `StateTask.at_commit`."""
-        now = (marker.epoch, marker.n)
+        now = (marker.epoch, marker.batch_number)
         if now > at:
             raise Realign(
                 f"task {task} stands at commit {now} already, beyond {at}: ask for a later one",
@@ -47,7 +47,7 @@ class Barrier:
 
     def passed(self, marker: Marker) -> None:
         """A commit was applied. An action's failure is its own: the commit stands."""
-        now = (marker.epoch, marker.n)
+        now = (marker.epoch, marker.batch_number)
         with self._lock:
             due = [action for at, action in self._waiting if at == now]
             self._waiting = [entry for entry in self._waiting if entry[0] > now]
@@ -55,4 +55,6 @@ class Barrier:
             try:
                 action()
             except Exception:
-                log.exception("what was to happen at a commit failed", epoch=now[0], n=now[1])
+                log.exception(
+                    "what was to happen at a commit failed", epoch=now[0], batch_number=now[1]
+                )

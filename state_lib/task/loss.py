@@ -28,8 +28,8 @@ class Loss:
     Attributes:
         task: ``<app>/<partition>``.
         host: that has the copy, or should have it.
-        commit: epoch and n of the newest marker in Kafka.
-        copy: epoch and n of the copy; None without one.
+        commit: epoch and batch number of the newest marker in Kafka.
+        copy: epoch and batch number of the copy; None without one.
         topics: lost topic → what was seen.
         missing: those of them that do not exist: they have to be created first.
         snapshot: the copy is not the local one, but a snapshot with that id.
@@ -98,8 +98,8 @@ def judge(  # noqa: PLR0913, PLR0917 - a task, and what was found of it
     loss = Loss(
         task=f"{topology.app}/{partition}",
         host=host,
-        commit=(marker.epoch, marker.n),
-        copy=None if checkpoint is None else (checkpoint.marker.epoch, checkpoint.marker.n),
+        commit=_at(marker),
+        copy=None if checkpoint is None else _at(checkpoint.marker),
         topics=lost,
         missing=found.missing,
         snapshot=snapshot,
@@ -133,10 +133,9 @@ def _not_held(topology: Topology, checkpoint: Checkpoint, lost: Mapping[str, str
 def _behind(checkpoint: Checkpoint, marker: Marker) -> str | None:
     if is_current(checkpoint, marker):
         return None
-    here, there = checkpoint.marker, marker
     return (
-        f"the copy stands at commit {(here.epoch, here.n)} and the newest marker at "
-        f"{(there.epoch, there.n)}: what was committed in between is in no copy"
+        f"the copy stands at commit {_at(checkpoint.marker)} and the newest marker at "
+        f"{_at(marker)}: what was committed in between is in no copy"
     )
 
 
@@ -160,9 +159,12 @@ def _uncertain(
         if topic in lost or known is None:
             continue
         for records in read(kafka, topic, partition, max(known[1], log.start), log.end):
-            at = (checkpoint.marker.epoch, checkpoint.marker.n)
             return (
-                f"the copy stands at commit {at}, and {topic} holds records that were committed "
-                f"later (at offset {records[0].offset()})"
+                f"the copy stands at commit {_at(checkpoint.marker)}, and {topic} holds records "
+                f"that were committed later (at offset {records[0].offset()})"
             )
     return None
+
+
+def _at(marker: Marker) -> At:
+    return marker.epoch, marker.batch_number

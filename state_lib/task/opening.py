@@ -14,7 +14,7 @@ from state_lib.changelog.reader import read_last
 from state_lib.changelog.topics import (
     changelog_topic,
     commits_topic,
-    dead_letters_topic,
+    dead_letter_queue,
     transactional_id,
 )
 from state_lib.changelog.writer import OutcomeUnknown
@@ -153,7 +153,7 @@ class Opening:
         app = self.topology.app
         changelogs = [changelog_topic(app, s.name) for s in self.topology.stores]
         outputs = [o.topic for o in self.topology.outputs]
-        return [*changelogs, *outputs, dead_letters_topic(app), commits_topic(app)]
+        return [*changelogs, *outputs, dead_letter_queue(app), commits_topic(app)]
 
     def check_cancelled(self) -> None:
         """Raise Unavailable if it is not wanted any more."""

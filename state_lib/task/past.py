@@ -143,9 +143,9 @@ def _begun(newest: Marker, past: Past, wanted: PastPlan, host: str) -> Marker:
         "by": past.by,
         "at": now_ms(),
         "before": newest.claim,
-        "from": [wanted.from_epoch, wanted.from_n],
+        "from": [wanted.from_epoch, wanted.from_batch_number],
     }
-    published = {"positions": newest.published_to.to_json(), "clock": newest.clock}
+    published = {"positions": newest.published_to.to_json(), "clock": newest.stream_time_ms}
     published |= newest.outputs_recorded
     if past.republish:
         published["again"] = True

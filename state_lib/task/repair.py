@@ -131,7 +131,13 @@ class Repair:
         write_marker(writer, o.topology, o.partition, marker)
         failpoint("repair.after_marker")
         self._remember(stores, checkpoint, marker, wanted)
-        log.info("repaired", task=o.name, topics=list(loss.topics), epoch=marker.epoch, n=marker.n)
+        log.info(
+            "repaired",
+            task=o.name,
+            topics=list(loss.topics),
+            epoch=marker.epoch,
+            batch_number=marker.batch_number,
+        )
         return marker
 
     def _topic(self, spec: StoreSpec) -> str:
@@ -163,15 +169,15 @@ class Repair:
         if spec.is_window:
             lift_retention(o.context.log, topic)
         o.listener.on_restore_start(o.name, spec.name, 0, _entries(stores, spec))
-        for keys, values, times in self._chunks(stores, spec, there, at.clock):
+        for keys, values, times in self._chunks(stores, spec, there, at.stream_time_ms):
             o.check_cancelled()
             end = writer.write_part(Records(topic, keys, values, times))
             done += len(keys)
             o.listener.on_batch_restored(o.name, spec.name, len(keys), done)
             failpoint("repair.after_chunk")
         o.listener.on_restore_end(o.name, spec.name, done)
-        expected = store_digest(stores.stores[spec.name], at.clock)
-        if (seen := self._read_back(spec, end, at.clock)) != expected:
+        expected = store_digest(stores.stores[spec.name], at.stream_time_ms)
+        if (seen := self._read_back(spec, end, at.stream_time_ms)) != expected:
             raise LogLost(
                 f"{topic} of task {o.name} was written anew, and reads back as {seen} where the "
                 f"copy has {expected}: does anybody else write there? The copy is kept, nothing "

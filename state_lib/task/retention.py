@@ -18,7 +18,7 @@ logger = structlog.get_logger(__name__)
 class RetentionGuard:
     """Lifts a window changelog's retention while a live window's record would be at risk.
 
-    It is lifted altogether (-1): a replay's windows stay live for as long as its clock stands
+    It is lifted altogether (-1): a replay's windows stay live for as long as its stream time stands
     still, while their age by the wall clock grows past any number. Only the scheduled check
     lowers it again. One guard per task; it remembers what it saw until it `look`s again.
     """

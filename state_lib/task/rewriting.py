@@ -160,7 +160,7 @@ class Rewriting:
     ) -> int | None:
         """Write what differs; returns the offset behind it, or None if nothing does."""
         live = stores.stores[past.spec.name]
-        spec, now, then = live.spec, marker.clock, manifest.marker.clock
+        spec, now, then = live.spec, marker.stream_time_ms, manifest.marker.stream_time_ms
         topic, told = self._topic(spec), f"{spec.name}, back in time"
         found = differences(live, past, now, then)
         if spec.is_window:
@@ -219,7 +219,7 @@ class Rewriting:
                 stores.clear(spec.name)
                 held = past.stores[spec.name]
                 with held.scan() as entries:
-                    live = ((k, v) for k, v in entries if held.live(k, marker.clock))
+                    live = ((k, v) for k, v in entries if held.live(k, marker.stream_time_ms))
                     for keys, values in _chunks(live):
                         stores.write({spec.name: (keys, values)}, None)
 
@@ -228,11 +228,11 @@ def _at(then: Marker, begun: Marker, ends: dict[str, int]) -> Marker:
     """Where the snapshot stood, under the epoch of the restore; what was published stays so."""
     return replace(
         begun,
-        n=1,  # the directory of before is not taken for this commit
+        batch_number=1,  # the directory of before is not taken for this commit
         positions=then.positions,
         topic_ids=then.topic_ids,
         maxima=then.maxima,
-        clock=then.clock,
+        stream_time_ms=then.stream_time_ms,
         dropped=then.dropped,
         recorded=then.recorded,
         recorded_in=then.recorded_in,

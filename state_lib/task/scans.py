@@ -40,7 +40,7 @@ def scan_columns(
     def parts() -> Iterator[Columns]:
         with task.guarded(), held:
             for part in columns(entries):
-                lives = live(found.spec, part, marker.clock)
+                lives = live(found.spec, part, marker.stream_time_ms)
                 if len(lives.keys):
                     yield lives
             with task.view() as (_, now):

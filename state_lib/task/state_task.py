@@ -11,7 +11,7 @@ from pathlib import Path
 
 import structlog
 
-from state_lib.changelog.topics import changelog_topic, commits_topic, dead_letters_topic
+from state_lib.changelog.topics import changelog_topic, commits_topic, dead_letter_queue
 from state_lib.errors import LogLost, NotFound, SnapshotInvalid
 from state_lib.failpoints import failpoint
 from state_lib.protocol.marker import RESTORING, Marker, Verdict, advance, is_muted, judge
@@ -218,7 +218,7 @@ class StateTask:
             stores.rocks.flush()  # commits go on meanwhile
             self._flushed = marker
             with self._held.state_lock:
-                dropped = stores.drop_expired(marker.clock)
+                dropped = stores.drop_expired(marker.stream_time_ms)
             if dropped:
                 log.info("dropped expired segments", task=self.name, families=dropped)
 
@@ -229,7 +229,7 @@ class StateTask:
             Unavailable: the task is closed, or Kafka could not be asked.
         """
         with self.view() as (marker, stores):
-            oldest, guard = stores.oldest_live(marker.clock), self._guard
+            oldest, guard = stores.oldest_live(marker.stream_time_ms), self._guard
         if guard is not None:
             guard.look(oldest)
 
@@ -283,12 +283,12 @@ class StateTask:
             if judge(self.marker, batch.header) is Verdict.ALREADY_DONE:
                 return self.marker
             started = time.monotonic()
-            batch.check(self.topology, dead_letters_topic(self.topology.app))
+            batch.check(self.topology, dead_letter_queue(self.topology.app))
             if is_muted(self.marker, batch.header):
                 batch = replace(batch, outputs=())
             changes = batch.changes(self.topology)
             with self._held.state_lock:
-                stores.check_room(changes, self.marker.clock)
+                stores.check_room(changes, self.marker.stream_time_ms)
             check_disk(self.name, self.path, batch.size_bytes())
             if self._guard is not None:
                 self._guard.protect(batch.puts)
@@ -300,7 +300,9 @@ class StateTask:
             self._context.on_commit(self.name, changed, time.monotonic() - started)
             return marker
 
-    def at_commit(self, epoch: int, n: int, action: Callable[[], None]) -> Callable[[], None]:
+    def at_commit(
+        self, epoch: int, batch_number: int, action: Callable[[], None]
+    ) -> Callable[[], None]:
         """Run ``action`` while the task stands at that commit: now, or right after it.
 
         No other commit is made meanwhile. The result gives up waiting.
@@ -310,7 +312,7 @@ class StateTask:
         """
         with self._held.commit_lock:
             self._held.opened()
-            return self._barrier.arm(self.name, (epoch, n), action, self.marker)
+            return self._barrier.arm(self.name, (epoch, batch_number), action, self.marker)
 
     def size_limit(self, topic: str) -> int:
         """The greatest key plus value (bytes) that a topic takes; Unavailable if it is closed."""
@@ -336,7 +338,7 @@ class StateTask:
         """Stored values of composite keys, None where absent or expired, and where they stand."""
         with self.guarded(), self.view() as (marker, stores):
             found = bytes_store_of(stores, self.topology, store)
-            return marker, live_values(found, keys, marker.clock)
+            return marker, live_values(found, keys, marker.stream_time_ms)
 
     def page(
         self, store: str, lower: bytes | None, upper: bytes | None, rows: int

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from state_lib.application import Application
 from state_lib.changelog.limits import USUAL
-from state_lib.changelog.topics import dead_letters_topic
+from state_lib.changelog.topics import dead_letter_queue
 from state_lib.durations import Duration
 from state_lib.durations import to_ms as length_ms
 from state_lib.errors import InvalidRequest
@@ -44,7 +44,7 @@ MAX_FUTURE: Duration = "1 hour"
 class TopologyTestDriver:
     """Runs an application in this process, by Kafka Streams' words. A context manager.
 
-    What is piped in waits until somebody looks: reading an output or a store, or moving a clock,
+    What is piped in waits until somebody looks: reading an output or a store, or moving time on,
     runs exactly one batch of it. Row-wise code runs in Spark; tasks, their commits and merging are
     those of production, over a log in memory.
 
@@ -123,7 +123,7 @@ class TopologyTestDriver:
 
     def deadLetters(self) -> list[DeadLetter]:
         """All records so far that could not be used."""
-        topic = dead_letters_topic(self._app.id)
+        topic = dead_letter_queue(self._app.id)
         log = self._current().log
         ends = [log.ends([topic], p)[topic] for p in range(self._partitions)]
         return [
@@ -161,12 +161,12 @@ class TopologyTestDriver:
 
     @property
     def streamTime(self) -> int:
-        """The application's clock in ms, by which late records are judged; -1 before the first.
+        """The application's, in ms, by which records are late; -1 before the first.
 
         As in a stream that never pauses, a batch is judged by the times of batches before it.
         """
         self._current()
-        return self._pipeline.standing.clock
+        return self._pipeline.standing.stream_time_ms
 
     @property
     def wallClockTime(self) -> int:
@@ -174,23 +174,24 @@ class TopologyTestDriver:
         return self._now
 
     def advanceStreamTime(self, time: Time | None = None) -> None:
-        """Move the clock to a time, as a tick of the driver does.
+        """Move stream time to a time, as a tick of the driver does.
 
         Args:
             time: where to (ms, or an aware datetime); None: to the greatest event time seen, where
                 a stream moves it that has nothing left to read.
 
         Raises:
-            InvalidRequest: the clock is there already: it never goes back.
+            InvalidRequest: stream time is there already: it never goes back.
         """
         self._current()
-        clock, reached = to_ms(time), self._pipeline.standing.clock
-        if clock is not None and clock < reached:
+        stream_time_ms, reached = to_ms(time), self._pipeline.standing.stream_time_ms
+        if stream_time_ms is not None and stream_time_ms < reached:
             raise InvalidRequest(
-                f"stream time is {reached} and never goes back, to {clock}", clock=reached
+                f"stream time is {reached} and never goes back, to {stream_time_ms}",
+                stream_time_ms=reached,
             )
-        self._events.append(repeats.Tick(clock, self._now))
-        self._pipeline.tick(clock, self._now)
+        self._events.append(repeats.Tick(stream_time_ms, self._now))
+        self._pipeline.tick(stream_time_ms, self._now)
 
     def advanceWallClockTime(self, by: Duration) -> None:
         """Move wall time on, by ms or by a text such as ``1 hour``.
@@ -200,9 +201,9 @@ class TopologyTestDriver:
         self._current()
         self._now += length_ms(by)
         standing = self._pipeline.standing
-        if standing.is_due(standing.clock, self._now):
-            self._events.append(repeats.Tick(standing.clock, self._now))
-            self._pipeline.tick(standing.clock, self._now)
+        if standing.is_due(standing.stream_time_ms, self._now):
+            self._events.append(repeats.Tick(standing.stream_time_ms, self._now))
+            self._pipeline.tick(standing.stream_time_ms, self._now)
 
     # ------------------------------------------------------------------ once more
 
@@ -210,8 +211,8 @@ class TopologyTestDriver:
         """Assert that another cut of the inputs into batches gives the same.
 
         That is: entries of stores, the last output of each key, dropped records. Records that are
-        late are so by the clock of their batch, so a test that pipes late ones on purpose says
-        what it expects instead.
+        late are so by the stream time of their batch, so a test that pipes late ones on purpose
+        says what it expects instead.
         """
         self._current()
         repeats.assert_same_however_cut(self._pipeline, self._events, self._new)

@@ -13,8 +13,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from state_lib.declaration import Declaration
-from state_lib.driver.clock import next_clock
 from state_lib.driver.standing import Standing
+from state_lib.driver.stream_time import next_stream_time
 from state_lib.errors import UnknownSchemas
 from state_lib.executor.carried import arrived
 from state_lib.executor.exchange import exchange
@@ -93,7 +93,7 @@ class Pipeline:
         markers = [task.marker for task in self.tasks]
         self.standing = Standing(EPOCH, markers, ids)
         begin = Positions({(t, p): 0 for t in sources for p in range(rules.partitions)})
-        plan = replace(self._plan(begin, self.standing.clock, 0), from_=Positions())
+        plan = replace(self._plan(begin, self.standing.stream_time_ms, 0), from_=Positions())
         for task in range(rules.partitions):
             self._carry(plan, task, None)
         self.standing.positions = begin
@@ -112,12 +112,12 @@ class Pipeline:
         """
         standing = self.standing
         while standing.is_overdue:
-            self.tick(standing.clock, now)
+            self.tick(standing.stream_time_ms, now)
         unread = {(r.topic, r.partition) for r in (*records, *later)}
-        clock = next_clock(standing.clock, standing.maxima, unread)
+        reached = next_stream_time(standing.stream_time_ms, standing.maxima, unread)
         ends = {(r.topic, r.partition): r.offset + 1 for r in records}
         to = Positions({**standing.positions, **ends})
-        plan = self._plan(to, clock, now)
+        plan = self._plan(to, reached, now)
         batch = frame(self._rules.given, self._rules.spark, records)
         plan, combined = self._combined(batch, plan)
         for task in range(self._rules.partitions):
@@ -137,28 +137,28 @@ class Pipeline:
             ids = {*plan.unknown, *found.details["ids"]}
         return self._combined(batch, replace(plan, unknown=tuple(sorted(ids))))
 
-    def tick(self, clock: int | None, now: int) -> None:
-        """A commit of every task that moves the clock and covers no record.
+    def tick(self, stream_time_ms: int | None, now: int) -> None:
+        """A commit of every task that moves stream time and covers no record.
 
-        ``clock``: where to; None: where a driver moves it that has nothing left to read.
+        ``stream_time_ms``: where to; None: where a driver moves it that has nothing left to read.
         """
         standing = self.standing
-        if clock is None:
-            clock = next_clock(standing.clock, standing.maxima, [])
-        plan = self._plan(standing.positions, clock, now)
+        if stream_time_ms is None:
+            stream_time_ms = next_stream_time(standing.stream_time_ms, standing.maxima, [])
+        plan = self._plan(standing.positions, stream_time_ms, now)
         for task in range(self._rules.partitions):
             self._carry(plan, task, None)
 
     def _begin(self, verb: Process, number: int, now: int) -> None:
         """Every task takes the initial state of a processor."""
         rules, tasks = self._rules, range(self._rules.partitions)
-        plan = self._plan(self.standing.positions, self.standing.clock, now)
+        plan = self._plan(self.standing.positions, self.standing.stream_time_ms, now)
         with initial_rows(rules.spark, verb, number, rules.partitions, tasks) as taken:
             rows = taken.toArrow()
         for task in tasks:
             own = rows.filter(pc.equal(rows.column("task"), task))
             self._carry(plan, task, own if own.num_rows else None, verb.name)
-        self.standing.n = max(m.n for m in self.standing.markers)
+        self.standing.batch_number = max(m.batch_number for m in self.standing.markers)
 
     def _carry(
         self, batch: BatchPlan, task: int, table: pa.Table | None, initial: str = ""
@@ -178,15 +178,15 @@ class Pipeline:
         for _ in range(1 + self._crashing):
             self.standing.markers[task] = exchange(whole, task, table, self.tasks)
 
-    def _plan(self, to: Numbers, clock: int, now: int) -> BatchPlan:
+    def _plan(self, to: Numbers, stream_time_ms: int, now: int) -> BatchPlan:
         standing, rules = self.standing, self._rules
-        standing.n += 1
+        standing.batch_number += 1
         return BatchPlan(
             epoch=EPOCH,
-            n=standing.n,
+            batch_number=standing.batch_number,
             from_=Positions(standing.positions),
             to=Positions(to),
-            clock=clock,
+            stream_time_ms=stream_time_ms,
             now=now,
             batch_time=max(now, standing.batch_time),
             max_future_ms=rules.max_future_ms,

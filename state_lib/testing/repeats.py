@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import orjson
 from confluent_kafka import Message
 
-from state_lib.changelog.topics import dead_letters_topic
+from state_lib.changelog.topics import dead_letter_queue
 from state_lib.keys import partition_for, split_timestamp
 from state_lib.serdes import serde_from
 from state_lib.testing.pipeline import Given, Pipeline
@@ -31,9 +31,9 @@ class Piped:
 
 @dataclass(frozen=True)
 class Tick:
-    """A move of the clock; see `Pipeline.tick`."""
+    """A move of stream time; see `Pipeline.tick`."""
 
-    clock: int | None
+    stream_time_ms: int | None
     now: int
 
 
@@ -50,7 +50,7 @@ class Fresh(Protocol):
 def assert_same_however_cut(seen: Pipeline, events: Sequence[Event], fresh: Fresh) -> None:
     """Raise AssertionError unless other cuts give the same; see `TopologyTestDriver`.
 
-    Between two moves of the clock all that was piped is one stream, which is cut into equal parts.
+    Between two moves of stream time all that was piped is one stream, cut into equal parts.
     """
     wanted = (_entries(seen.tasks), _last(seen.tasks), dropped(seen.tasks))
     for parts in _CUTS:
@@ -58,7 +58,7 @@ def assert_same_however_cut(seen: Pipeline, events: Sequence[Event], fresh: Fres
         try:
             for event in _joined(events):
                 if isinstance(event, Tick):
-                    again.tick(event.clock, event.now)
+                    again.tick(event.stream_time_ms, event.now)
                     continue
                 step = max(1, math.ceil(len(event.records) / parts))
                 for at in range(0, len(event.records), step):
@@ -69,7 +69,7 @@ def assert_same_however_cut(seen: Pipeline, events: Sequence[Event], fresh: Fres
             again.close()
         names = ("entries of stores", "last outputs by key", "dropped records")
         for name, before, now in zip(names, wanted, found, strict=True):
-            _same(f"{name}, with {parts} batches between two moves of the clock", before, now)
+            _same(f"{name}, with {parts} batches between two moves of stream time", before, now)
 
 
 def assert_survives_repeats(seen: Pipeline, events: Sequence[Event], fresh: Fresh) -> None:
@@ -78,7 +78,7 @@ def assert_survives_repeats(seen: Pipeline, events: Sequence[Event], fresh: Fres
     try:
         for event in events:
             if isinstance(event, Tick):
-                again.tick(event.clock, event.now)
+                again.tick(event.stream_time_ms, event.now)
             else:
                 again.run(event.records, event.now)
         _same("entries of stores, after crashes", _raw(seen.tasks), _raw(again.tasks))
@@ -116,7 +116,7 @@ def _newest(messages: list[Message]) -> Any:
 
 
 def _joined(events: Sequence[Event]) -> list[Event]:
-    """Batches with no move of a clock between them as one."""
+    """Batches with no move of stream time between them as one."""
     out: list[Event] = []
     for event in events:
         before = out[-1] if out else None
@@ -160,7 +160,7 @@ def _outputs(
 ) -> dict[Any, Any]:
     topology = tasks.topology
     topics = sorted({o.topic for o in topology.outputs})
-    topics += [dead_letters_topic(topology.app)] if letters else []
+    topics += [dead_letter_queue(topology.app)] if letters else []
     return {
         (topic, p): of([m for some in tasks.log.read(topic, p, 0, 1 << 62) for m in some])
         for topic in topics

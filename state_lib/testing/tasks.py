@@ -83,7 +83,7 @@ class Tasks:
         app: str,
         partition: int,
         epoch: int,
-        n: int,
+        batch_number: int,
         timeout_s: float = 0.0,
         silent_s: float | None = None,
     ) -> Iterator[_Exchange]:
@@ -92,11 +92,11 @@ class Tasks:
         task = self._tasks[partition]
         if not task.is_open:
             task.open()
-        yield _Exchange(self, partition, is_done(task.marker, epoch, n))
+        yield _Exchange(self, partition, is_done(task.marker, epoch, batch_number))
 
     def commit(self, partition: int, exchange: TaskExchange, header: CommitHeader) -> Marker:
         """Commit an exchange; see ``crashing``."""
-        at = partition, header.n
+        at = partition, header.batch_number
         if not self._crashing or at in self._crashed:
             return exchange.commit(header)
         self._crashed.add(at)
@@ -108,7 +108,9 @@ class Tasks:
                 self.log.silent = False
         exchange.commit(header)
         self._lose(partition)
-        raise Unavailable(f"the test lets task {partition} crash behind commit {header.n}")
+        raise Unavailable(
+            f"the test lets task {partition} crash behind commit {header.batch_number}"
+        )
 
     # ------------------------------------------------------------------ inside
 

@@ -70,7 +70,7 @@ def audit(cluster: Cluster, app: str, topic: str) -> None:
         seen[key[4 : 4 + size].decode()] += _numbers(value, 1)
     assert {k: sorted(v) for k, v in seen.items()} == readings
 
-    clock = min(marker.clock for marker in markers)
+    clock = min(marker.stream_time_ms for marker in markers)
     until(lambda: _told(bootstrap, app).keys() >= due(periods, clock), 60, "timers that are due")
     told = _told(bootstrap, app)
     assert set(told.values()) == {1}, f"told twice: {[k for k, n in told.items() if n > 1]}"

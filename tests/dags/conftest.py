@@ -184,7 +184,7 @@ class Scripts:
 
     def commits(self, app: str, *, other_than: str | None = None) -> Sight:
         """Look until a driver commits."""
-        return self.sight(app, lambda s: s.n > 0 and s.driver != other_than)
+        return self.sight(app, lambda s: s.batch_number > 0 and s.driver != other_than)
 
     def end(self) -> None:
         """End what this test launched, and what Airflow launched for it."""

@@ -62,7 +62,7 @@ def driver(scripts: Scripts) -> DriverProcess:
     """One that commits; every test has the same application, and a driver of its own."""
     scripts.says("triggered", "run")
     process = scripts.launch("triggered")
-    scripts.sight("triggered", lambda s: s.n > 0 and s.driver == process.id)
+    scripts.sight("triggered", lambda s: s.batch_number > 0 and s.driver == process.id)
     return process
 
 
@@ -139,7 +139,7 @@ def test_a_triggerer_that_goes_leaves_the_driver_alone(
 
     asyncio.run(cancelled())
     before = scripts.commits("triggered")
-    after = scripts.sight("triggered", lambda s: s.n > before.n)
+    after = scripts.sight("triggered", lambda s: s.batch_number > before.batch_number)
     assert after.driver == driver.id
     assert after.stop is None
 
@@ -226,7 +226,7 @@ def test_a_trigger_that_another_triggerer_took_over_leaves_the_driver_alone(
     )
     asyncio.run(trigger.on_kill())
     before = scripts.commits("triggered")
-    after = scripts.sight("triggered", lambda s: s.n > before.n)
+    after = scripts.sight("triggered", lambda s: s.batch_number > before.batch_number)
     assert (after.driver, after.stop) == (driver.id, None)
 
 
@@ -239,7 +239,7 @@ def test_a_deferred_task_keeps_the_driver_only_of_this_try(
     ti = supervised_by(TaskInstanceState.DEFERRED, scripts)
     scripts.says(app, "run")
     process = scripts.launch(app)
-    scripts.sight(app, lambda s: s.n > 0 and s.driver == process.id)
+    scripts.sight(app, lambda s: s.batch_number > 0 and s.driver == process.id)
     store: Any = AssetStateStoreAccessor(name=app_asset(app).name)
     store.set(SUPERVISOR, {**store.get(SUPERVISOR), "try": ti.try_number + later})
     trigger = watching(process)
@@ -248,7 +248,7 @@ def test_a_deferred_task_keeps_the_driver_only_of_this_try(
     before = scripts.sight(app, lambda _: True)
     assert (before.stop is None and before.end_of(process.id) is None) is stays
     if stays:
-        scripts.sight(app, lambda s: s.n > before.n)
+        scripts.sight(app, lambda s: s.batch_number > before.batch_number)
     else:
         until(lambda: not process.alive(), 60)
 

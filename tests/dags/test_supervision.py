@@ -164,8 +164,8 @@ def test_a_driver_that_was_started_by_hand_is_adopted(scripts: Scripts) -> None:
 
     def work() -> None:
         kept(scripts, "by_hand", driver)
-        begun = scripts.commits("by_hand").n
-        scripts.sight("by_hand", lambda s: s.n > begun + LOOKED_AT)
+        begun = scripts.commits("by_hand").batch_number
+        scripts.sight("by_hand", lambda s: s.batch_number > begun + LOOKED_AT)
         stop(scripts, "by_hand")
 
     with beside(work):
@@ -206,7 +206,7 @@ def test_the_driver_of_another_job_is_not_adopted(
     assert run.state == DagRunState.FAILED
     said = capsys.readouterr().out
     assert f"application 'others' is run by another job: {job} of user" in said
-    after = scripts.sight("others", lambda s: s.n > before.n)
+    after = scripts.sight("others", lambda s: s.batch_number > before.batch_number)
     assert (after.driver, after.stop) == (theirs.id, None)
 
 

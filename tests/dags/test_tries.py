@@ -190,8 +190,8 @@ def test_a_handover_that_two_asked_for_starts_a_new_driver(scripts: Scripts) -> 
     task = Task(app, env={"SCRIPTED_APP": app})
     trigger = task.restart(Supervision(app, "gone", 0, base=0, requests=requests))
     driver = trigger.process["id"]
-    n = scripts.commits(app, other_than=base.driver).n
-    still = scripts.sight(app, lambda s: s.n > n + 5)
+    n = scripts.commits(app, other_than=base.driver).batch_number
+    still = scripts.sight(app, lambda s: s.batch_number > n + 5)
     assert still.driver == driver
     assert still.drivers == (driver,)
     assert trigger.supervision["requests"]["ending"] == -1

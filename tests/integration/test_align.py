@@ -22,7 +22,7 @@ from state_lib.executor.exchange import exchange
 from state_lib.executor.plan import BatchPlan, ExchangePlan
 from state_lib.kafka import Kafka
 from state_lib.protocol.addresses import HostAddress
-from state_lib.protocol.marker import NO_CLOCK, now_ms
+from state_lib.protocol.marker import NO_TIME, now_ms
 from state_lib.protocol.positions import Positions
 from state_lib.spark.align import align
 from state_lib.spark.batches import Batches
@@ -84,8 +84,8 @@ def half_done(kafka: Kafka, name: str, tmp_path: Path) -> Iterator[HalfDone]:
     app.create()
     epoch = publish(app)
     start, end = Positions({(source, 0): 0}), Positions({(source, 0): 10})
-    begin = BatchPlan(epoch, 1, Positions(), start, NO_CLOCK, now_ms(), 0, {}, code=THEIRS)
-    batch = replace(begin, n=2, from_=start, to=end)
+    begin = BatchPlan(epoch, 1, Positions(), start, NO_TIME, now_ms(), 0, {}, code=THEIRS)
+    batch = replace(begin, batch_number=2, from_=start, to=end)
     progress = ProgressLog(kafka, name)
     first = progress.append({"kind": "what came before"}) + 1
     with served(app, at) as host, closing(FlightHostClient(at, None)) as client:

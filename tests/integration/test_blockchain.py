@@ -48,7 +48,7 @@ def test_a_directory_that_another_process_holds_is_left_alone(app: App) -> None:
             task.open()
         assert "While lock file" in refused.value.message, "RocksDB's own words"
         assert [p.name for p in hosts.state().iterdir() if p.is_dir()] == ["0"]
-        assert hosts.commit(2, {b"a": b"2"}).n == 2, "nothing was fenced"
+        assert hosts.commit(2, {b"a": b"2"}).batch_number == 2, "nothing was fenced"
     finally:
         hosts.stop()
 

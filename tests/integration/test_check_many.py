@@ -49,7 +49,7 @@ def test_a_thousand_tasks(tmp_path: Path, name: str) -> None:
         print(f"\n{TASKS} tasks: gathered in {gathered:.2f} s, judged in {judged:.3f} s")  # noqa: T201
         assert gathered + judged < LIMIT_S * SLOWNESS, (gathered, judged)
         assert len(facts.markers) == TASKS
-        assert {m.n for m in facts.markers} == {COMMITS}
+        assert {m.batch_number for m in facts.markers} == {COMMITS}
         found = {v.check: v for v in report.alarms}
         assert set(found) == {"hosts", "tasks", "snapshots"}, found
         assert "1000 tasks have no owner" in found["tasks"].seen
@@ -62,12 +62,14 @@ def test_a_thousand_tasks(tmp_path: Path, name: str) -> None:
 def seed(kafka: Kafka, app: str, topic: str, facts: dict[str, TopicFacts]) -> None:
     """Markers and entries as hosts write them, without hosts."""
     producer = kafka.producer(None, **{"linger.ms": 100})
-    marker = Marker(epoch=0, owner="host-1", clock=NOON, written_at=now_ms(), settled=True)
+    marker = Marker(epoch=0, owner="host-1", stream_time_ms=NOON, written_at=now_ms(), settled=True)
     topic_id = facts[topic].id
     for n in range(1, COMMITS + 1):
         for p in range(TASKS):
             producer.produce(topic, b"v", b"k", p, timestamp=1)
-            now = replace(marker, n=n, logs={topic: topic_id}, ends={topic: n}, starts={topic: 0})
+            now = replace(
+                marker, batch_number=n, logs={topic: topic_id}, ends={topic: n}, starts={topic: 0}
+            )
             producer.produce(commits_topic(app), now.to_bytes(), f"{app}/{p}".encode(), p)
     until(lambda: producer.flush(1) == 0, 120)
     at = [(topic, p) for p in range(TASKS)]

@@ -9,7 +9,7 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from state_lib.changelog.topics import dead_letters_topic
+from state_lib.changelog.topics import dead_letter_queue
 from state_lib.client import exchange as client_exchange
 from state_lib.client.exchange import Exchange
 from state_lib.client.flight import FlightHostClient
@@ -46,7 +46,7 @@ def letters() -> pa.BinaryArray:
 
 def offsets(app: App) -> list[int]:
     """Of the records that dead letters are of."""
-    found = committed(str(app.kafka.properties["bootstrap.servers"]), dead_letters_topic(app.name))
+    found = committed(str(app.kafka.properties["bootstrap.servers"]), dead_letter_queue(app.name))
     return [int(dict(m.headers() or [])["__streams.errors.offset"] or b"") for m in found]
 
 

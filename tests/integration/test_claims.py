@@ -65,13 +65,15 @@ def test_the_topology_topic_is_looked_at_once_for_all_tasks_of_a_claim(
         assert looks == ["newest_claim"], "the first one learns for all"
         task = manager.task(app.name, 3)
         task.commit(batch(task.marker, {"kv": kv(("a", "1"))}))
-        assert taken(app, at, first)[3].n == 1
+        assert taken(app, at, first)[3].batch_number == 1
         assert looks == ["newest_claim"]
 
         made_again(app, topology_topic(app.name), commits_topic(app.name), app.topic("kv"))
         second = published(app)
         assert second.number == first.number
-        assert {m.n for m in taken(app, at, second)} == {0}, "the new application's own tasks"
+        assert {m.batch_number for m in taken(app, at, second)} == {0}, (
+            "the new application's own tasks"
+        )
         assert looks == ["newest_claim"] * 2
 
 

@@ -79,11 +79,11 @@ def test_a_host_that_lost_its_disk_is_ready_when_its_tasks_are_back(make_app: Ma
         assert missing, "it said what it waited for"
         assert missing <= {EVERY, f"{app.name}/0"}
         with hosts.client() as flight:
-            assert (flight.marker(app.name, 0).epoch, flight.marker(app.name, 0).n) == (
+            assert (flight.marker(app.name, 0).epoch, flight.marker(app.name, 0).batch_number) == (
                 marker.epoch,
-                marker.n,
+                marker.batch_number,
             )
-        assert hosts.commit(4, {b"k7": b"4"}).n == 4, "its driver may go on"
+        assert hosts.commit(4, {b"k7": b"4"}).batch_number == 4, "its driver may go on"
     finally:
         hosts.stop()
 

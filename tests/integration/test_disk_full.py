@@ -62,4 +62,4 @@ def test_commits_wait_for_space_and_go_on(make_app: MakeApp) -> None:
     same = [m.value() for m in committed(servers, app.topic("kv")) if m.key() == b"same"]
     assert same == [b"%d" % (i + 1) for i in range(seen["n"])], "each commit once, in order"
     rebuilt = app.opened(host="host-2", listener=Counting())
-    assert rebuilt.marker.n == seen["n"]
+    assert rebuilt.marker.batch_number == seen["n"]

@@ -160,24 +160,26 @@ def test_commits_and_lag_are_seen_as_they_come(
     epoch = write_claim(app.kafka, app.topology, who("one"))
     task = app.opened()
     marker = claimed(task, epoch)
-    assert (looker.look().n, looker.look().done) == (0, 0)
+    assert (looker.look().batch_number, looker.look().done) == (0, 0)
     for n in (1, 2):
         progress(app, epoch, n)
         ProgressLog(app.kafka, app.name).append({"kind": "restore"})
         running = looker.look().batch
         assert running is not None
-        assert (running.n, running.rows) == (n, 10)
+        assert (running.batch_number, running.rows) == (n, 10)
         marker = task.commit(batch(marker))
-        until(lambda n=n: looker.look().n == n, 30)  # type: ignore[misc]
+        until(lambda n=n: looker.look().batch_number == n, 30)  # type: ignore[misc]
     seen = looker.look()
     assert (seen.done, seen.total, seen.lag) == (20, before, before - 20)
-    assert seen.clock == marker.clock
+    assert seen.stream_time_ms == marker.stream_time_ms
     assert seen.committed_at == marker.written_at
     assert seen.batch is None
     fresh = Looker(Settings.load(bootstrap_servers=broker.bootstrap, home=app.root), app.name)
     again = fresh.look()
     fresh.close()
-    assert (again.n, again.done, again.epoch) == (2, 20, epoch), "seen at once, not only followed"
+    assert (again.batch_number, again.done, again.epoch) == (2, 20, epoch), (
+        "seen at once, not only followed"
+    )
 
 
 def progress(app: App, epoch: int, n: int) -> None:

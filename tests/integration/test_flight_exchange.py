@@ -13,7 +13,7 @@ from contextlib import closing
 import pyarrow as pa
 import pytest
 
-from state_lib.changelog.topics import commits_topic, dead_letters_topic
+from state_lib.changelog.topics import commits_topic, dead_letter_queue
 from state_lib.client import flight as client_flight
 from state_lib.client.exchange import Exchange
 from state_lib.client.flight import FlightHostClient
@@ -115,7 +115,7 @@ def test_read_merge_commit(host: Served) -> None:
             exchange.output(out, binary(b"a", None), binary(b"6", b"7"), times(2))
             exchange.dead_letters(binary(letter))
             first = exchange.commit(header(exchange.marker))
-        assert (first.epoch, first.n) == (host.epoch, 1)
+        assert (first.epoch, first.batch_number) == (host.epoch, 1)
         assert client.marker(host.app.name, 0) == first
         with client.exchange(host.app.name, 0, host.epoch, 2) as exchange:
             assert exchange.get("kv", binary(b"a", b"b", b"c", b"d")).to_pylist() == [
@@ -127,12 +127,12 @@ def test_read_merge_commit(host: Served) -> None:
             exchange.commit(header(exchange.marker))
         marker, chunks = client.scan(host.app.name, 0, "kv")
         rows = [r for chunk in chunks for r in chunk.to_pylist()]
-        assert marker.n == 2
+        assert marker.batch_number == 2
         assert rows == [{"key": b"a", "value": b"1"}, {"key": b"c", "value": b"3"}]
     servers = str(host.app.kafka.properties["bootstrap.servers"])
     assert fold(servers, host.app.topic("kv")) == {b"a": b"1", b"c": b"3"}
     assert host.records(out) == [(b"a", b"6"), (None, b"7")]
-    dead = committed(servers, dead_letters_topic(host.app.name))[0]
+    dead = committed(servers, dead_letter_queue(host.app.name))[0]
     assert (dead.key(), dead.value()) == (None, b"?")
     headers = dict(dead.headers() or [])
     assert headers["__streams.errors.message"] == b"undecodable"
@@ -167,8 +167,8 @@ def test_an_exchange_that_ends_early_changes_nothing(host: Served) -> None:
     with closing(host.client()) as client:
         with client.exchange(host.app.name, 0, host.epoch, 1) as exchange:
             put(exchange, b"never")
-        assert client.marker(host.app.name, 0).n == 0
-        assert commit_one(client, host, 1, b"1").n == 1
+        assert client.marker(host.app.name, 0).batch_number == 0
+        assert commit_one(client, host, 1, b"1").batch_number == 1
     assert host.records(host.app.topic("kv")) == [(b"a", b"1")]
 
 
@@ -190,10 +190,10 @@ def test_two_copies_at_once_are_one_transaction(host: Served) -> None:
         thread.start()
     for thread in threads:
         thread.join(30)
-    assert [m.n for m in answers] == [1, 1]
+    assert [m.batch_number for m in answers] == [1, 1]
     assert len(host.records(host.app.topic("kv"))) == 1
     markers = host.records(commits_topic(host.app.name))
-    assert [Marker.from_bytes(v or b"").n for _, v in markers].count(1) == 1
+    assert [Marker.from_bytes(v or b"").batch_number for _, v in markers].count(1) == 1
 
 
 def test_a_copy_that_comes_too_late_is_never_applied(host: Served) -> None:
@@ -203,7 +203,7 @@ def test_a_copy_that_comes_too_late_is_never_applied(host: Served) -> None:
             put(slow, b"late")
             commit_one(client, host, 1, b"1")
             commit_one(client, host, 2, b"2")
-            assert slow.commit(header(slow.marker, 1)).n == 2, "done already"
+            assert slow.commit(header(slow.marker, 1)).batch_number == 2, "done already"
         with pytest.raises(Realign), late.exchange(host.app.name, 0, host.epoch, 3) as slow:
             slow.get("kv", binary(b"a"))
             put(slow, b"late")
@@ -216,7 +216,7 @@ def test_a_copy_that_comes_too_late_is_never_applied(host: Served) -> None:
             slow.get("kv", binary(b"a"))
             commit_one(client, host, 4, b"4")
             slow.get("kv", binary(b"a"))
-        assert commit_one(late, host, 2, b"late").n == 4
+        assert commit_one(late, host, 2, b"late").batch_number == 4
     assert [v for _, v in host.records(host.app.topic("kv"))] == [b"1", b"2", b"3", b"4"]
 
 
@@ -226,7 +226,7 @@ def test_the_answer_that_a_batch_is_done_already_is_not_lost(host: Served) -> No
         commit_one(client, host, 1, b"1")
     for _ in range(400):
         with closing(host.client()) as client:
-            assert commit_one(client, host, 1, b"late").n == 1
+            assert commit_one(client, host, 1, b"late").batch_number == 1
 
 
 def test_a_newer_driver_ends_the_exchanges_of_the_old_one(host: Served) -> None:
@@ -270,7 +270,7 @@ def test_errors_cross_the_wire_as_themselves(host: Served) -> None:
                 call()
         with pytest.raises(InvalidRequest):
             client._act("dance", {}, 60)
-        assert commit_one(client, host, 1, b"1").n == 1, "none of it harmed the task"
+        assert commit_one(client, host, 1, b"1").batch_number == 1, "none of it harmed the task"
 
 
 def test_no_token_no_answer(host: Served) -> None:
@@ -385,6 +385,6 @@ def test_a_host_that_hangs_is_not_waited_for_without_end(
             finally:
                 os.kill(host.pid, signal.SIGCONT)
             monkeypatch.undo()
-            assert client.marker(app.name, 0).n == marker.n
+            assert client.marker(app.name, 0).batch_number == marker.batch_number
     finally:
         hosts.stop()

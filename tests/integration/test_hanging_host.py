@@ -19,7 +19,7 @@ from state_lib.errors import Unavailable
 from state_lib.executor.exchange import exchange
 from state_lib.executor.plan import BatchPlan, ExchangePlan
 from state_lib.kafka import Kafka
-from state_lib.protocol.marker import NO_CLOCK, CommitHeader, Marker
+from state_lib.protocol.marker import NO_TIME, CommitHeader, Marker
 from state_lib.protocol.positions import Positions
 from state_lib.spark import batches as module
 from state_lib.spark.batches import Batches
@@ -72,7 +72,14 @@ def test_an_exchange_ends_when_its_time_is_over(hung: Hung) -> None:
     with hosts.client() as client:
         before = client.marker(NAME, 0)
         batch = BatchPlan(
-            hosts.epoch, before.n + 1, before.positions, before.positions, NO_CLOCK, 0, 0, {}
+            hosts.epoch,
+            before.batch_number + 1,
+            before.positions,
+            before.positions,
+            NO_TIME,
+            0,
+            0,
+            {},
         )
         plan = ExchangePlan(NAME, 1, (), batch, tuple(hosts.settings.host_addresses), TOKEN, 1.0)
         with hung.stopped():
@@ -80,13 +87,13 @@ def test_an_exchange_ends_when_its_time_is_over(hung: Hung) -> None:
             with pytest.raises(Unavailable, match="cannot be reached"):
                 exchange(plan, 0, None, client)
             assert time.monotonic() - began < SOON_S
-        assert exchange(plan, 0, None, client).n == batch.n
+        assert exchange(plan, 0, None, client).batch_number == batch.batch_number
 
 
 def test_a_host_that_hangs_within_an_exchange_is_not_waited_for(hung: Hung) -> None:
     hosts = hung.hosts
     with hosts.client() as client:
-        n = client.marker(NAME, 0).n + 1
+        n = client.marker(NAME, 0).batch_number + 1
 
         def hang_and_commit() -> None:
             with client.exchange(NAME, 0, hosts.epoch, n, 50.0, 1.0) as exchange, hung.stopped():
@@ -98,7 +105,7 @@ def test_a_host_that_hangs_within_an_exchange_is_not_waited_for(hung: Hung) -> N
         assert time.monotonic() - began < SOON_S
         with client.exchange(NAME, 0, hosts.epoch, n + 1, 50.0, 1.0) as exchange:
             header = _header(exchange.marker, n + 1)
-            assert exchange.commit(header).n == n + 1, "it goes on"
+            assert exchange.commit(header).batch_number == n + 1, "it goes on"
 
 
 def test_a_slow_host_that_answers_is_waited_for(hung: Hung) -> None:
@@ -106,10 +113,10 @@ def test_a_slow_host_that_answers_is_waited_for(hung: Hung) -> None:
     hosts.armed.write_text(f"commit.before_transaction=sleep:{slow_s}")
     try:
         with hosts.client() as client:
-            n = client.marker(NAME, 0).n + 1
+            n = client.marker(NAME, 0).batch_number + 1
             with client.exchange(NAME, 0, hosts.epoch, n, 50.0, 1.0) as exchange:
                 began = time.monotonic()
-                assert exchange.commit(_header(exchange.marker, n)).n == n
+                assert exchange.commit(_header(exchange.marker, n)).batch_number == n
                 assert time.monotonic() - began > slow_s - 0.5
     finally:
         hosts.armed.write_text("")
@@ -125,12 +132,12 @@ def test_a_tick_ends_when_its_time_is_over(
     settings = hosts.settings.model_copy(update={"exchange_timeout_s": exchange_s})
     with hosts.client() as client:
         marker = client.marker(NAME, 0)
-    standing = Standing(hosts.epoch, [marker], {}, n=marker.n)
+    standing = Standing(hosts.epoch, [marker], {}, batch_number=marker.batch_number)
     with closing(Batches(hung.job, settings, hosts.app.kafka, none, standing, TOKEN)) as batches:
         if marker.positions != SOURCE:
             batches.initial([SOURCE])
         standing.positions = SOURCE
-        seen = Positions(dict.fromkeys(SOURCE, max(NOON, standing.clock) + 1))
+        seen = Positions(dict.fromkeys(SOURCE, max(NOON, standing.stream_time_ms) + 1))
         standing.markers = [replace(m, maxima=seen) for m in standing.markers]
         with hung.stopped():
             began = time.monotonic()

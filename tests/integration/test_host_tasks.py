@@ -94,7 +94,7 @@ def test_a_host_that_starts_again_opens_what_it_remembers(make_app: MakeApp) -> 
     with managed(app, where) as manager:
         until(lambda: bool(manager.tasks) and not manager.not_ready)
         again = manager.task(app.name, 0)
-        assert (again.marker.epoch, again.marker.n) == (epoch, first.n)
+        assert (again.marker.epoch, again.marker.batch_number) == (epoch, first.batch_number)
         assert again.get_many("kv", [b"a"])[1] == [b"1"]
 
 
@@ -208,7 +208,7 @@ def test_a_task_that_cannot_be_opened_with_new_stores_goes_back_to_the_old_ones(
             manager.claim(app.name, 0, publish(app))
         until(lambda: app.topic("ts") in manager.not_ready.get(task.name, ""))
         app.topology = declared
-        assert claim(manager, app, publish(app)).n == 0
+        assert claim(manager, app, publish(app)).batch_number == 0
         assert task.get_many("kv", [b"a"])[1] == [b"1"]
 
 

@@ -18,7 +18,7 @@ from state_lib.changelog.admin import ensure_topics, topic_configs
 from state_lib.changelog.claims import newest_claim
 from state_lib.changelog.progress import ProgressLog
 from state_lib.changelog.reader import read
-from state_lib.changelog.topics import TopicPlan, dead_letters_topic, plan_topics
+from state_lib.changelog.topics import TopicPlan, dead_letter_queue, plan_topics
 from state_lib.changelog.writer import Records
 from state_lib.checks import Change
 from state_lib.config import Settings
@@ -160,7 +160,7 @@ def host(by: Principal, app: App) -> None:
     app.kafka = by.kafka
     assert newest_claim(by.kafka, app.name)
     task = app.opened()
-    letters = Records(dead_letters_topic(app.name), [b"k"], [b"v"])
+    letters = Records(dead_letter_queue(app.name), [b"k"], [b"v"])
     output = Records(app.topology.outputs[0].topic, [b"k"], [b"v"])
     puts = {"kv": kv(("a", "1")), "win": win(("w", NOON - days(300), "1"))}
     task.commit(batch(claimed(task), puts, outputs=[output, letters]))
@@ -190,7 +190,7 @@ def follow(by: Principal, app: App) -> None:
 def check(by: Principal, app: App) -> None:
     facts = gather_settings(by.settings, by.kafka, app.name)
     owned = [plan.name for plan, _ in facts.existing() if plan.owned]
-    read_all(by.kafka, [topic for topic in owned if topic != dead_letters_topic(app.name)])
+    read_all(by.kafka, [topic for topic in owned if topic != dead_letter_queue(app.name)])
     day = [Change(topic, "segment.ms", "", "86400000") for topic in owned]
     set_changes(by.kafka, app.name, day)
 
@@ -323,7 +323,7 @@ def test_a_host_that_was_refused_goes_on_once_it_is_granted(
         task.commit(batch(marker, outputs=[output]))
     secured.grant("host", wanted)
     task.open()
-    assert task.commit(batch(marker, outputs=[output])).n == marker.n + 1
+    assert task.commit(batch(marker, outputs=[output])).batch_number == marker.batch_number + 1
 
 
 def test_who_may_not_see_drivers_is_told_so_and_is_not_blind_for_ever(

@@ -19,7 +19,7 @@ from state_lib.executor.exchange import exchange
 from state_lib.executor.plan import BatchPlan, ExchangePlan
 from state_lib.kafka import Kafka
 from state_lib.protocol.addresses import HostAddress
-from state_lib.protocol.marker import NO_CLOCK, Marker
+from state_lib.protocol.marker import NO_TIME, Marker
 from state_lib.protocol.positions import Positions
 from tests.support.apps import App
 from tests.support.apps import at as position
@@ -38,7 +38,7 @@ class Copies:
     def run(self, n: int) -> Marker:
         verbs = tuple(verb.kept for verb in self.job.aggregations)
         start = Positions() if n == 1 else position(n - 1)
-        batch = BatchPlan(self.epoch, n, start, position(n), NO_CLOCK, 0, 0, {})
+        batch = BatchPlan(self.epoch, n, start, position(n), NO_TIME, 0, 0, {})
         plan = ExchangePlan(self.job.id, 1, verbs, batch, (self.at,), None, 20.0)
         with closing(FlightHostClient(self.at, None)) as client:
             return exchange(plan, 0, rows(), client)
@@ -72,9 +72,9 @@ def copies(kafka: Kafka, name: str, tmp_path: Path) -> Iterator[Copies]:
 def test_it_begins_again_and_finds_its_batch_done(
     copies: Copies, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert copies.run(1).n == 1
+    assert copies.run(1).batch_number == 1
     refused = overtaken(monkeypatch, lambda: copies.run(2))
-    assert copies.run(2).n == 2
+    assert copies.run(2).batch_number == 2
     assert len(refused) == 1
     assert copies.counts() == [2, 2], "and nothing is counted twice"
 

@@ -29,9 +29,9 @@ def test_reading_begins_where_it_is_asked_to(
     app = make_app()
     log = ProgressLog(app.kafka, app.name)
     offsets = [append(log, n) for n in range(40)]
-    assert [r.n for r in log.read(offsets[37])] == [37, 38, 39]
+    assert [r.batch_number for r in log.read(offsets[37])] == [37, 38, 39]
     assert touched == offsets[37:], "a stream of a year has millions"
-    assert [r.n for r in log.read()] == list(range(40))
+    assert [r.batch_number for r in log.read()] == list(range(40))
     assert log.read(offsets[39] + 1) == log.read(), "an offset of a topic that was before this one"
 
 

@@ -13,7 +13,7 @@ from state_lib.errors import Unavailable
 from state_lib.executor.exchange import exchange
 from state_lib.executor.plan import BatchPlan, ExchangePlan
 from state_lib.kafka import Kafka
-from state_lib.protocol.marker import NO_CLOCK
+from state_lib.protocol.marker import NO_TIME
 from state_lib.protocol.positions import Positions
 from state_lib.task import room
 from tests.support.apps import App
@@ -34,7 +34,7 @@ def test_a_commit_that_is_refused_is_given_up(
     app, at = App(kafka, job.topology, tmp_path), address()
     app.create()
     epoch = publish(app)
-    batch = BatchPlan(epoch, 1, Positions(), position(1), NO_CLOCK, 0, 0, {})
+    batch = BatchPlan(epoch, 1, Positions(), position(1), NO_TIME, 0, 0, {})
     plan = ExchangePlan(name, 1, (), batch, (at,), None, timeout_s=300.0, patience_s=1.0)
     with served(app, at) as host, closing(FlightHostClient(at, None)) as client:
         claim(host, app, epoch)
@@ -44,4 +44,6 @@ def test_a_commit_that_is_refused_is_given_up(
             with pytest.raises(Unavailable, match="MiB free, a commit of"):
                 exchange(plan, 0, None, client)
             assert time.monotonic() - began < SOON_S
-        assert exchange(plan, 0, None, client).n == batch.n, "there is room again"
+        assert exchange(plan, 0, None, client).batch_number == batch.batch_number, (
+            "there is room again"
+        )

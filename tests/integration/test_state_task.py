@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from state_lib.changelog.admin import set_topic_config, topic_configs
-from state_lib.changelog.topics import commits_topic, dead_letters_topic
+from state_lib.changelog.topics import commits_topic, dead_letter_queue
 from state_lib.changelog.writer import Records
 from state_lib.errors import (
     InvalidRequest,
@@ -54,7 +54,7 @@ def test_a_new_task_names_its_owner_and_takes_a_claim(make_app: MakeApp) -> None
     assert task.marker.owner == "host-1"
     assert (task.marker.epoch, task.marker.positions) == (-1, Positions())
     marker = claimed(task, 3)
-    assert (marker.epoch, marker.n) == (3, 0)
+    assert (marker.epoch, marker.batch_number) == (3, 0)
     assert claimed(task, 3) == marker, "a claim that is repeated changes nothing"
     assert [(m.epoch, m.owner) for m in markers(app)] == [(-1, "host-1"), (3, "host-1")]
     with pytest.raises(Superseded) as refused:
@@ -70,7 +70,7 @@ def test_one_commit_is_one_transaction(make_app: MakeApp) -> None:
         "ts": kv(("a", "2")),
         "win": win(("a", NOON, "3"), ("b", NOON - HOUR, "4")),
     }
-    out, dead = app.topology.outputs[0].topic, dead_letters_topic(app.name)
+    out, dead = app.topology.outputs[0].topic, dead_letter_queue(app.name)
     outputs = [
         Records(out, [b"a"], [b"5"], [NOON]),
         Records(dead, [None], [b"?"], [NOON], [[("why", b"x")]]),
@@ -104,7 +104,7 @@ def test_a_batch_without_rows_is_a_commit(make_app: MakeApp) -> None:
     task = app.opened()
     first = task.commit(batch(claimed(task), rows=5))
     tick = task.commit(batch(first, rows=0, clock=NOON + 1))
-    assert (tick.n, tick.positions, tick.clock) == (2, at(5), NOON + 1)
+    assert (tick.batch_number, tick.positions, tick.stream_time_ms) == (2, at(5), NOON + 1)
     assert tick.cut == {}
 
 
@@ -142,7 +142,7 @@ def test_refusals_carry_both_sides_and_change_nothing(make_app: MakeApp) -> None
     assert task.is_open
     assert fold(app.servers, app.topic("kv")) == {b"a": b"1"}
     gap = batch(first, {"kv": kv(("b", "2"))}, n=9, read_at=(5, 1))
-    assert task.commit(gap).n == 9, "batches that it was parked for are skipped"
+    assert task.commit(gap).batch_number == 9, "batches that it was parked for are skipped"
 
 
 def test_what_makes_no_sense_is_refused_before_the_transaction(make_app: MakeApp) -> None:
@@ -166,7 +166,7 @@ def test_what_makes_no_sense_is_refused_before_the_transaction(make_app: MakeApp
         task.commit(batch(marker, outputs=foreign))
     assert task.marker == marker
     assert committed(app.servers, app.topic("kv")) == []
-    assert task.commit(batch(marker, {"kv": kv(("a", "1"))})).n == 1
+    assert task.commit(batch(marker, {"kv": kv(("a", "1"))})).batch_number == 1
 
 
 def test_time_zero_is_the_same_in_store_and_changelog(make_app: MakeApp) -> None:
@@ -197,7 +197,7 @@ def test_a_closed_task_is_unavailable(make_app: MakeApp) -> None:
         with pytest.raises(Unavailable):
             call()
     task.open()
-    assert task.commit(batch(marker)).n == 1
+    assert task.commit(batch(marker)).batch_number == 1
 
 
 def test_only_the_newest_owner_commits(make_app: MakeApp) -> None:
@@ -225,7 +225,7 @@ def test_a_fence_that_was_no_rival_is_worth_a_retry(make_app: MakeApp) -> None:
         task.commit(batch(first, {"kv": kv(("a", "2"))}))
     assert not task.is_open
     task.open()
-    assert task.commit(batch(first, {"kv": kv(("a", "3"))})).n == 2
+    assert task.commit(batch(first, {"kv": kv(("a", "3"))})).batch_number == 2
     assert fold(app.servers, app.topic("kv")) == {b"a": b"3"}
 
 
@@ -239,7 +239,7 @@ def test_concurrent_copies_of_one_commit_make_one_transaction(make_app: MakeApp)
         thread.start()
     for thread in threads:
         thread.join()
-    assert [m.n for m in answers] == [1] * 4
+    assert [m.batch_number for m in answers] == [1] * 4
     assert len(committed(app.servers, app.topic("kv"))) == 1
 
 
@@ -256,5 +256,5 @@ def test_a_task_whose_topic_takes_more_by_now_is_opened_again(make_app: MakeApp)
         task.commit(large)
     assert type(refused.value) is Unavailable, "the name that every version of a client retries"
     assert not task.is_open
-    assert task.open().n == 0
-    assert task.commit(large).n == 1
+    assert task.open().batch_number == 0
+    assert task.commit(large).batch_number == 1

@@ -50,14 +50,16 @@ def check(app: App, batches: int) -> Counting:
     listener = Counting()
     task = app.opened(listener=listener)
     servers = str(app.kafka.properties["bootstrap.servers"])
-    assert task.marker.n == batches
+    assert task.marker.batch_number == batches
     assert task.marker.positions == ({("source", 0): 10 * batches} if batches else {})
     last = Marker.from_bytes(committed(servers, commits_topic(app.name))[-1].value() or b"")
     assert last == task.marker
     assert dict(task.scan("kv")[1]) == fold(servers, app.topic("kv"))
     windows = fold(servers, app.topic("win"), timestamped=True)
     with task.view() as (marker, stores):
-        live = {k: v for k, v in windows.items() if stores.stores["win"].live(k, marker.clock)}
+        live = {
+            k: v for k, v in windows.items() if stores.stores["win"].live(k, marker.stream_time_ms)
+        }
     assert dict(task.scan("win")[1]) == live
     assert len(committed(servers, app.topic("kv"))) == 3 * batches, "each batch once"
     task.close()
@@ -105,7 +107,7 @@ def test_a_failure_after_kafka_closes_the_task_and_the_commit_stands(
     assert not task.is_open
     assert task.marker == before, "what was not applied is not shown"
     task.open()
-    assert task.commit(nth(before, 2)).n == 2
+    assert task.commit(nth(before, 2)).batch_number == 2
     task.close()
     check(app, 2)
 
@@ -122,8 +124,8 @@ def test_killed_at_random_instants(make_app: MakeApp) -> None:
         process.kill()
         seen = [done, *acknowledged(process)]
         task = app.opened()
-        assert task.marker.n >= max(seen), "an acknowledged commit is never lost"
-        done = task.marker.n
+        assert task.marker.batch_number >= max(seen), "an acknowledged commit is never lost"
+        done = task.marker.batch_number
         task.close()
         check(app, done)
     assert done > 8

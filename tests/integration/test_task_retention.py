@@ -70,4 +70,4 @@ def test_what_a_guard_remembers_is_looked_up_again(make_app: MakeApp) -> None:
     until(lambda: topic_configs(admin, [topic])[topic]["retention.ms"] == lowered)
     task.keep_retention()
     until(lambda: topic_configs(admin, [topic])[topic]["retention.ms"] == "-1")
-    assert task.commit(batch(first, {"win": old})).n == first.n + 1
+    assert task.commit(batch(first, {"win": old})).batch_number == first.batch_number + 1

@@ -64,7 +64,7 @@ def test_a_full_memory_store_refuses_before_kafka(make_app: MakeApp) -> None:
     assert full.value.details["store"] == "kv"
     assert task.is_open
     assert fold(app.servers, app.topic("kv")) == {b"a": b"1"}
-    assert task.commit(batch(first, {"kv": kv(("b", "2"))})).n == 2
+    assert task.commit(batch(first, {"kv": kv(("b", "2"))})).batch_number == 2
 
 
 def test_what_is_expired_needs_no_room(make_app: MakeApp) -> None:

@@ -155,12 +155,12 @@ def test_nothing_is_lost_when_a_broker_is_killed_under_load(
     assert fold(brokers.bootstrap, logs[0]) == rows
     assert len(committed(brokers.bootstrap, logs[0])) == 2 * last, "each batch once"
     markers = [Marker.from_bytes(m.value() or b"") for m in committed(brokers.bootstrap, logs[1])]
-    numbers = [marker.n for marker in markers if marker.epoch == epoch]
+    numbers = [marker.batch_number for marker in markers if marker.epoch == epoch]
     assert sorted(set(numbers)) == list(range(last + 1)), "none is missing"
     assert numbers == sorted(numbers)
     with closing(FlightHostClient(at, token)) as client:
         marker, chunks = client.scan(NAME, 0, "kv")
-        assert marker.n == last
+        assert marker.batch_number == last
         pairs = [pair for chunk in chunks for pair in chunk.to_pylist()]
     assert {pair["key"]: pair["value"] for pair in pairs} == rows
     take_snapshot(stack, settings, at, token)

@@ -62,16 +62,18 @@ def test_a_tick_that_only_some_tasks_took_is_kept_and_repeated(
             other.close()
             with pytest.raises(Unavailable):
                 batches.tick()
-            taken = [first.task(name, p).marker.clock for p in owned["host-1"]]
+            taken = [first.task(name, p).marker.stream_time_ms for p in owned["host-1"]]
             assert taken == [NOON] * len(taken)
-            assert standing.clock == NOON, "the next batch must not be judged by an earlier clock"
+            assert standing.stream_time_ms == NOON, (
+                "the next batch must not be judged by an earlier clock"
+            )
 
             again = other.enter_context(served(app, hosts[1], hosts=hosts))
             owner = {p: first if p in owned["host-1"] else again for p in PARTITIONS}
             behind: list[Marker] = [claim(again, app, epoch, p) for p in owned["host-2"]]
-            assert all(m.clock < NOON for m in behind)
+            assert all(m.stream_time_ms < NOON for m in behind)
             assert batches.tick(), "for the tasks that missed it"
-            assert {owner[p].task(name, p).marker.clock for p in PARTITIONS} == {NOON}
+            assert {owner[p].task(name, p).marker.stream_time_ms for p in PARTITIONS} == {NOON}
             assert not batches.tick(), "all stand at it"
 
 
@@ -116,12 +118,14 @@ def test_a_tick_whose_answers_were_lost_is_repeated(
             patched.setattr("state_lib.driver.direct.exchange", deaf)
             with pytest.raises(Unavailable, match="the answer was lost"):
                 batches.tick()
-        assert [host.task(name, p).marker.clock for p in range(2)] == [NOON, NOON]
+        assert [host.task(name, p).marker.stream_time_ms for p in range(2)] == [NOON, NOON]
         assert standing.markers == before, "as far as the driver knows"
-        assert standing.clock == NOON, "the next batch must not be judged by an earlier clock"
+        assert standing.stream_time_ms == NOON, (
+            "the next batch must not be judged by an earlier clock"
+        )
         assert standing.parked == {}
         assert batches.tick(), "nobody has said that it was taken"
-        assert [m.clock for m in standing.markers] == [NOON, NOON]
+        assert [m.stream_time_ms for m in standing.markers] == [NOON, NOON]
         assert not batches.tick(), "all stand at it"
 
 
@@ -132,9 +136,9 @@ def test_a_new_partition_moves_no_clock(kafka: Kafka, name: str, tmp_path: Path)
         one = {(source, 0): 0}
         batches.initial([one, one])
         standing.positions = one
-        ahead = replace(standing.markers[1], clock=NOON)
+        ahead = replace(standing.markers[1], stream_time_ms=NOON)
         standing.markers[1] = ahead  # as if task 0 were in the past
         both = {(source, 0): 0, (source, 1): 0}
         batches.initial([both, both])
-        assert [m.clock for m in standing.markers] == [-1, NOON]
-        assert standing.clock == NOON
+        assert [m.stream_time_ms for m in standing.markers] == [-1, NOON]
+        assert standing.stream_time_ms == NOON

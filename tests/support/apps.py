@@ -119,10 +119,10 @@ def batch(  # noqa: PLR0913 - a commit has that many parts
     to = Positions({k: o + rows for k, o in (marker.positions or at(0)).items()})
     header = CommitHeader(
         epoch=marker.epoch,
-        n=marker.n + 1 if n is None else n,
+        batch_number=marker.batch_number + 1 if n is None else n,
         from_=marker.positions,
         to=to,
-        clock=clock,
+        stream_time_ms=clock,
         maxima=at(clock),
         dropped=dropped or {},
         read_at=read_at,
@@ -158,7 +158,7 @@ def get(task: StateTask, store: str, *keys: bytes) -> list[bytes | None]:
 
 def digests(task: StateTask) -> dict[str, StoreDigest]:
     with task.view() as (marker, stores):
-        return {name: store_digest(s, marker.clock) for name, s in stores.stores.items()}
+        return {name: store_digest(s, marker.stream_time_ms) for name, s in stores.stores.items()}
 
 
 def days(n: float) -> int:

@@ -27,7 +27,9 @@ def main(mounted: str, work: str) -> None:
     seen: dict[str, Any] = {}
 
     def state() -> list[Any]:
-        return [[m.marker.n, verify(m, deep=True)] for m in list_snapshots(url, "app", 0)]
+        return [
+            [m.marker.batch_number, verify(m, deep=True)] for m in list_snapshots(url, "app", 0)
+        ]
 
     def refusal(what: Any) -> str | None:
         try:

@@ -27,7 +27,7 @@ def stopped_when_caught_up(settings: Settings, app: str) -> Iterator[list[Sight]
         deadline = deadline_in(PATIENCE_S)
         while time.monotonic() < deadline:
             seen.append(looker.look())
-            if seen[-1].n > 0 and seen[-1].total > 0 and seen[-1].lag == 0:
+            if seen[-1].batch_number > 0 and seen[-1].total > 0 and seen[-1].lag == 0:
                 break
             time.sleep(0.5)
         looker.close()

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from jobs._recompute import judgements
 from state_lib import Application, Materialized, TimeWindows, agg
 from state_lib.changelog.progress import ProgressLog
-from state_lib.changelog.topics import dead_letters_topic, progress_topic
+from state_lib.changelog.topics import dead_letter_queue, progress_topic
 from state_lib.client.flight import FlightHostClient
 from state_lib.config import Settings
 from state_lib.driver import runs
@@ -30,7 +30,7 @@ from state_lib.executor.plan import ExchangePlan
 from state_lib.host.tasks import TaskManager
 from state_lib.kafka import Kafka, Partition, require
 from state_lib.keys import partition_for
-from state_lib.protocol.marker import NO_CLOCK, Marker
+from state_lib.protocol.marker import NO_TIME, Marker
 from state_lib.protocol.positions import Positions
 from state_lib.spark.align import Read, align, initial_positions
 from state_lib.spark.batches import Batches
@@ -95,7 +95,7 @@ class Feed:
         producer = kafka.producer(name)
         places = [(kind, p) for kind in KINDS for p in range(2)]
         end = dict.fromkeys(places, 0)
-        clock = NO_CLOCK
+        clock = NO_TIME
         for number in range(batches):
             at = NOON + 2 * number * MINUTE
             for kind, partition in places:
@@ -235,7 +235,7 @@ class Chained:
         return {
             "stores": {s: [sorted(t.scan(s)[1]) for t in tasks] for s in STORES},
             "markers": [_plain(t.marker) for t in tasks],
-            "letters": sorted(m.headers() or [] for m in self._read(dead_letters_topic(self.name))),
+            "letters": sorted(m.headers() or [] for m in self._read(dead_letter_queue(self.name))),
             "outputs": {
                 o.topic.removeprefix(self.name): self._last(o.topic)
                 for o in self.job.topology.outputs
@@ -250,7 +250,7 @@ class Chained:
             dropped = self.manager.task(self.name, p).marker.dropped
             for kind, reason in LATE.items():
                 late[kind] += dropped.get(reason, 0)
-        for letter in self._read(dead_letters_topic(self.name)):
+        for letter in self._read(dead_letter_queue(self.name)):
             said = {k.removeprefix("__streams.errors."): v for k, v in letter.headers() or []}
             if said["message"] == b"future":
                 future[said["topic"].decode().removeprefix(f"{self.feed.name}-")] += 1

@@ -55,7 +55,7 @@ class Cluster:
 
     def commit(self, app: App, epoch: int, partition: int, value: bytes) -> Marker:
         with closing(FlightHostClient(self.client(app, partition).address, TOKEN)) as client:
-            n = client.marker(app.name, partition).n + 1
+            n = client.marker(app.name, partition).batch_number + 1
             with client.exchange(app.name, partition, epoch, n) as exchange:
                 keys, values = pa.array([b"k"], pa.binary()), pa.array([value], pa.binary())
                 exchange.put("kv", keys, values, pa.array([1], pa.int64()))

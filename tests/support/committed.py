@@ -45,7 +45,7 @@ class Committed:
     def commit(self, partition: int, **entries: str) -> Marker:
         """One batch."""
         with closing(self.client(partition)) as client:
-            n = client.marker(self.name, partition).n + 1
+            n = client.marker(self.name, partition).batch_number + 1
             with client.exchange(self.name, partition, self.epoch, n) as exchange:
                 keys = pa.array([key.encode() for key in entries], pa.binary())
                 values = pa.array([value.encode() for value in entries.values()], pa.binary())

@@ -40,11 +40,11 @@ def main(bootstrap: str, folder: str, topology: str, batches: str) -> int:
     os.environ["HOLDFAST_FAILPOINTS"] = armed
     for _ in range(int(batches)):
         try:
-            marker = task.commit(nth(marker, marker.n + 1))
+            marker = task.commit(nth(marker, marker.batch_number + 1))
         except HoldfastError as error:
             print(type(error).__name__, error.message, flush=True)  # noqa: T201
             return 3
-        print(marker.n, flush=True)  # noqa: T201
+        print(marker.batch_number, flush=True)  # noqa: T201
     task.close()
     return 0
 

@@ -61,9 +61,9 @@ def well(**more: object) -> Facts:
     topics["source"] = topic(2, {"cleanup.policy": "delete", "retention.ms": "-1"})
     marker = Marker(
         epoch=3,
-        n=9,
+        batch_number=9,
         owner="host-1",
-        clock=NOW - HOUR,
+        stream_time_ms=NOW - HOUR,
         written_at=NOW - 60_000,
         logs=dict.fromkeys(LOGS, "id"),
         ends=dict.fromkeys(LOGS, 900),

@@ -57,7 +57,7 @@ def main(bootstrap: str, folder: str, topology: str) -> None:
     seen: dict[str, Any] = {}
 
     def commit(marker: Marker) -> Marker:
-        n = marker.n + 1
+        n = marker.batch_number + 1
         return task.commit(batch(marker, {"kv": kv(("same", f"{n}"), (f"k{n}", f"{n}{VALUE}"))}))
 
     task.open()
@@ -67,7 +67,7 @@ def main(bootstrap: str, folder: str, topology: str) -> None:
     seen["still_open"] = task.is_open
     (state / "ballast").unlink()
     marker = commit(marker)
-    seen["after_guarded"] = marker.n
+    seen["after_guarded"] = marker.batch_number
 
     # Nearly no reserve: now the disk fills up under RocksDB itself.
     room.MIN_FREE_BYTES = -(1 << 30)
@@ -89,7 +89,7 @@ def main(bootstrap: str, folder: str, topology: str) -> None:
         time.sleep(0.2)
     while time.monotonic() < deadline and refusal(task.flush):
         time.sleep(0.2)
-    seen["n"] = task.marker.n
+    seen["n"] = task.marker.batch_number
     seen["entries"] = {k.decode(): v[:10].decode() for k, v in task.scan("kv")[1]}
     seen["left"] = sorted(p.name for p in task.path.parent.iterdir())
     task.close()

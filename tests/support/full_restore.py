@@ -98,7 +98,7 @@ class Restored:
             puts = Puts(keys, [os.urandom(VALUE_BYTES) for _ in keys], [NOON] * KEYS)
             marker = self.task.commit(batch(marker, {"kv": puts, "ts": puts}))
         self.task.flush()
-        self.wanted = digests(self.task), marker.n
+        self.wanted = digests(self.task), marker.batch_number
 
     def lost(self) -> None:
         """The directory is lost, and the host opens the task."""
@@ -124,7 +124,7 @@ class Restored:
         self.filling.arm(("", "", 0), 0)
         self.task.open()
         self.task.flush()
-        said["well"] = (digests(self.task), self.task.marker.n) == self.wanted
+        said["well"] = (digests(self.task), self.task.marker.batch_number) == self.wanted
         said["after"] = self._names()
         return said
 
@@ -143,7 +143,7 @@ def main(folder: str) -> None:
     }
     marker = one.task.commit(batch(one.task.marker, {"kv": Puts([b"new"], [b"1"], [NOON])}))
     one.task.close()
-    sys.stdout.write(json.dumps({"seen": seen, "n": marker.n}))
+    sys.stdout.write(json.dumps({"seen": seen, "n": marker.batch_number}))
 
 
 if __name__ == "__main__":

@@ -60,7 +60,7 @@ class Live:
 
     def commits(self, app: str, *, other_than: str | None = None) -> Sight:
         """Look until a driver commits."""
-        return self.sight(app, lambda s: s.n > 0 and s.driver != other_than)
+        return self.sight(app, lambda s: s.batch_number > 0 and s.driver != other_than)
 
     def start(self, app: str) -> Run:
         """Trigger the stream."""

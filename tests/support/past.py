@@ -81,7 +81,7 @@ class Traveller:
         to = {(self.source, 0): (number + wide) * ROWS}
         clock = NOON + number * HOUR
         record = {
-            "epoch": marker.epoch, "n": marker.n + 1, "from": self._at(number).to_json(),
+            "epoch": marker.epoch, "n": marker.batch_number + 1, "from": self._at(number).to_json(),
             "to": Positions(to).to_json(), "clock": clock, "now": now_ms(), "max_future_ms": 1,
             "code": "code", "limits": {}, "tasks": [0] if again else None, "recorded": first,
         }  # fmt: skip
@@ -173,7 +173,7 @@ def traveller(make_app: MakeApp, stores: Sequence[StoreSpec] = (KV,)) -> Travell
         first.header,
         from_=Positions(),
         to=Positions({(source, 0): 0}),
-        clock=-1,
+        stream_time_ms=-1,
         maxima=Positions(),
     )
     made.task.commit(replace(first, header=header))

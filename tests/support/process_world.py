@@ -70,7 +70,7 @@ def in_memory(spark: SparkSession, name: str, source: str) -> Told:
         tasks = driver._current()
         topic = f"{source}-silent"
         return {
-            "clock": [task.marker.clock for task in tasks],
+            "clock": [task.marker.stream_time_ms for task in tasks],
             "due": [task.marker.due for task in tasks],
             "stores": [dict(task.scan(s)[1]) for task in tasks for s in STORES],
             "outputs": [
@@ -153,7 +153,7 @@ class World:
         topic, brokers = f"{self.source}-silent", self.settings.bootstrap_servers
         tasks = [self.host.task(self.app.name, p) for p in range(PARTITIONS)]
         return {
-            "clock": [task.marker.clock for task in tasks],
+            "clock": [task.marker.stream_time_ms for task in tasks],
             "due": [task.marker.due for task in tasks],
             "stores": [dict(task.scan(s)[1]) for task in tasks for s in STORES],
             "outputs": [

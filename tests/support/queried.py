@@ -133,10 +133,10 @@ class Cluster:
         before = task.marker
         header = CommitHeader(
             epoch=before.epoch,
-            n=before.n + 1,
+            batch_number=before.batch_number + 1,
             from_=before.positions,
-            to=Positions({("lines", partition): before.n + 1}),
-            clock=NOON,
+            to=Positions({("lines", partition): before.batch_number + 1}),
+            stream_time_ms=NOON,
             dropped={"late": dropped} if dropped else {},
         )
         return task.commit(Batch(header, puts))

@@ -23,7 +23,7 @@ def main(bootstrap: str, folder: str, topology: str) -> int:
     kafka = Kafka({"bootstrap.servers": bootstrap, "log_level": 0})
     context = TaskContext(KafkaLog(kafka), "host-1", Path(folder))
     marker = repair_task(StateTask(context, Topology.from_json(json.loads(topology)), 0))
-    print(marker.epoch, marker.n, flush=True)  # noqa: T201
+    print(marker.epoch, marker.batch_number, flush=True)  # noqa: T201
     return 0
 
 

@@ -35,7 +35,7 @@ def main(
     context = TaskContext(KafkaLog(kafka), "host-1", Path(folder), restore=options, pool=pool)
     task = StateTask(context, Topology.from_json(json.loads(topology)), 0)
     marker = task.restore(task.plan(source)) if source else task.open()
-    print(marker.epoch, marker.n, flush=True)  # noqa: T201
+    print(marker.epoch, marker.batch_number, flush=True)  # noqa: T201
     task.close()
     return 0
 

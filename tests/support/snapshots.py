@@ -35,7 +35,12 @@ class Source:
         self.n += 1
         now = time.time_ns() // 1_000_000
         marker = Marker(
-            epoch=3, n=self.n, positions=at(self.n), clock=NOON, written_at=now, state=state
+            epoch=3,
+            batch_number=self.n,
+            positions=at(self.n),
+            stream_time_ms=NOON,
+            written_at=now,
+            state=state,
         )
         again = "-again" * self.made
         offsets = {

@@ -26,7 +26,7 @@ def main(bootstrap: str, folder: str, topology: str, snapshots: str, past: str) 
     context = TaskContext(KafkaLog(kafka), "host-1", Path(folder), restore=options)
     task = StateTask(context, Topology.from_json(json.loads(topology)), 0)
     marker = task.go_back(Past.from_json(json.loads(past))) if past else task.open()
-    print(marker.epoch, marker.n, flush=True)  # noqa: T201
+    print(marker.epoch, marker.batch_number, flush=True)  # noqa: T201
     task.close()
     return 0
 

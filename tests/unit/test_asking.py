@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from state_lib.cli._query import _flat, find
+from state_lib.cli._query import _flat, find, position_table
 from state_lib.client.query import QueryClient
-from state_lib.errors import InvalidRequest, SerdeError
+from state_lib.errors import HoldfastError, InvalidRequest, SerdeError
 from state_lib.protocol.addresses import HostAddress
 
 NOON = dt.datetime(2013, 1, 31, 12, tzinfo=dt.UTC)
@@ -111,3 +111,11 @@ def test_fields_that_are_called_like_columns_of_the_key_are_shown_as_well() -> N
     row = {"key": {"origin": "JFK", "day": "2013-01-31"}, "value": {"origin": "LGA", "n": 1}}
     assert _flat(row) == {"origin": "JFK", "day": "2013-01-31", "value.origin": "LGA", "n": 1}
     assert _flat({"key": 1, "value": {"key": 2}}) == {"key": 1, "value.key": 2}
+
+
+def test_a_host_of_a_version_before_is_told_so() -> None:
+    now = {"epoch": 3, "batch_number": 7, "positions": {}, "stream_time_ms": -1}
+    assert position_table({"a/0": now}).row_count == 1
+    before = {"epoch": 3, "n": 7, "positions": {}, "clock": -1}
+    with pytest.raises(HoldfastError, match="older than this 'holdfast': upgrade it"):
+        position_table({"a/0": now, "a/1": before})

@@ -8,7 +8,7 @@ from state_lib.errors import Superseded, TopicRecreated
 from state_lib.protocol.marker import RESTORING, Marker, Verdict
 from state_lib.task.claiming import judge_claim, would_take
 
-MARKER = Marker(epoch=7, n=3, claimed_in="old")
+MARKER = Marker(epoch=7, batch_number=3, claimed_in="old")
 
 
 @pytest.mark.parametrize("topic_id", ["old", "new", ""])
@@ -46,7 +46,7 @@ def test_in_another_topic_an_epoch_that_is_not_higher_is_another_drivers(epoch: 
 
 
 def test_markers_of_older_versions_do_not_say_the_topic() -> None:
-    old = Marker(epoch=7, n=3)
+    old = Marker(epoch=7, batch_number=3)
     assert judge_claim("a/0", old, 7, "new") is Verdict.ALREADY_DONE
     with pytest.raises(Superseded):
         judge_claim("a/0", old, 6, "new")
@@ -64,7 +64,7 @@ def test_a_claim_counts_if_all_tasks_would_take_it() -> None:
 def test_after_a_restore_to_the_past_the_claim_of_before_stands() -> None:
     """It has an epoch and no claim: nobody must think that the topology topic was lost."""
     begun = Marker(epoch=9, claimed_in="old", state=RESTORING, back={"before": 7})
-    ended = Marker(epoch=9, n=1, claimed_in="old", rewound=9, back={"before": 7})
+    ended = Marker(epoch=9, batch_number=1, claimed_in="old", rewound=9, back={"before": 7})
     assert would_take("a", [begun, ended, MARKER], 7, "old")
     assert not would_take("a", [ended], 6, "old")
     with pytest.raises(Superseded):

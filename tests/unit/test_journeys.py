@@ -18,14 +18,14 @@ GOES = PastPlan(
     task="app/0",
     snapshot="20260131T120000000Z-1a2b3c4d",
     epoch=3,
-    n=7,
+    batch_number=7,
     written_at=NOON,
     positions={"source": {"0": 70}},
     topic_ids={"source": "id"},
     recorded=5,
-    clock=NOON,
+    stream_time_ms=NOON,
     from_epoch=4,
-    from_n=9,
+    from_batch_number=9,
     published={"source": {"0": 90}},
     records=20,
     bytes=4_000_000,
@@ -36,7 +36,7 @@ GOES = PastPlan(
     back_by="somebody",
     back_at=NOON,
 )
-STANDS = replace(GOES, task="app/1", epoch=4, n=9, discards=())
+STANDS = replace(GOES, task="app/1", epoch=4, batch_number=9, discards=())
 JOURNEY = Journey("app", (GOES, STANDS), ("driver-1",))
 
 
@@ -51,7 +51,7 @@ def test_a_journey_survives_json() -> None:
 
 
 def test_what_was_approved_is_where_it_leads_and_not_how_far_the_stream_has_come() -> None:
-    later = replace(GOES, from_n=99, records=900, discards=("the state of commit 4/99",))
+    later = replace(GOES, from_batch_number=99, records=900, discards=("the state of commit 4/99",))
     assert replace(JOURNEY, plans=(later, STANDS), drivers=()).id == JOURNEY.id
     for other in (
         replace(GOES, snapshot="20260130T120000000Z-1a2b3c4d"),

@@ -40,7 +40,7 @@ def test_a_batch_that_nobody_committed_is_overridden_by_its_successor() -> None:
 
 def test_an_aligned_batch_replaces_its_original() -> None:
     records = [batch(1, 1, 0, 10, 5), batch(1, 2, 10, 20, 7), batch(2, 1, 10, 20, 7)]
-    assert [(r.epoch, r.clock) for r in effective(records)] == [(1, 5), (2, 7)]
+    assert [(r.epoch, r.stream_time_ms) for r in effective(records)] == [(1, 5), (2, 7)]
 
 
 def test_a_zombie_that_writes_after_its_successor_does_not_count() -> None:
@@ -183,7 +183,7 @@ def test_ticks_stand_until_a_newer_driver_has_spoken() -> None:
         batch(1, 1, 0, 10), tick(1, 2, 10), tick(1, 3, 10), begin, tick(1, 4, 10),
         tick(2, 5, 10, aligned=True), tick(2, 6, 10),
     ]  # fmt: skip
-    assert [(t.epoch, t.n) for t in ticks(records)] == [(1, 2), (1, 3), (2, 6)]
+    assert [(t.epoch, t.batch_number) for t in ticks(records)] == [(1, 2), (1, 3), (2, 6)]
     assert spans(records) == [(1, 0, 10)]
     said = replace(BatchPlan(1, 2, Positions(), Positions(), 0, 0, 0, {}), tick=True).record()
     assert Recorded.from_json(orjson.loads(orjson.dumps(said)), 40).tick
@@ -213,9 +213,9 @@ def test_what_is_equal_in_many_records_is_kept_once() -> None:
     alike, records = Alike(), [batch(1, n, 10 * n, 10 * n + 10) for n in range(4)]
     said = [
         {
-            "epoch": 1, "n": r.n, "clock": 0, "now": 0,
+            "epoch": 1, "n": r.batch_number, "clock": 0, "now": 0,
             "from": Positions(r.from_).to_json(), "to": Positions(r.to).to_json(),
-            "max_future_ms": 1, "tasks": None, "limits": {"count": 9 if r.n < 3 else 8},
+            "max_future_ms": 1, "tasks": None, "limits": {"count": 9 if r.batch_number < 3 else 8},
         }
         for r in records
     ]  # fmt: skip

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from holdfast_airflow.operators.work import StateWorkOperator
+from state_lib.protocol.stored import from_stored
 
 if TYPE_CHECKING:
     from state_lib.reports.folder import Kind
@@ -22,7 +23,7 @@ class SavepointOperator(StateWorkOperator):
         kwargs: As `ReportJobOperator`.
 
     Returns (as XCom): what ``holdfast snapshot savepoint APP --json`` prints: ``id``, ``epoch``,
-    ``n``, ``clock``, ``positions`` and the ``snapshots``.
+    ``batch_number``, ``stream_time_ms``, ``positions`` and the ``snapshots``.
     """
 
     kind: ClassVar[Kind] = "savepoint"
@@ -37,7 +38,8 @@ class SavepointOperator(StateWorkOperator):
         return {"timeout_s": self.wait.total_seconds()}
 
     def judge(self, result: Mapping[str, Any]) -> dict[str, Any]:
-        """Tell its id."""
-        at = (result["id"], self.app, result["epoch"], result["n"])
+        """Tell its id. Reports have the names that those of versions before have."""
+        made = from_stored(result)
+        at = (made["id"], self.app, made["epoch"], made["batch_number"])
         self.log.info("Savepoint %s of %s at commit %s/%s", *at)
-        return dict(result)
+        return made

@@ -149,7 +149,7 @@ class _Run:
         self._results = Results(processor)
         self._serde = serde_from(processor.key_serde)
         self._behind_ms = processor.grace_ms if processor.time_mode == "eventtime" else 0
-        watermark = batch.clock - self._behind_ms
+        watermark = batch.stream_time_ms - self._behind_ms
         self._time = watermark if processor.time_mode == "eventtime" else now
         timed = processor.time_mode != "none"
         self._values = TimerValues(now, max(watermark, 0)) if timed else TimerValues()

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field
 
 from state_lib.errors import HoldfastError, SerdeError
-from state_lib.host.http.reads import Page
+from state_lib.host.reads import Page
 from state_lib.keys import split_timestamp, split_window_key
 from state_lib.protocol.json_forms import key_json, value_json
 from state_lib.protocol.marker import Marker
@@ -19,18 +19,20 @@ from state_lib.serdes import serde_from
 from state_lib.specs import StoreSpec
 from state_lib.times import iso
 
-Clock = Annotated[int, Field(description="Stream time in ms by which expiry is judged; -1: none.")]
+StreamTime = Annotated[
+    int, Field(description="Of the application: expiry is judged by it; -1: none yet.")
+]
 
 
 class Position(BaseModel):
     """The marker of a task: what the answer saw is the fold of its committed changelog here."""
 
     epoch: int = Field(description="Of the driver whose commit this is.")
-    n: int = Field(description="Number of the commit within the epoch.")
+    batch_number: int = Field(description="Number of the commit within the epoch.")
     positions: dict[str, dict[str, int]] = Field(
         description="Next offset to read, by source topic and partition."
     )
-    clock: Clock
+    stream_time_ms: StreamTime
 
 
 Positions = Annotated[
@@ -208,9 +210,9 @@ def position_of(marker: Marker) -> dict[str, Any]:
     """What of a marker stands in answers."""
     return {
         "epoch": marker.epoch,
-        "n": marker.n,
+        "batch_number": marker.batch_number,
         "positions": marker.positions.to_json(),
-        "clock": marker.clock,
+        "stream_time_ms": marker.stream_time_ms,
     }
 
 

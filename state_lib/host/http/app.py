@@ -1,23 +1,27 @@
-"""The FastAPI application of a host, and what every request passes before any route sees it."""
+"""The FastAPI application of a host, what every request passes before any route, its server."""
 
 from __future__ import annotations
 
 import hmac
+import threading
+import time
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
+import uvicorn
 from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from fastapi.security import HTTPBearer
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from state_lib.errors import InvalidRequest, Unauthorized
+from state_lib.errors import InvalidRequest, Unauthorized, Unavailable
 from state_lib.host.http import answers, routes
 from state_lib.host.http.failures import answer, error_answer, handle_failures
 from state_lib.host.http.owners import Owners
 from state_lib.host.http.parameters import Tasks
 from state_lib.host.metrics import HostMetrics
 from state_lib.host.tasks import TaskManager
+from state_lib.protocol.addresses import HostAddress
 
 _ABOUT = """State stores of Holdfast, as Kafka Streams' interactive queries.
 
@@ -30,6 +34,8 @@ OPEN = frozenset({"/livez", "/readyz", "/openapi.json"})
 """Paths that need no token: they tell nothing of any state. All others do, known or not."""
 TRUSTED = "holdfast.trusted"
 """In a request's scope: whether it came with the token, or none is configured."""
+START_TIMEOUT_S = 20.0
+STOP_TIMEOUT_S = 5.0
 _FAILURES: dict[int | str, dict[str, Any]] = {
     400: {"model": answers.Failure, "description": "A name, key, time, limit or cursor is wrong."},
     401: {"model": answers.Failure, "description": "No bearer token, or not the configured one."},
@@ -162,3 +168,69 @@ class WellFormed:
                 await error_answer(refusal)(scope, receive, send)
                 return
         await self._app(scope, receive, send)
+
+
+class HttpServer:
+    """Health, metrics and queries of a host, on its own address only: uvicorn in a thread.
+
+    Args:
+        tasks: of this host.
+        address: what to bind to.
+        token: see `create_app`.
+        metrics: as given to the tasks' context as their listener; None: a new one, in which
+            restores and commits of these tasks do not count.
+    """
+
+    def __init__(
+        self,
+        tasks: TaskManager,
+        address: HostAddress,
+        token: str | None,
+        metrics: HostMetrics | None = None,
+    ) -> None:
+        metrics = metrics or HostMetrics()
+        metrics.watch(tasks)
+        self.app = create_app(tasks, token, metrics)
+        self._address = address
+        config = uvicorn.Config(
+            self.app,
+            host=address.host,
+            port=address.http_port,
+            log_level="warning",
+            access_log=False,
+            ws="none",
+            lifespan="on",
+            server_header=False,
+            timeout_graceful_shutdown=int(STOP_TIMEOUT_S),
+        )
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._run, name="http", daemon=True)
+
+    def start(self) -> None:
+        """Serve; returns once requests are answered.
+
+        Raises:
+            Unavailable: the address cannot be bound to; uvicorn has logged why.
+        """
+        self._thread.start()
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not self._server.started:
+            self._thread.join(0.01)
+            if not self._thread.is_alive() or time.monotonic() > deadline:
+                raise Unavailable(
+                    f"HTTP on {self._address.http_url} did not start; free the port, or change "
+                    "HOLDFAST_HOSTS",
+                    url=self._address.http_url,
+                )
+
+    def stop(self) -> None:
+        """Answer open requests, at most `STOP_TIMEOUT_S` s, and no more."""
+        self._server.should_exit = True
+        if self._thread.is_alive():
+            self._thread.join(2 * STOP_TIMEOUT_S)
+
+    def _run(self) -> None:
+        try:
+            self._server.run()
+        except SystemExit:  # uvicorn's way to say that it cannot bind
+            return

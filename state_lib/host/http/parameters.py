@@ -12,7 +12,7 @@ from typing import Annotated, NamedTuple
 from fastapi import Depends, Path, Query, Request
 
 from state_lib.errors import InvalidRequest
-from state_lib.host.http.reads import Cursor
+from state_lib.host.reads import Cursor
 from state_lib.host.tasks import TaskManager
 from state_lib.keys import partition_for
 from state_lib.names import check_name

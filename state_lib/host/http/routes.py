@@ -25,7 +25,7 @@ from state_lib.host.http.parameters import (
     owned_partitions,
     topology_of,
 )
-from state_lib.host.http.reads import count_rows, read_page
+from state_lib.host.reads import count_rows, read_page
 from state_lib.host.sizes import approximate_size
 from state_lib.host.tasks import TaskManager
 from state_lib.keys import after

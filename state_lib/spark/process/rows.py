@@ -27,7 +27,7 @@ from state_lib.spark.rows import POSITION
 def judge(rows: DataFrame, index: int, verb: Process) -> DataFrame:
     """Add the key of each row, and why it is not used; columns as `state_lib.spark.entries.judge`.
 
-    A row is late by event time if its time and the grace are before the clock; where there are
+    A row is late by event time if its time and the grace are before stream time; where there are
     windows, as those of `agg`.
     """
     own = f"{index}"

@@ -18,7 +18,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from state_lib.protocol.marker import NO_CLOCK, Marker
+from state_lib.protocol.marker import NO_TIME, Marker
 
 METADATA = StructType(
     [
@@ -41,12 +41,13 @@ def metadata(task: int, marker: Marker, snapshot: str | None) -> Repeated:
         (topic, [(int(partition), offset) for partition, offset in parts.items()])
         for topic, parts in marker.positions.to_json().items()
     ]
+    reached = marker.stream_time_ms
     value = {
         "task": task,
         "epoch": marker.epoch,
-        "batch_number": marker.n,
+        "batch_number": marker.batch_number,
         "positions": positions,
-        "stream_time_ms": None if marker.clock == NO_CLOCK else marker.clock,
+        "stream_time_ms": None if reached == NO_TIME else reached,
         "committed_at": marker.written_at * _US,
         "snapshot": snapshot,
     }

@@ -50,7 +50,7 @@ class StoredPartition(TaskPartition):
             with closing(TaskStores(held, path, _OPTIONS, read_only=True)) as stores:
                 marker = manifest.marker
                 with selected(stores.stores[self.store], self.keys) as entries:
-                    parts = _live(stores.stores[self.store], entries, marker.clock)
+                    parts = _live(stores.stores[self.store], entries, marker.stream_time_ms)
                     yield Cut(marker, manifest.id, parts)
 
 

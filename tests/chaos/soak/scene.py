@@ -69,7 +69,7 @@ class Scene:
     def committing(self, after: int) -> bool:
         """Whether a driver with a later claim than that has committed."""
         now = self.sight()
-        return now.away is None and now.epoch > after and now.n > 0
+        return now.away is None and now.epoch > after and now.batch_number > 0
 
     def goal(self) -> int | None:
         """Source records that there are; None while Kafka is away."""
@@ -79,7 +79,7 @@ class Scene:
     def caught_up(self, goal: int) -> bool:
         """Whether all tasks have processed so many."""
         now = self.sight()
-        return now.away is None and not now.parked and now.n > 0 and now.done >= goal
+        return now.away is None and not now.parked and now.batch_number > 0 and now.done >= goal
 
     def until(self, what: str, true: Callable[[], object], within_s: float) -> float:
         """Wait until it is so; returns the seconds that it took."""

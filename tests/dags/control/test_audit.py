@@ -70,10 +70,10 @@ def spoil(settings: Settings, count: int) -> str:
                 if words and not word:
                     word = words[0]
                     value = pa.array([struct.pack(">q", count)], pa.binary())
-                    times = pa.array([marker.clock], pa.int64())
+                    times = pa.array([marker.stream_time_ms], pa.int64())
                     exchange.put("counts", pa.array([word], pa.binary()), value, times)
                 at = marker.positions
-                exchange.commit(CommitHeader(epoch, 1, at, at, marker.clock))
+                exchange.commit(CommitHeader(epoch, 1, at, at, marker.stream_time_ms))
     return word.decode()
 
 

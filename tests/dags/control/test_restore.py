@@ -727,8 +727,9 @@ def test_a_store_that_differs_fails_the_report(group: Group) -> None:
     producer.produce(group.app.topic("kv"), b"nobody's", b"stray", partition=0)
     producer.flush()
     group.fill()
-    marker = group.seen(0)["position"]
-    restores = [{"task": f"{APP}/0", "marker": {"epoch": marker["epoch"], "n": marker["n"]}}]
+    at = group.seen(0)["position"]
+    stands = {"epoch": at["epoch"], "n": at["batch_number"]}
+    restores = [{"task": f"{APP}/0", "marker": stands}]
     said: dict[str, Any] = {}
 
     class Ti:

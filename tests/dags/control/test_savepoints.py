@@ -10,6 +10,7 @@ import pytest
 from airflow.dag_processing.dagbag import BundleDagBag
 from airflow.sdk import DagRunState
 
+from holdfast_airflow.operators.savepoint import SavepointOperator
 from state_lib.config import Settings
 from state_lib.snapshots.savepoints import list_savepoints
 from tests.dags.conftest import Connect, scripted_dag
@@ -55,7 +56,11 @@ def test_a_savepoint_is_taken_and_its_snapshots_are_whole(
     assert state == DagRunState.SUCCESS
     made = ti.xcom_pull("savepoint")
     (listed,) = list_savepoints(app.settings.snapshots_url, "kept")
-    assert (made["id"], made["n"], len(made["snapshots"])) == (listed.id, listed.n, PARTITIONS)
+    assert (made["id"], made["batch_number"], len(made["snapshots"])) == (
+        listed.id,
+        listed.batch_number,
+        PARTITIONS,
+    )
     assert f"Savepoint {listed.id} of kept" in capsys.readouterr().out
     for conf in ({}, {"deep": True}, {"snapshot": listed.id, "deep": True}):
         state, ti = run("kept_verify_snapshots", **conf)
@@ -64,6 +69,12 @@ def test_a_savepoint_is_taken_and_its_snapshots_are_whole(
         assert found["deep"] == conf.get("deep", False)
         assert {one["task"] for one in found["snapshots"]} == {"kept/0", "kept/1"}
         assert not any(one["problems"] for one in found["snapshots"])
+
+
+def test_a_report_of_a_version_before_is_read() -> None:
+    report = {"id": "x", "epoch": 7, "n": 4, "clock": 8500}
+    made = SavepointOperator(task_id="savepoint", app="kept").judge(report)
+    assert made == {"id": "x", "epoch": 7, "batch_number": 4, "stream_time_ms": 8500}
 
 
 def test_a_changed_byte_is_found_by_who_reads_them_all(

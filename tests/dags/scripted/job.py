@@ -94,7 +94,9 @@ def follow(kafka: Kafka, name: str, control: Control, epoch: int, *, once: bool)
             continue
         n += 1
         now = now_ms()
-        marker = Marker(epoch=epoch, n=n, owner="script", clock=now, written_at=now)
+        marker = Marker(
+            epoch=epoch, batch_number=n, owner="script", stream_time_ms=now, written_at=now
+        )
         producer.produce(commits_topic(name), marker.to_bytes(), b"marker", partition=0)
         producer.flush()
         if once:

@@ -82,7 +82,7 @@ class CensusOf(Census):
 def test_a_second_run_waits(live: Live, streams: dict[str, Run]) -> None:
     second = live.airflow.trigger(f"{LEFT}_stream")
     before = live.driver(LEFT)
-    live.sight(LEFT, lambda s: s.n > before.n + 10)
+    live.sight(LEFT, lambda s: s.batch_number > before.batch_number + 10)
     assert live.airflow.run(second.dag, second.id).state == "queued"
     assert [one.state for one in live.airflow.tasks(second) if one.state] == []
     path = f"/dags/{second.dag}/dagRuns/{second.id}"
@@ -131,7 +131,7 @@ def test_a_service_that_is_killed_costs_no_driver(live: Live, service: str) -> N
     os.kill(pid, signal.SIGKILL)
     until(lambda: live.stack.status()[service].pid not in (None, pid), WITHIN_S)
     until(live.healthy, WITHIN_S)
-    after = live.sight(LEFT, lambda s: s.n > before.n)
+    after = live.sight(LEFT, lambda s: s.batch_number > before.batch_number)
     assert (after.driver, after.epoch, after.stop) == (before.driver, before.epoch, None)
     assert live.task(LEFT)[0] == "deferred"
 
@@ -149,7 +149,7 @@ def test_a_worker_that_is_killed_in_the_launch_leaves_its_driver_to_the_next(liv
     assert not (live.folder / "kill-worker").exists()
     tries = live.task(RIGHT)[1]
     until(lambda: live.task(RIGHT) == ("deferred", tries + 1), 2 * WITHIN_S)
-    after = live.sight(RIGHT, lambda s: s.n > second.n)
+    after = live.sight(RIGHT, lambda s: s.batch_number > second.batch_number)
     assert (after.driver, after.epoch) == (second.driver, second.epoch)
 
 
@@ -196,7 +196,7 @@ def test_kafka_that_is_away_for_minutes_is_told_once_and_costs_nothing(live: Liv
         assert psutil.pid_exists(before.facts.pid)
         time.sleep(2)
     live.stack.up(only=["kafka"], timeout_s=WITHIN_S * SLOWNESS)
-    after = live.sight(RIGHT, lambda s: s.away is None and s.n > before.n)
+    after = live.sight(RIGHT, lambda s: s.away is None and s.batch_number > before.batch_number)
     assert (after.driver, after.epoch) == (before.driver, before.epoch)
     until(lambda: told(BACK) > back, WITHIN_S, "told of its return")
     assert (told(AWAY), told(BACK)) == (away + 1, back + 1), live.said(RIGHT)

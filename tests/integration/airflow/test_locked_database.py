@@ -29,7 +29,8 @@ def test_the_stream_goes_on_and_its_run_too(tmp_path: Path) -> None:
             lock.execute("BEGIN EXCLUSIVE")
             began = time.monotonic()
             going = live.driver(APP)
-            live.sight(APP, lambda s: s.n > going.n, 30)  # Airflow's trouble is not the driver's
+            # Airflow's trouble is not the driver's.
+            live.sight(APP, lambda s: s.batch_number > going.batch_number, 30)
             before = live.kill(APP)
             while time.monotonic() - began < SQLITE_WAIT_S + 15:
                 time.sleep(1)  # the one time that is waited for: it is what the test is about

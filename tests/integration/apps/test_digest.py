@@ -38,7 +38,7 @@ class Busy:
         """New keys, one that is overwritten, one that is deleted; returns the batch's number."""
         client = FlightHostClient(self.cluster.client(self.app, partition).address, TOKEN)
         try:
-            n = client.marker(self.app.name, partition).n + 1
+            n = client.marker(self.app.name, partition).batch_number + 1
             with client.exchange(self.app.name, partition, self.epoch, n) as exchange:
                 keys = [b"same", b"k%d" % n, b"k%d" % (n - 1)]
                 values = pa.array([b"%d" % n, b"new", None], pa.binary())
@@ -47,7 +47,7 @@ class Busy:
                     exchange.put(store, pa.array(keys, pa.binary()), values, stamps)
                 windows = [window_key(key, NOON + n * HOUR) for key in keys]
                 exchange.put("win", pa.array(windows, pa.binary()), values, stamps)
-                return exchange.commit(batch(exchange.marker, n=n, clock=clock).header).n
+                return exchange.commit(batch(exchange.marker, n=n, clock=clock).header).batch_number
         finally:
             client.close()
 
@@ -90,7 +90,7 @@ def test_a_digest_is_that_of_the_folded_changelog(
     found = holdfast.json(app.name)
     assert found["totals"] == expected
     assert found["complete"]
-    assert [t["marker"]["n"] for t in found["tasks"]] == [1, 2, 3]
+    assert [t["marker"]["batch_number"] for t in found["tasks"]] == [1, 2, 3]
     one = holdfast.json(app.name, "--store", "ts")
     assert one["totals"] == {"ts": expected["ts"]}
     shown = holdfast.run(app.name, "--store", "kv").stdout

@@ -89,7 +89,7 @@ def test_a_job_that_gave_a_store_up_goes_on(make_app: MakeApp) -> None:
     check_same_application(app.kafka, before)
     marker = task.claim(before, publish(app))
     assert task.get_many("kv", [b"a"])[1] == [b"1"]
-    assert task.commit(batch(marker, {"kv": kv(("b", "2"))})).n == 1
+    assert task.commit(batch(marker, {"kv": kv(("b", "2"))})).batch_number == 1
     for future in app.kafka.admin().delete_topics([app.topic("ts")]).values():
         future.result()
     task.close()

@@ -114,9 +114,13 @@ def test_the_whole_way(
     assert new > old
     for p in TASKS:
         marker = cluster.client(app, p).marker(app.name, p)
-        assert (marker.epoch, marker.n, marker.positions) == (new, 0, before[p].positions)
+        assert (marker.epoch, marker.batch_number, marker.positions) == (
+            new,
+            0,
+            before[p].positions,
+        )
         assert cluster.value(app, p) == [b"2"]
-        assert cluster.commit(app, new, p, b"3").n == 1
+        assert cluster.commit(app, new, p, b"3").batch_number == 1
         with pytest.raises(Superseded):  # the driver of before may live
             cluster.commit(app, old, p, b"zombie")
         assert cluster.value(app, p) == [b"3"]
@@ -213,7 +217,7 @@ def test_a_claim_that_no_task_takes_is_no_repair(app: App, cluster: Cluster, hol
     epoch = cluster.start(app)
     assert epoch == 2
     for p in TASKS:
-        assert cluster.commit(app, epoch, p, b"2").n == 1
+        assert cluster.commit(app, epoch, p, b"2").batch_number == 1
         assert cluster.value(app, p) == [b"2"], "acknowledged and applied"
 
 
@@ -251,7 +255,7 @@ def test_what_no_host_remembers_can_be_reset(
     epoch = cluster.start(app)
     for p in TASKS:
         assert cluster.value(app, p) == []
-        assert cluster.commit(app, epoch, p, b"new").n == 1
+        assert cluster.commit(app, epoch, p, b"new").batch_number == 1
 
 
 def test_a_reset_that_was_killed_is_run_again(
@@ -268,7 +272,7 @@ def test_a_reset_that_was_killed_is_run_again(
     apps("reset", app.name, "--yes")
     assert f"{app.name}-kv-changelog" not in topics(app)
     epoch = cluster.start(app)
-    assert cluster.commit(app, epoch, 0, b"new").n == 1
+    assert cluster.commit(app, epoch, 0, b"new").batch_number == 1
 
 
 def test_an_older_claim_than_that_of_the_tasks_is_none(

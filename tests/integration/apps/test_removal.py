@@ -62,7 +62,7 @@ def test_one_is_reset_while_the_other_commits(
             except HoldfastError as error:
                 failures.append(error)
                 return
-            ns[partition].append(marker.n)
+            ns[partition].append(marker.batch_number)
 
     threads = [threading.Thread(target=keep_committing, args=(p,)) for p in ns]
     for thread in threads:
@@ -98,9 +98,9 @@ def test_one_is_reset_while_the_other_commits(
     assert new > old
     for p in range(PARTITIONS):
         marker = cluster.client(first, p).marker(first.name, p)
-        assert (marker.epoch, marker.n, marker.positions) == (new, 0, Positions())
+        assert (marker.epoch, marker.batch_number, marker.positions) == (new, 0, Positions())
         assert cluster.value(first, p) == []
-        assert cluster.commit(first, new, p, b"new").n == 1
+        assert cluster.commit(first, new, p, b"new").batch_number == 1
         assert cluster.value(first, p) == [b"new"]
 
 
@@ -117,7 +117,7 @@ def test_a_reset_application_may_become_another(
         topology_of(first.kafka, first.name)
     first.topology = replace(first.topology, partitions=2, stores=(TS, KV), outputs=())
     epoch = cluster.start(first)
-    assert cluster.commit(first, epoch, 1, b"1").n == 1
+    assert cluster.commit(first, epoch, 1, b"1").batch_number == 1
     assert find(first.kafka, first.name).state == "stopped"
 
 
@@ -139,7 +139,7 @@ def test_deleted_and_made_again(cluster: Cluster, applications: tuple[App, App])
     assert second.name in unknown.value.details["known"]
     assert cluster.start(first) == 0, "epochs begin anew"
     assert cluster.value(first, 0) == []
-    assert cluster.commit(first, 0, 0, b"new").n == 1
+    assert cluster.commit(first, 0, 0, b"new").batch_number == 1
 
 
 @pytest.mark.parametrize("claims", [1, 2])
@@ -220,7 +220,7 @@ def test_a_crash_in_the_middle_can_be_run_again(
     assert (topology_topic(first.name) in topics(first)) == (kind == "reset")
     assert cluster.directories(first) == []
     epoch = cluster.start(first)
-    assert cluster.commit(first, epoch, 0, b"1").n == 1
+    assert cluster.commit(first, epoch, 0, b"1").batch_number == 1
 
 
 def test_a_claim_meanwhile_ends_the_removal(
@@ -251,7 +251,7 @@ def test_hosts_forget_nothing_that_lives(cluster: Cluster, applications: tuple[A
         cluster.hosts.forget("../x", epoch)
     with pytest.raises(Unauthorized):
         Hosts(cluster.addresses, "wrong").forget(first.name, epoch)
-    assert cluster.commit(first, epoch, 0, b"1").n == 1
+    assert cluster.commit(first, epoch, 0, b"1").batch_number == 1
 
 
 def test_a_foreign_topic_of_that_name_is_no_application(make_app: MakeApp, name: str) -> None:
@@ -284,7 +284,7 @@ def test_whoever_watches_follows_through(
         epoch = cluster.start(first)
         for p in range(PARTITIONS):
             cluster.commit(first, epoch, p, b"new")
-        until(lambda: (looker.look().epoch, looker.look().n) == (epoch, 1), 60)
+        until(lambda: (looker.look().epoch, looker.look().batch_number) == (epoch, 1), 60)
         assert looker.look().away is None
     finally:
         looker.close()

@@ -42,7 +42,7 @@ def test_each_key_is_answered_alike_by_each_host(cluster: Cluster) -> None:
     paths += [f"numbers/keys/{number}" for number in NUMBERS]
     for path in paths:
         first, *others = (ask(host.http_url, f"{STORES}/{path}") for host in cluster.hosts)
-        assert first["position"][first["task"]]["n"] == 1
+        assert first["position"][first["task"]]["batch_number"] == 1
         assert others == [first] * 3, path
 
 

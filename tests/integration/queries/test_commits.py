@@ -45,7 +45,7 @@ def test_answers_equal_the_changelog_at_their_position(cluster: Cluster) -> None
         try:
             while not stop.is_set():
                 for p in range(PARTITIONS):
-                    n = cluster.task(p).marker.n + 1
+                    n = cluster.task(p).marker.batch_number + 1
                     value, rows = serde_from("int64").serialize(n), [k.encode() for k in keys[p]]
                     windows = [window_key(k, NOON) for k in rows]
                     size = len(rows)
@@ -70,7 +70,7 @@ def test_answers_equal_the_changelog_at_their_position(cluster: Cluster) -> None
                 found = client.get(APP, "counter", "c7")
                 if found is None:
                     continue
-                assert found["value"] == found["position"][found["task"]]["n"]
+                assert found["value"] == found["position"][found["task"]]["batch_number"]
                 moved.add(found["value"])
                 for host in cluster.hosts:
                     for path in ("counter/range", "hours/windows"):
@@ -79,10 +79,12 @@ def test_answers_equal_the_changelog_at_their_position(cluster: Cluster) -> None
                         rows = [r for r in page["entries"] if r["key"][0] == "c"]
                         for row in rows:
                             p = partition_for(row["key"].encode(), 3)
-                            n = at[f"{APP}/{p}"]["n"]
+                            n = at[f"{APP}/{p}"]["batch_number"]
                             assert row["value"] == n
                             assert at[f"{APP}/{p}"]["positions"] == {"lines": {str(p): n}}
-                        expected = sum(len(keys[int(t[-1])]) for t, m in at.items() if m["n"] > 1)
+                        expected = sum(
+                            len(keys[int(t[-1])]) for t, m in at.items() if m["batch_number"] > 1
+                        )
                         assert len(rows) == expected
                         looked += len(rows)
     finally:

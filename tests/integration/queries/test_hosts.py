@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from state_lib.client.query import QueryClient
 from state_lib.errors import Unavailable
-from state_lib.host.http import reads as page_reads
+from state_lib.host import reads as page_reads
 from state_lib.protocol.addresses import HostAddress
 from state_lib.stack.ports import free_port
 from state_lib.stores.selection import KeyRange
@@ -62,7 +62,7 @@ def test_metrics_speak_kafka_streams(cluster: Cluster) -> None:
     marker = cluster.task(2).marker
     assert found["holdfast_task_open"] == {(f"{APP}/{p}",): 1 for p in range(PARTITIONS)}
     assert found["holdfast_commit_total"][task,] == 1
-    assert found["holdfast_marker_n"][task,] == marker.n
+    assert found["holdfast_marker_batch_number"][task,] == marker.batch_number
     assert found["holdfast_stream_time_seconds"][task,] == NOON / 1000
     assert found["holdfast_commit_timestamp_seconds"][task,] == marker.written_at / 1000
     assert found["holdfast_position"]["2", task, "lines"] == 1

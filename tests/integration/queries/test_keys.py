@@ -9,7 +9,7 @@ from urllib.parse import quote
 import pytest
 
 from state_lib.client.query import QueryClient
-from state_lib.host.http import reads as page_reads
+from state_lib.host import reads as page_reads
 from tests.support.queried import (
     APP,
     DAYS,
@@ -34,9 +34,9 @@ def test_any_text_is_a_key(client: QueryClient, word: str) -> None:
     assert found["position"] == {
         found["task"]: {
             "epoch": 0,
-            "n": 1,
+            "batch_number": 1,
             "positions": {"lines": {found["task"][-1]: 1}},
-            "clock": NOON,
+            "stream_time_ms": NOON,
         }
     }
 
@@ -84,7 +84,7 @@ def test_unknown_key_is_404_with_its_position(client: QueryClient, cluster: Clus
     body = ask(cluster.url_of("words", "nosuch"), path, 404)
     assert body["code"] == "not-found"
     (position,) = body["details"]["position"].values()
-    assert position["n"] == 1
+    assert position["batch_number"] == 1
 
 
 def test_ranges_of_all_hosts_are_merged_in_key_order(client: QueryClient) -> None:

@@ -8,7 +8,7 @@ from urllib.parse import quote
 import pytest
 
 from state_lib.client.query import QueryClient
-from state_lib.host.http import reads as page_reads
+from state_lib.host import reads as page_reads
 from tests.support.queried import (
     APP,
     DAYS,

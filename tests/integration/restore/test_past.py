@@ -24,15 +24,15 @@ def test_back_and_forth(make_app: MakeApp, stores: list) -> None:  # type: ignor
     assert (plan.records, plan.batches) == (80, 8)
     assert plan.bytes == taken.size_bytes < plan.needed_bytes < plan.free_bytes
     assert 0 < plan.seconds < 5
-    assert (plan.epoch, plan.n) == (counted.epoch, counted.n)
+    assert (plan.epoch, plan.batch_number) == (counted.epoch, counted.batch_number)
     assert not plan.is_nothing
     assert digests(one.task) == now, "nothing has changed"
 
     past = one.request(taken.id)
     marker = one.task.go_back(past)
     assert digests(one.task) == then
-    assert (marker.epoch, marker.n, marker.state) == (past.epoch, 1, RUNNING)
-    assert (marker.positions, marker.clock) == (counted.positions, counted.clock)
+    assert (marker.epoch, marker.batch_number, marker.state) == (past.epoch, 1, RUNNING)
+    assert (marker.positions, marker.stream_time_ms) == (counted.positions, counted.stream_time_ms)
     assert (marker.maxima, marker.dropped) == (counted.maxima, counted.dropped)
     assert marker.recorded == counted.recorded
     assert marker.published["positions"] == before.positions.to_json()

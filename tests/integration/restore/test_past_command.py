@@ -51,7 +51,7 @@ def test_an_application_goes_back_and_its_driver_is_followed(world: World) -> No
     assert out.count("is back, at epoch") == PARTITIONS
     assert world.digests() == then
     markers = [task.marker for task in world.tasks]
-    assert len({(m.epoch, m.n) for m in markers}) == 1
+    assert len({(m.epoch, m.batch_number) for m in markers}) == 1
     assert world.claim("two")[0].positions == markers[0].positions
     assert world.commits(range(3, 9)) == now
     shown = orjson.loads(run("plan", app, "--to", to, "--json")[0])

@@ -72,7 +72,7 @@ def test_killed(make_app: MakeApp, point: str, lost: bool) -> None:
     assert [p.name for p in one.task.path.parent.iterdir()] == ["0"]
     if not begun:
         marker = one.task.go_back(past)
-    assert (marker.epoch, marker.n) == (past.epoch, 1)
+    assert (marker.epoch, marker.batch_number) == (past.epoch, 1)
     assert one.task.go_back(past) == marker, "it is done"
     assert one.from_scratch() == then
     one.claim()

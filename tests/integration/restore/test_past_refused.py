@@ -59,7 +59,7 @@ def refused(one: Traveller, snapshot: str, kind: type[HoldfastError], *said: str
         assert words in error.value.message, error.value.message
     assert (one.task.marker, digests(one.task)) == (marker, before)
     assert one.task.opening().newest_marker() == marker, "nothing was written"
-    one.commit(marker.n - 1)
+    one.commit(marker.batch_number - 1)
 
 
 def cut(one: Traveller, topic: str, offset: int) -> None:
@@ -385,7 +385,7 @@ def test_a_snapshot_older_than_tombstones_live(make_app: MakeApp) -> None:
 
 
 def _tombstones(one: Traveller) -> int:
-    one.commit(int(one.task.marker.n) - 1)  # the last segment is never cleaned
+    one.commit(int(one.task.marker.batch_number) - 1)  # the last segment is never cleaned
     return sum(m.value() is None for m in one.log("kv"))
 
 

@@ -47,7 +47,7 @@ def test_a_changelog_that_was_made_again_is_written_anew(make_app: MakeApp) -> N
     assert (sorted(loss.topics), loss.why_not, loss.copy) == (lost, None, loss.commit)
 
     repaired = repair_task(task)
-    assert (repaired.epoch, repaired.n) == (marker.epoch, marker.n)
+    assert (repaired.epoch, repaired.batch_number) == (marker.epoch, marker.batch_number)
     assert repaired.positions == marker.positions
     assert topic_configs(app.kafka.admin(), lost)[app.topic("win")]["retention.ms"] == "-1"
     assert loss_of(task) == replace(loss, topics={})
@@ -210,7 +210,7 @@ def test_a_repair_that_is_killed_is_repeated(make_app: MakeApp, point: str) -> N
     if name != "repair.after_marker":
         refused(task, app.topic("kv"))
     done = repairer(app, "")
-    assert done.stdout.split() == [str(marker.epoch), str(marker.n)], done.stderr
+    assert done.stdout.split() == [str(marker.epoch), str(marker.batch_number)], done.stderr
     assert [p.name for p in task.path.parent.iterdir()] == ["0"]
     task.open()
     assert entries(task) == before
@@ -230,4 +230,4 @@ def test_commits_do_not_go_on_into_a_changelog_that_was_made_again(make_app: Mak
     assert not task.is_open
     repair_task(task)
     task.open()
-    assert (digests(task), task.marker.n) == (before, marker.n)
+    assert (digests(task), task.marker.batch_number) == (before, marker.batch_number)

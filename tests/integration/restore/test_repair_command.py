@@ -96,7 +96,7 @@ def test_lost_changelogs_are_shown_asked_about_and_written(manager: TaskManager,
     for p in range(PARTITIONS):
         task = manager.task(app.name, p)
         assert digests(task) == before[p]
-        assert task.commit(batch(task.marker, {"kv": kv(("c", "3"))})).n == 2
+        assert task.commit(batch(task.marker, {"kv": kv(("c", "3"))})).batch_number == 2
 
 
 def test_a_topic_that_was_deleted_is_created(manager: TaskManager, app: App) -> None:

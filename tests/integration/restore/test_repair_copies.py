@@ -75,7 +75,7 @@ def test_a_snapshot_of_that_very_commit_is_as_good_as_the_copy(make_app: MakeApp
     app = make_app([KV, WIN])
     task = filled(app)
     before, old = entries(task), _snapshot(app, task)
-    task.commit(batch(task.marker, {"kv": kv(("later", "1"))}, clock=task.marker.clock))
+    task.commit(batch(task.marker, {"kv": kv(("later", "1"))}, clock=task.marker.stream_time_ms))
     app.close()
     shutil.rmtree(task.path)
     made_again(app, app.topic("kv"), app.topic("win"))
@@ -124,9 +124,9 @@ def test_a_loss_that_is_looked_for_keeps_no_commit_waiting(
         return look(*arguments)
 
     monkeypatch.setattr(Repair, "look", slow)
-    n = task.marker.n
+    n = task.marker.batch_number
     assert loss_of(task).topics == {}
-    assert task.marker.n == n + 1
+    assert task.marker.batch_number == n + 1
 
 
 def test_a_loss_is_judged_after_other_writers_were_fenced(
@@ -147,12 +147,12 @@ def test_a_loss_is_judged_after_other_writers_were_fenced(
         fence(writer)
         fenced.append(writer)
 
-    older = replace(marker, n=marker.n - 1)
+    older = replace(marker, batch_number=marker.batch_number - 1)
     monkeypatch.setattr("state_lib.changelog.log.ends", lagging)
     monkeypatch.setattr(TransactionalWriter, "open", fencing)
     monkeypatch.setattr(Opening, "newest_marker", lambda o: newest(o) if fenced else older)
     task = app.task(restore=RestoreOptions("orchestrated"))
-    assert task.open().n == marker.n
+    assert task.open().batch_number == marker.batch_number
     assert digests(task) == before
 
 

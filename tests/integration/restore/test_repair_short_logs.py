@@ -106,7 +106,7 @@ def test_a_commit_that_begins_before_the_last_one_ended_is_refused_for_good(
     assert list(loss_of(task).topics) == [topic]
     repair_task(task)
     from_scratch(task)
-    assert (digests(task), task.marker.n) == (before, marker.n)
+    assert (digests(task), task.marker.batch_number) == (before, marker.batch_number)
 
 
 def test_a_changelog_that_was_cut_is_no_source(make_app: MakeApp) -> None:

@@ -48,7 +48,7 @@ def test_a_clean_restart_replays_nothing(make_app: MakeApp) -> None:
     assert replayed.records == {}
     assert digests(task) == before
     assert task.marker == replace(marker, written_at=task.marker.written_at)
-    assert task.commit(batch(task.marker)).n == marker.n + 1
+    assert task.commit(batch(task.marker)).batch_number == marker.batch_number + 1
 
 
 def test_a_directory_that_was_left_behind_replays_its_tail_only(
@@ -66,7 +66,7 @@ def test_a_directory_that_was_left_behind_replays_its_tail_only(
     shutil.copytree(tmp_path / "old", task.path)
     task, replayed = reopened(app)
     assert replayed.records == {"kv": 2}
-    assert (task.marker.n, digests(task)) == (second.n, before)
+    assert (task.marker.batch_number, digests(task)) == (second.batch_number, before)
 
 
 def test_a_missing_directory_is_rebuilt(make_app: MakeApp) -> None:
@@ -80,7 +80,7 @@ def test_a_missing_directory_is_rebuilt(make_app: MakeApp) -> None:
     assert digests(task) == before
     assert set(replayed.ended) == {"kv", "ts", "win"}
     assert replayed.ranges["kv"][0] == 0
-    assert task.commit(batch(task.marker)).n == 7
+    assert task.commit(batch(task.marker)).batch_number == 7
 
 
 def test_another_host_gets_the_same_state(make_app: MakeApp) -> None:
@@ -271,7 +271,7 @@ def test_a_log_that_ends_before_what_was_committed_is_refused(make_app: MakeApp)
     """As after an unclean election: the marker knows where the last commit ended."""
     logs = {"app-kv-changelog": LogRange("id", 0, 10)}
     topology = replace(make_app([KV]).topology, app="app")
-    marker = Marker(epoch=1, n=4, cut={"app-kv-changelog": [11, 2]})
+    marker = Marker(epoch=1, batch_number=4, cut={"app-kv-changelog": [11, 2]})
     with pytest.raises(LogLost, match="ends at offset 10, and 11 was committed"):
         check_logs(topology, 0, marker, None, logs)
     check_logs(topology, 0, replace(marker, cut={"app-kv-changelog": [9, 2]}), None, logs)
@@ -341,7 +341,7 @@ def test_a_store_with_another_layout_is_built_anew(
     keys = sorted(state)
     with task.view() as (marker, stores):
         store = stores.stores[name]
-        live = [k for k in keys if store.live(k, marker.clock)]
+        live = [k for k in keys if store.live(k, marker.stream_time_ms)]
         assert store.get_many(live) == [state[k] for k in live]
         assert live
     assert digests(task)["ts"] == before["ts"]
@@ -351,7 +351,7 @@ def test_spilled_runs_equal_writes(make_app: MakeApp, tmp_path: Path) -> None:
     """Tombstones in a later run must cover values in an earlier one."""
     app = make_app([KV, TS, WIN])
     task = filled(app, 12)
-    before, clock = digests(task), task.marker.clock
+    before, clock = digests(task), task.marker.stream_time_ms
     app.close()
     for label, run_bytes in (("tail", None), ("one run", 1 << 30), ("many runs", 2000)):
         stores = TaskStores(app.topology, tmp_path / label, RocksDBOptions())

@@ -85,7 +85,7 @@ def test_a_restore_goes_on_at_a_host_that_was_stopped(
     with hosts.client() as client:
         marker, chunks = client.scan(app, 0, "kv")
         entries = {k.as_py(): v.as_py() for c in chunks for k, v in zip(*c.columns, strict=True)}
-    assert marker.n == 4
+    assert marker.batch_number == 4
     assert entries == {b"same": b"4", **{b"k%d" % n: b"v" for n in range(1, 4)}}
 
 

@@ -134,7 +134,7 @@ def test_a_lost_task_is_reported_and_restored_while_others_go_on(
     lost = host.manager.tasks[app.name, 1]
     assert _task(host.manager, lost, "why")["state"] == "quarantined"
     other = host.manager.task(app.name, 0)
-    assert other.commit(batch(other.marker, {"kv": kv(("c", "3"))})).n == 2
+    assert other.commit(batch(other.marker, {"kv": kv(("c", "3"))})).batch_number == 2
 
     shown = shell.invoke(command, ["restore", "plan", app.name])
     assert shown.exit_code == 0, shown.output

@@ -55,7 +55,7 @@ def check(app: App, before: object) -> Counting:
     marker = task.commit(batch(task.marker, {"kv": kv(("new", "1"))}))
     task.close()
     task = app.opened()
-    assert task.marker.n == marker.n
+    assert task.marker.batch_number == marker.batch_number
     return listener
 
 

@@ -69,7 +69,7 @@ def test_ranges_side_by_side_give_the_same_state(make_app: MakeApp) -> None:
     assert set(seen.ended) == set(written)
     assert [p.name for p in task.path.parent.iterdir()] == ["0"]
     assert not children(), "idle workers end with the restore"
-    assert task.commit(batch(task.marker)).n == 17
+    assert task.commit(batch(task.marker)).batch_number == 17
 
 
 def test_a_worker_that_dies_is_no_end_of_data(

@@ -23,7 +23,7 @@ from state_lib.errors import (
     StateCorrupt,
     Unavailable,
 )
-from state_lib.host.http.reads import read_page
+from state_lib.host.reads import read_page
 from state_lib.restore.facts import free_bytes
 from state_lib.restore.local import built_by
 from state_lib.restore.lock import restore_lock
@@ -54,7 +54,7 @@ def test_an_open_task_needs_nothing(make_app: MakeApp) -> None:
     plan = task.plan()
     assert (plan.source, plan.steps, plan.discards) == (LOCAL, (), ())
     assert plan.is_nothing
-    assert (plan.epoch, plan.n) == (task.marker.epoch, task.marker.n)
+    assert (plan.epoch, plan.batch_number) == (task.marker.epoch, task.marker.batch_number)
     stores = task._held.stores
     assert task.restore(plan) == task.marker
     assert task._held.stores is stores, "it was not even closed"
@@ -72,10 +72,13 @@ def test_a_restore_from_the_changelog_on_request(make_app: MakeApp) -> None:
     assert plan.discards
     assert plan.records >= 3 * 6
     assert listener.records == {}
-    assert task.restore(plan).n == marker.n
+    assert task.restore(plan).batch_number == marker.batch_number
     assert digests(task) == before
     assert set(listener.ended) == {"kv", "ts", "win"}
-    assert task.commit(batch(task.marker, {"kv": kv(("new", "1"))})).n == marker.n + 1
+    assert (
+        task.commit(batch(task.marker, {"kv": kv(("new", "1"))})).batch_number
+        == marker.batch_number + 1
+    )
     assert beside(task) == ["0"]
 
 
@@ -103,7 +106,9 @@ def test_a_plan_is_carried_out_once(make_app: MakeApp) -> None:
     assert task._held.stores is stores
     app.close()
     task = app.task(restore=WAITS)
-    assert task.restore(plan).n == task.marker.n, "by another process it is opened, no more"
+    assert task.restore(plan).batch_number == task.marker.batch_number, (
+        "by another process it is opened, no more"
+    )
     assert built_by(task.path) == plan.id
     app.close()
     shutil.rmtree(task.path)
@@ -195,7 +200,7 @@ def test_one_restore_at_a_time(make_app: MakeApp, monkeypatch: pytest.MonkeyPatc
             task.get_many("kv", [b"k1"])
         with pytest.raises(Unavailable, match="not open yet"):
             task.commit(batch(task.marker))
-        assert fellow.commit(batch(fellow.marker)).n == 7, "others go on meanwhile"
+        assert fellow.commit(batch(fellow.marker)).batch_number == 7, "others go on meanwhile"
     assert task.is_open
     assert task.plan().is_nothing
 
@@ -217,7 +222,7 @@ def test_one_restore_at_a_time_across_processes(
         assert done.returncode == 1
         assert f"Busy: a restore of {app.name}/0 is running already" in done.stderr
         assert f"process {os.getpid()}" in done.stderr
-    assert task.commit(batch(task.marker)).n == 7, "the other one fenced nobody"
+    assert task.commit(batch(task.marker)).batch_number == 7, "the other one fenced nobody"
 
 
 def test_a_lock_ends_with_its_holder(tmp_path: Path) -> None:
@@ -362,7 +367,7 @@ def test_new_and_moved_tasks_build_themselves(make_app: MakeApp) -> None:
     moved = app.opened(host="host-2", restore=WAITS)
     assert digests(moved) == before
     app.close()
-    assert app.opened(host="host-2", restore=WAITS).marker.n == 6
+    assert app.opened(host="host-2", restore=WAITS).marker.batch_number == 6
 
 
 def test_a_store_in_memory_is_never_lost(make_app: MakeApp) -> None:

@@ -78,7 +78,7 @@ def test_a_lost_directory_comes_from_the_snapshot_and_its_tail(make_app: MakeApp
     assert seen.records == {"kv": 3, "mem": 1}, "the tail, and what is in memory"
     assert seen.fetched == (taken.size_bytes, taken.size_bytes)
     assert [p.name for p in task.path.parent.iterdir()] == ["0"]
-    assert task.commit(batch(task.marker)).n == 9
+    assert task.commit(batch(task.marker)).batch_number == 9
     task.close()
     assert digests(app.opened(restore=RestoreOptions())) == before, "it is an ordinary directory"
 
@@ -258,4 +258,4 @@ def test_killed_while_a_snapshot_is_restored(make_app: MakeApp, point: str) -> N
     assert digests(task) == before
     assert seen.records in ({"kv": 3}, {}), "never the whole log"
     assert [p.name for p in task.path.parent.iterdir()] == ["0"]
-    assert task.commit(batch(task.marker)).n == 8
+    assert task.commit(batch(task.marker)).batch_number == 8

@@ -65,7 +65,7 @@ class Served:
     def commit(self, partition: int) -> Marker:
         """The next batch of one task, which writes its number."""
         task = self.tasks[partition]
-        n = task.marker.n + 1
+        n = task.marker.batch_number + 1
         return task.commit(batch(task.marker, {"kv": kv(("n", f"{n}"), (f"k{n}", "x"))}))
 
     @contextmanager
@@ -170,7 +170,7 @@ def test_a_savepoint_of_an_idle_application(cluster: Served) -> None:
     made = run_json("savepoint", app)
     (listed,) = list_savepoints(url, app)
     assert listed.id == made["id"]
-    assert (listed.n, len(listed.snapshots)) == (1, PARTITIONS)
+    assert (listed.batch_number, len(listed.snapshots)) == (1, PARTITIONS)
     assert made["id"] in run("list", app).output
     assert run("verify", app, made["id"], "--deep").output.count("whole") == PARTITIONS
 
@@ -208,7 +208,7 @@ def test_killed_before_a_savepoint_is_listed(cluster: Served) -> None:
 
     made = run_json("savepoint", app)
     (listed,) = list_savepoints(url, app)
-    assert (listed.id, listed.n) == (made["id"], 1)
+    assert (listed.id, listed.batch_number) == (made["id"], 1)
     for partition in range(PARTITIONS):
         assert taken[partition][0] in {m.id for m in list_snapshots(url, app, partition)}
     assert run("verify", app, made["id"], "--deep").output.count("whole") == PARTITIONS
@@ -217,11 +217,11 @@ def test_killed_before_a_savepoint_is_listed(cluster: Served) -> None:
 def test_a_savepoint_while_batches_are_committed(cluster: Served, tmp_path: Path) -> None:
     with cluster.driving():
         made = cluster.client().savepoint()
-    before = made.n
+    before = made.batch_number
     assert before > 0
     for partition, snapshot in enumerate(made.snapshots):
         manifest = find(cluster.url, cluster.app.name, partition, snapshot)
-        assert (manifest.savepoint, manifest.marker.n) == (made.id, before)
+        assert (manifest.savepoint, manifest.marker.batch_number) == (made.id, before)
         assert manifest.marker.positions.to_json() == made.positions
         fetch(manifest, tmp_path / f"{partition}")
         held = entries_of(tmp_path / f"{partition}", cluster.app.topology)

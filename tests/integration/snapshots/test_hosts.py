@@ -237,16 +237,16 @@ def test_memory_and_disk_stand_at_one_commit(make_app: MakeApp, tmp_path: Path) 
 
     committer = threading.Thread(target=commit)
     committer.start()
-    until(lambda: task.marker.n > 3)
+    until(lambda: task.marker.batch_number > 3)
     for n in range(4):
         checkpoint(task, tmp_path / str(n))
-        reached = task.marker.n
-        while task.marker.n == reached:
+        reached = task.marker.batch_number
+        while task.marker.batch_number == reached:
             committer.join(0.01)
     stop.set()
     committer.join(60)
     for n in range(4):
-        standing = inspect(tmp_path / str(n), app.topology, SMALL).checkpoint.marker.n
+        standing = inspect(tmp_path / str(n), app.topology, SMALL).checkpoint.marker.batch_number
         for store in ("kv", "small"):
             values = set(entries_of(tmp_path / str(n), app.topology, store).values())
             assert values == {b"%d" % standing}
@@ -261,9 +261,9 @@ def test_a_checkpoint_at_a_named_commit(make_app: MakeApp) -> None:
     def fails() -> None:
         raise OSError
 
-    task.at_commit(marker.epoch, 0, lambda: seen.append(task.marker.n))
+    task.at_commit(marker.epoch, 0, lambda: seen.append(task.marker.batch_number))
     assert seen == [0], "it stands there: now"
-    task.at_commit(marker.epoch, 2, lambda: seen.append(task.marker.n))
+    task.at_commit(marker.epoch, 2, lambda: seen.append(task.marker.batch_number))
     task.at_commit(marker.epoch, 2, fails)  # which is nobody else's concern
     task.at_commit(marker.epoch, 3, lambda: seen.append(-1))()  # given up
     for _ in range(4):
@@ -341,7 +341,7 @@ def test_a_host_killed_in_any_phase_lists_nothing_incomplete(hosts: Hosts) -> No
         listed += 1
         newest = list_snapshots(hosts.url, app.name, 0)[0]
         assert newest.id == job["snapshot"]
-        assert newest.marker.n == n
+        assert newest.marker.batch_number == n
         assert verify(newest, deep=True) == []
     storage = Path(hosts.url.removeprefix("file://"), app.name, "0")
     (storage / "files" / ("0" * 64)).write_bytes(b"left")
@@ -373,4 +373,4 @@ def test_every_task_of_a_savepoint_waits_for_its_commit_at_once(
         jobs = [ended(client, app.name, p) for p in tasks]
         assert [(job["state"], job["error"]) for job in jobs] == [("done", None)] * 5
         url = (app.root / "snapshots").as_uri()
-        assert {list_snapshots(url, app.name, p)[0].marker.n for p in tasks} == {1}
+        assert {list_snapshots(url, app.name, p)[0].marker.batch_number for p in tasks} == {1}

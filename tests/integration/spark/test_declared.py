@@ -272,7 +272,7 @@ def test_what_was_built_for_the_check_serves_the_batches(spark: SparkSession) ->
     combiner = prepared(spark, app, empty)
     known = dict(combiner._templates)
     rows: list[Row] = [(None, b'{"k": "a", "x": 1}', i % 2, i, NOW) for i in range(5)]
-    plan = replace(empty, epoch=3, n=1, now=NOW, clock=NOW, max_future_ms=1)
+    plan = replace(empty, epoch=3, batch_number=1, now=NOW, stream_time_ms=NOW, max_future_ms=1)
     found = combiner.combine(source(spark, rows), plan)
     alone = combine(spark, source(spark, rows), app.aggregations, 4, plan)
     assert sorted(map(str, found.collect())) == sorted(map(str, alone.collect()))

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from state_lib import Application, Materialized, TimeWindows, TopologyTestDriver, agg
 from state_lib.changelog.reader import read
-from state_lib.changelog.topics import dead_letters_topic
+from state_lib.changelog.topics import dead_letter_queue
 from state_lib.config import Settings
 from state_lib.driver.standing import Standing
 from state_lib.kafka import Kafka, describe, ends
@@ -66,7 +66,7 @@ CUTS = (40, 75, 100)
 
 def of_markers(markers: list[Marker]) -> Told:
     return {
-        "clock": [m.clock for m in markers],
+        "clock": [m.stream_time_ms for m in markers],
         "dropped": [m.dropped for m in markers],
         "maxima": [m.maxima for m in markers],
         "positions": [m.positions for m in markers],
@@ -85,7 +85,7 @@ def in_memory(spark: SparkSession, name: str, source: str) -> Told:
             begin = end
         driver.advanceStreamTime()
         tasks = driver._current()
-        topics = [*(f"{source}-{out}" for out in OUTPUTS), dead_letters_topic(name)]
+        topics = [*(f"{source}-{out}" for out in OUTPUTS), dead_letter_queue(name)]
         return {
             **of_markers([task.marker for task in tasks]),
             "stores": [dict(task.scan(s)[1]) for task in tasks for s in STORES],
@@ -139,7 +139,7 @@ def over_kafka(spark: SparkSession, kafka: Kafka, name: str, source: str, root: 
             tasks = [host.task(name, p) for p in range(PARTITIONS)]
             stores = [dict(task.scan(s)[1]) for task in tasks for s in STORES]
             seen = of_markers([task.marker for task in tasks])
-    topics = [*(f"{source}-{out}" for out in OUTPUTS), dead_letters_topic(name)]
+    topics = [*(f"{source}-{out}" for out in OUTPUTS), dead_letter_queue(name)]
     end_of = ends(kafka.admin(), [(t, p) for t in topics for p in range(PARTITIONS)])
     return {
         **seen,

@@ -163,9 +163,9 @@ def test_each_task_takes_its_initial_state_once(
             assert [m.initial.keys() for m in standing.markers] == [set(), {"silence"}]
             take_initial_states(one.declared, other, spark)
             assert sum(m.initial["silence"] for m in standing.markers) == len(given)
-            numbers = [m.n for m in standing.markers]
+            numbers = [m.batch_number for m in standing.markers]
             take_initial_states(one.declared, other, spark)
-            assert [m.n for m in standing.markers] == numbers, "all have it"
+            assert [m.batch_number for m in standing.markers] == numbers, "all have it"
             standing.positions = dict(one.batches.standing.positions)
             assert {m.due["eventtime"] - HOUR for m in standing.markers} <= set(given.values())
             one.batches = other

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from state_lib import Application, TimeWindows, agg
 from state_lib.executor.plan import DEAD, DROPPED, BatchPlan
-from state_lib.protocol.marker import NO_CLOCK
+from state_lib.protocol.marker import NO_TIME
 from state_lib.protocol.positions import Positions
 from state_lib.spark.frames import Combiner, combine
 from state_lib.spark.template import Template
@@ -85,7 +85,7 @@ def test_a_first_clock_that_is_a_small_number_hides_no_late_row(
         day = 500_000 * HOUR
         lines: list[Row] = [(None, b"a b", 0, 7, day)]
         late = source(spark, lines).withColumn("topic", F.lit("u"))
-        for clock in (NO_CLOCK, day + 30 * HOUR, day - HOUR):
+        for clock in (NO_TIME, day + 30 * HOUR, day - HOUR):
             own = BatchPlan(1, 1, TO, TO, clock, day, HOUR, {})
             alone = combine(spark, late, app.aggregations, 4, own)
             found = combiner.combine(late, own)

@@ -96,7 +96,7 @@ class World:
     def half(self, rows: Any, to: Any, **more: Any) -> None:
         """A batch that one task commits before the driver is killed."""
         batches = self.batches
-        plan = batches._plan(batches.standing.positions, to, batches.standing.clock)
+        plan = batches._plan(batches.standing.positions, to, batches.standing.stream_time_ms)
         plan = replace(plan, **more)
         plan = replace(plan, recorded=batches._progress.append(plan.record()), tasks=(0,))
         batches._run(lambda: batches._combined(rows, plan), plan)
@@ -181,7 +181,7 @@ def test_ids_that_nobody_knows_are_recorded_with_the_batch(world: World, registr
     assert world.dropped() == {"unknown-schema": 6}
     batches = [r for r in ProgressLog(world.app.kafka, world.app.name).read() if r.from_ != r.to]
     assert [r.unknown for r in batches] == [(), (number + 1,)]
-    assert batches[0].n == batches[1].n
+    assert batches[0].batch_number == batches[1].batch_number
     newer = registry.register("flights-value", NEWER)
     world.batches.stream(*world.produce(newer, NEWER, ["X"] * 4))
     assert world.counts() == expected(*ORIGINS, *["X"] * 4), "from now on it is known"

@@ -187,7 +187,7 @@ def test_others_go_on_and_it_catches_up(world: World) -> None:
         driver.come_back(parking)
         assert world.counts() == world.expected()
         assert _told(world)[-1] == []
-        assert len({m.clock for m in driver.standing.markers}) == 1
+        assert len({m.stream_time_ms for m in driver.standing.markers}) == 1
     chain = effective(driver.records(-1))
     assert [r.to[world.topic, 0] for r in chain] == [20, 40, 60], "repeats are no batches"
 
@@ -364,10 +364,14 @@ def test_repeats_leave_no_gap_in_the_numbers_of_commits(world: World) -> None:
         for _ in range(2):
             world.produce()
             driver.stream()
-        before = driver.standing.n
+        before = driver.standing.batch_number
         world.start(AWAY)
         driver.come_back(parking)
-        assert {m.n for m in driver.standing.markers} == {driver.standing.n} == {before}
+        assert (
+            {m.batch_number for m in driver.standing.markers}
+            == {driver.standing.batch_number}
+            == {before}
+        )
         assert world.counts() == world.expected()
 
 
@@ -385,10 +389,10 @@ def test_tasks_that_stand_at_several_commits_come_to_one_when_it_is_calm(world: 
     with closing(world.driver()) as driver, driver.parking() as parking:
         world.start(AWAY)
         driver.come_back(parking)
-        assert {m.clock for m in driver.standing.markers} == {at}
-        assert len({m.n for m in driver.standing.markers}) == 2
+        assert {m.stream_time_ms for m in driver.standing.markers} == {at}
+        assert len({m.batch_number for m in driver.standing.markers}) == 2
         assert driver.batches.tick()
-        assert len({m.n for m in driver.standing.markers}) == 1
+        assert len({m.batch_number for m in driver.standing.markers}) == 1
         assert not driver.batches.tick()
 
 

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from state_lib import Application, agg
-from state_lib.changelog.topics import dead_letters_topic
+from state_lib.changelog.topics import dead_letter_queue
 from state_lib.config import Settings
 from state_lib.driver.standing import Standing
 from state_lib.kafka import Kafka, ends, require
@@ -99,7 +99,7 @@ def test_what_depends_on_a_row_alone_is_a_dead_letter(
         "undecodable": 1,
     }
     letters: dict[int, tuple[Message, dict[str, bytes]]] = {}
-    for message in committed(servers, dead_letters_topic(name)):
+    for message in committed(servers, dead_letter_queue(name)):
         headers = dict(message.headers() or [])
         said = {k.removeprefix("__streams.errors."): bytes(v or b"") for k, v in headers.items()}  # type: ignore[arg-type]
         letters[int(said["offset"])] = (message, said)

@@ -85,7 +85,7 @@ def test_runs_leave_what_single_batches_leave(
 
 
 def _said(r: Recorded) -> tuple[object, ...]:
-    return (r.from_, r.to, r.clock, r.now, r.max_future_ms, r.offset)
+    return (r.from_, r.to, r.stream_time_ms, r.now, r.max_future_ms, r.offset)
 
 
 def test_each_row_is_judged_by_what_is_on_record_of_it(make: Make) -> None:

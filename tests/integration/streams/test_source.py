@@ -118,12 +118,12 @@ class World:
         self, partition: int, store: str, entries: Mapping[bytes, bytes], time: int = NOON
     ) -> int:
         with self.client(partition) as client:
-            n = client.marker(self.name, partition).n + 1
+            n = client.marker(self.name, partition).batch_number + 1
             with client.exchange(self.name, partition, self.epoch, n) as exchange:
                 pairs = sorted(entries.items())
                 keys, values = (pa.array([p[i] for p in pairs], pa.binary()) for i in range(2))
                 exchange.put(store, keys, values, pa.array([time] * len(entries), pa.int64()))
-                return exchange.commit(batch(exchange.marker, n=n).header).n
+                return exchange.commit(batch(exchange.marker, n=n).header).batch_number
 
     def read(self, store: str, **options: str) -> DataFrame:
         given = {"app": self.name, "store": store, "hosts": self.hosts, **options}
@@ -240,7 +240,7 @@ def test_metadata_says_where_each_task_stood(world: World) -> None:
         assert (row.epoch, row.batch_number, row.stream_time_ms) == (world.epoch, 1, NOON)
         assert row.positions == {SOURCE: {0: 10}}
         assert row.snapshot is None
-        assert marker.n == 1
+        assert marker.batch_number == 1
     first = F.col("_metadata.positions")[SOURCE][0].alias("at")
     assert world.read("counts").select(first).distinct().collect()[0].at == 10
     age = F.max(F.unix_millis("_metadata.committed_at")).alias("at")

@@ -28,7 +28,9 @@ from tests.support.facts import KV_LOG, NOW, WIN_LOG, altered, sample, well, wit
 
 ROOT = Path(__file__).parents[3]
 DRIVER = DriverFacts("d1", "machine", 4711, "", 7, NOW)
-COMMITS = Sight(at=NOW, drivers=("d1",), epoch=7, driver="d1", facts=DRIVER, n=9, done=5, total=9)
+COMMITS = Sight(
+    at=NOW, drivers=("d1",), epoch=7, driver="d1", facts=DRIVER, batch_number=9, done=5, total=9
+)
 
 
 def hosts(number: int, **more: object) -> tuple[HostSeen, ...]:

@@ -10,7 +10,9 @@ from state_lib.drivers.sight import DriverFacts, Ended, Sight
 
 NOTHING: frozenset[str] = frozenset()
 DRIVER = DriverFacts("d1", "machine", 4711, "", 7, 0)
-BUSY = Sight(at=0, drivers=("d1",), epoch=7, driver="d1", facts=DRIVER, n=1, done=5, total=9)
+BUSY = Sight(
+    at=0, drivers=("d1",), epoch=7, driver="d1", facts=DRIVER, batch_number=1, done=5, total=9
+)
 GONE = replace(BUSY, drivers=(), ended=(Ended("d1", "failed", "no memory"),))
 HOLD_S = 60.0
 EVERY_S = 5
@@ -42,16 +44,16 @@ class Watch:
     def batches(self, first: int, count: int) -> None:
         """Batches of 10 s each are committed."""
         for n in range(first, first + count):
-            self.look(replace(BUSY, n=n), 10)
+            self.look(replace(BUSY, batch_number=n), 10)
 
 
 def test_a_stall_is_told_once_and_is_over_with_a_commit() -> None:
     watch = Watch()
     watch.batches(1, 10)
-    watch.look(replace(BUSY, n=10), 1500)
+    watch.look(replace(BUSY, batch_number=10), 1500)
     assert watch.told == ["began"]
     watch.again()
-    watch.look(replace(BUSY, n=10), 1500)
+    watch.look(replace(BUSY, batch_number=10), 1500)
     assert watch.told == ["began"], "also for a triggerer that starts again meanwhile"
     watch.batches(11, 10)
     assert watch.told == ["began", "over"]
@@ -71,7 +73,7 @@ def test_a_driver_that_is_started_again_and_commits_nothing_is_not_well() -> Non
     """Each start has some time, and a driver that fails at each is gone only in between."""
     watch = Watch()
     for epoch in range(8, 18):
-        restarted = replace(BUSY, epoch=epoch, n=0)
+        restarted = replace(BUSY, epoch=epoch, batch_number=0)
         watch.look(replace(GONE, epoch=epoch), 20)
         watch.look(restarted, 100)
     assert watch.told == ["began"]

@@ -46,7 +46,7 @@ def test_a_log_that_was_cut_fails_and_one_of_windows_does_not() -> None:
 
 def test_lost_markers_fail() -> None:
     first, second = well().markers
-    facts = well(markers=(first, replace(second, epoch=-1, n=0)))
+    facts = well(markers=(first, replace(second, epoch=-1, batch_number=0)))
     assert verdicts("changelog-lost", facts)["app-commits"].level == "fail"
 
 

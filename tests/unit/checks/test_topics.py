@@ -8,7 +8,7 @@ import pytest
 
 from state_lib.checks import CHECKS, judge
 from state_lib.checks.told import ASSUMED, told
-from state_lib.protocol.marker import NO_CLOCK, RESTORING
+from state_lib.protocol.marker import NO_TIME, RESTORING
 from state_lib.specs import DAY_MS
 from tests.support.facts import (
     HOUR,
@@ -152,7 +152,7 @@ def test_retention_that_is_too_short_or_too_long(
 
 
 def at_clock(clock: int) -> object:
-    return tuple(replace(m, clock=clock) for m in well().markers)
+    return tuple(replace(m, stream_time_ms=clock) for m in well().markers)
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_retention_counts_from_event_time(
 
 
 def test_retention_of_an_application_without_events_is_not_judged_by_them() -> None:
-    facts = altered(well(markers=at_clock(NO_CLOCK)), WIN_LOG, retention_ms="-1")
+    facts = altered(well(markers=at_clock(NO_TIME)), WIN_LOG, retention_ms="-1")
     assert the("retention", facts, WIN_LOG).level == "ok"
 
 

@@ -27,11 +27,11 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     reaches, covers = progress._reaches, Recorded.covers
 
     def reached(record: Recorded, positions: Mapping[Partition, int]) -> bool:
-        made.append(record.n)
+        made.append(record.batch_number)
         return reaches(record, positions)
 
     def covered(record: Recorded, positions: Mapping[Partition, int]) -> bool:
-        made.append(record.n)
+        made.append(record.batch_number)
         return covers(record, positions)
 
     monkeypatch.setattr(progress, "_reaches", reached)

@@ -109,7 +109,9 @@ def test_what_is_together_is_alike_and_bounded(world: World) -> None:
         assert len({step.batch.code for step in run}) == 1
         assert len({str(step.batch.limits) for step in run}) == 1
         assert len({step.batch.unknown for step in run}) == 1
-        assert sorted(step.batch.clock for step in run) == [step.batch.clock for step in run]
+        assert sorted(step.batch.stream_time_ms for step in run) == [
+            step.batch.stream_time_ms for step in run
+        ]
         assert len(run) == 1 or sum(step.records for step in run) <= BOUND
         for one, after in itertools.pairwise(run):
             assert after.at == one.to == dict(one.batch.to)

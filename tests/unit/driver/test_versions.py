@@ -32,7 +32,8 @@ def test_other_code_is_refused_by_name(accepted: str) -> None:
         check_code("app", recorded("theirs"), "ours", accepted, [1, 2])
     details = refused.value.details
     assert details == {
-        "app": "app", "theirs": "theirs", "ours": "ours", "epoch": 3, "n": 7, "tasks": [1, 2],
+        "app": "app", "theirs": "theirs", "ours": "ours", "epoch": 3, "batch_number": 7,
+        "tasks": [1, 2],
     }  # fmt: skip
     for said in ("batch 7 of epoch 3", "theirs", "ours", "[1, 2]", "HOLDFAST_ACCEPT_NEW_CODE="):
         assert said in refused.value.message

@@ -62,7 +62,7 @@ class World:
             epoch=0,
             driver=ID,
             facts=FACTS,
-            n=self.n,
+            batch_number=self.n,
             done=int(self.done),
             total=int(self.total),
             batch=Running(self.n + 1, int(self.begun - self.done), int(self.since * 1000)),

@@ -15,7 +15,7 @@ def test_a_batch_that_waited_for_repeats_tells_nothing_of_its_time() -> None:
     def look(n: int, repeats: int, seconds: float) -> bool:
         nonlocal now
         now += seconds
-        return pace.feed(Sight(at=0, epoch=1, n=n, total=9, repeats=repeats), now)
+        return pace.feed(Sight(at=0, epoch=1, batch_number=n, total=9, repeats=repeats), now)
 
     look(1, 0, 1)
     assert look(2, 0, 3)

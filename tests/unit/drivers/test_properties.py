@@ -98,7 +98,7 @@ class World:
             epoch=self.epoch,
             driver=self.driver or None,
             facts=facts,
-            n=self.n,
+            batch_number=self.n,
             done=self.done,
             total=self.total,
             ended=self.ended,

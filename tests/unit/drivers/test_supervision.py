@@ -54,17 +54,17 @@ def test_a_good_life() -> None:
     life = Life()
     assert life.names(Sight(at=0)) == []
     assert life.names(CLAIMED) == ["started"]
-    assert life.names(replace(CLAIMED, n=1)) == [], "only positions"
-    assert life.names(replace(CLAIMED, n=1, done=1)) == ["committing"]
-    assert life.names(replace(CLAIMED, n=2, done=500), seconds=5) == []
-    (told,) = life.see(replace(CLAIMED, n=3, done=900), seconds=5)
+    assert life.names(replace(CLAIMED, batch_number=1)) == [], "only positions"
+    assert life.names(replace(CLAIMED, batch_number=1, done=1)) == ["committing"]
+    assert life.names(replace(CLAIMED, batch_number=2, done=500), seconds=5) == []
+    (told,) = life.see(replace(CLAIMED, batch_number=3, done=900), seconds=5)
     assert told.name == "progress"
     assert told.text.startswith("app: 900 of 1,000 records, 82/s, lag 100")
     ended = Ended(OURS, "stopped", "asked to", retry=False)
-    assert life.names(replace(CLAIMED, n=3, ended=(ended,))) == []
-    (end,) = life.see(replace(CLAIMED, n=3, ended=(ended,)), process=False)
+    assert life.names(replace(CLAIMED, batch_number=3, ended=(ended,))) == []
+    (end,) = life.see(replace(CLAIMED, batch_number=3, ended=(ended,)), process=False)
     assert (end.name, end.text) == ("stopped", "the driver of app has stopped: asked to")
-    assert life.names(replace(CLAIMED, n=3), process=False) == []
+    assert life.names(replace(CLAIMED, batch_number=3), process=False) == []
     assert life.supervision.over
 
 
@@ -81,7 +81,7 @@ def test_a_crash_is_one_crash_and_one_restart() -> None:
     life.supervision.launched("next", life.now)
     assert not life.due()
     assert life.names(CLAIMED) == []
-    next_one = replace(CLAIMED, driver="next", epoch=8, n=2)
+    next_one = replace(CLAIMED, driver="next", epoch=8, batch_number=2)
     assert life.names(next_one) == ["started", "committing"]
 
 
@@ -108,8 +108,11 @@ def test_gives_up_after_failures_in_a_row_and_counts_anew_after_a_commit() -> No
     assert life.names(CLAIMED, process=False) == ["crashed"]
     assert life.names(CLAIMED, process=False, seconds=5) == ["restart"]
     life.supervision.launched("d", life.now)
-    assert life.names(replace(CLAIMED, driver="d", epoch=9, n=4)) == ["started", "committing"]
-    (crash,) = life.see(replace(CLAIMED, driver="d", epoch=9, n=4), process=False)
+    assert life.names(replace(CLAIMED, driver="d", epoch=9, batch_number=4)) == [
+        "started",
+        "committing",
+    ]
+    (crash,) = life.see(replace(CLAIMED, driver="d", epoch=9, batch_number=4), process=False)
     assert crash.details["restart_in_s"] == 1
 
 
@@ -292,7 +295,7 @@ def test_a_driver_elsewhere_is_judged_by_its_group() -> None:
 def test_a_launch_that_fails_is_a_failure_with_a_pause() -> None:
     life = Life(max_restarts=3)
     life.see(CLAIMED)
-    life.see(replace(CLAIMED, n=2, done=9))
+    life.see(replace(CLAIMED, batch_number=2, done=9))
     life.see(CLAIMED, process=False)
     assert life.names(CLAIMED, process=False) == ["restart"]
     for failures, pause in ((2, 2.0), (3, 4.0)):

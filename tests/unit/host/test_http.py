@@ -11,8 +11,8 @@ import pytest
 from state_lib.changelog.log import KafkaLog
 from state_lib.errors import InvalidRequest, Unavailable
 from state_lib.host.http import HttpServer
-from state_lib.host.http.reads import Cursor
 from state_lib.host.metrics import HostMetrics
+from state_lib.host.reads import Cursor
 from state_lib.host.tasks import TaskManager
 from state_lib.kafka import Kafka
 from state_lib.protocol.addresses import HostAddress

@@ -10,7 +10,9 @@ from state_lib.changelog.progress import Recorded
 from state_lib.executor.plan import BatchPlan
 from state_lib.protocol.marker import CommitHeader, Marker
 from state_lib.protocol.positions import Positions
+from state_lib.restore.past import PastPlan
 from state_lib.snapshots.manifest import parse
+from state_lib.snapshots.savepoints import Savepoint
 
 FILE = Path(__file__).parents[2] / "support" / "kept_bytes.txt"
 KEPT = dict(line.split(" ", 1) for line in FILE.read_text().splitlines())
@@ -50,3 +52,26 @@ def test_of_manifests() -> None:
     manifest = parse(raw, "20260101T000000000Z-00000000", "app", 0, "file:///")
     assert manifest.marker.positions["s", 10] == 8
     assert orjson.loads(manifest.to_bytes()) == orjson.loads(raw)
+
+
+def test_of_savepoints() -> None:
+    """Their positions, number and time have the names that they always had."""
+    raw = Savepoint("id", "app", 7, 4, 8500, {"s": {"2": 40}}, ("x",), 5).to_bytes()
+    names = ["format", "id", "app", "epoch", "n", "clock", "positions", "snapshots", "created_at"]
+    told = orjson.loads(raw)
+    assert list(told) == [*names, "checksum"]
+    assert (told["n"], told["clock"]) == (4, 8500)
+
+
+def test_of_plans_to_go_back() -> None:
+    said = {
+        "task": "app/0", "snapshot": "x", "epoch": 1, "n": 4, "written_at": 1_000,
+        "positions": {}, "topic_ids": {}, "recorded": -1, "clock": -1, "from_epoch": 1,
+        "from_n": 9, "published": {}, "records": 60, "bytes": 1, "republish": False,
+        "codes": [], "discards": [],
+    }  # fmt: skip
+    kept = PastPlan.from_json(said).to_json()
+    assert {name: kept[name] for name in ("n", "clock", "from_n")} == {
+        "n": 4, "clock": -1, "from_n": 9,
+    }  # fmt: skip
+    assert PastPlan.from_json(kept).to_json() == kept

@@ -30,12 +30,12 @@ def s(*offsets: int) -> Positions:
 
 
 HERE, THERE = s(10, 5), s(20, 5)
-MARKER = Marker(epoch=7, n=3, owner="host-1", positions=HERE, clock=1000)
+MARKER = Marker(epoch=7, batch_number=3, owner="host-1", positions=HERE, stream_time_ms=1000)
 
 
 def header(epoch: int = 7, n: int = 4, **more: object) -> CommitHeader:
-    given_ = {"from_": HERE, "to": THERE, "clock": 2000} | more
-    return CommitHeader(epoch=epoch, n=n, **given_)  # type: ignore[arg-type]
+    given_ = {"from_": HERE, "to": THERE, "stream_time_ms": 2000} | more
+    return CommitHeader(epoch=epoch, batch_number=n, **given_)  # type: ignore[arg-type]
 
 
 def test_the_next_batch_is_applied() -> None:
@@ -83,16 +83,16 @@ def test_values_read_before_the_marker_moved_are_stale(read_at: tuple[int, int])
 
 def test_advance_moves_and_accumulates() -> None:
     before = Marker(
-        epoch=7, n=3, positions=HERE, clock=3000, maxima=s(9, 9),
+        epoch=7, batch_number=3, positions=HERE, stream_time_ms=3000, maxima=s(9, 9),
         dropped={"late": 2}, topic_ids={"s": "id-s"}, state="restoring", logs={"c": "id-c"},
     )  # fmt: skip
     said = header(maxima=s(12, 4), dropped={"late": 1, "null-key": 5})
     after = advance(before, said, "host-2", {"c": [8, 2]})
-    assert (after.epoch, after.n, after.owner) == (7, 4, "host-2")
+    assert (after.epoch, after.batch_number, after.owner) == (7, 4, "host-2")
     assert after.positions == THERE
     assert after.maxima == s(12, 9)
     assert after.dropped == {"late": 3, "null-key": 5}
-    assert after.clock == 3000, "time never goes back"
+    assert after.stream_time_ms == 3000, "time never goes back"
     assert after.published == {"positions": THERE.to_json(), "clock": 2000}
     assert after.cut == {"c": [8, 2]}
     assert after.topic_ids == {"s": "id-s"}
@@ -103,15 +103,22 @@ def test_advance_moves_and_accumulates() -> None:
 
 def test_claims_keep_the_place() -> None:
     after = MARKER.claimed_by(9, "host-2")
-    assert (after.epoch, after.n, after.owner, after.positions) == (9, 0, "host-2", HERE)
+    assert (after.epoch, after.batch_number, after.owner, after.positions) == (9, 0, "host-2", HERE)
     owned = MARKER.owned_by("host-3", {"c": "id-c"})
-    assert (owned.positions, owned.n, owned.logs) == (HERE, 3, {"c": "id-c"})
+    assert (owned.positions, owned.batch_number, owned.logs) == (HERE, 3, {"c": "id-c"})
     assert owned.claimed_by(9, "host-2").logs == {"c": "id-c"}
 
 
 @given(places(), st.integers(-1, 1 << 62), st.text())
 def test_markers_survive_their_bytes(positions: Positions, clock: int, owner: str) -> None:
-    marker = Marker(epoch=3, n=2, owner=owner, positions=positions, clock=clock, cut={"c": [1, 2]})
+    marker = Marker(
+        epoch=3,
+        batch_number=2,
+        owner=owner,
+        positions=positions,
+        stream_time_ms=clock,
+        cut={"c": [1, 2]},
+    )
     assert Marker.from_bytes(marker.to_bytes()) == marker
     assert Marker.from_json(marker.to_json()) == marker
 

@@ -28,7 +28,9 @@ from tests.support.apps import HOUR, KV, NOON, TS, WIN, batch, kv, win
 APP = Topology("app", 1, (KV, WIN))
 KV_LOG, WIN_LOG, COMMITS = "app-kv-changelog", "app-win-changelog", "app-commits"
 LOGS = {KV_LOG: LogRange("a", 0, 100), WIN_LOG: LogRange("b", 30, 100)}
-MARKER = Marker(epoch=3, n=9, logs={KV_LOG: "a", WIN_LOG: "b"}, starts={KV_LOG: 0, WIN_LOG: 0})
+MARKER = Marker(
+    epoch=3, batch_number=9, logs={KV_LOG: "a", WIN_LOG: "b"}, starts={KV_LOG: 0, WIN_LOG: 0}
+)
 COPY = Checkpoint(
     MARKER, {KV_LOG: ["a", 100], WIN_LOG: ["b", 90]}, {s.name: layout_of(s) for s in APP.stores}
 )
@@ -45,7 +47,7 @@ def test_what_is_whole_is_not_lost() -> None:
     assert lost(MARKER, COPY) == []
     assert lost(MARKER, None) == []
     assert lost(replace(MARKER, logs={}), COPY) == [], "a marker of an older version"
-    assert lost(replace(MARKER, n=12), COPY) == [], "the copy lags"
+    assert lost(replace(MARKER, batch_number=12), COPY) == [], "the copy lags"
     assert lost_logs(APP, Marker(), None, {KV_LOG: LogRange("a", 0, 0)}) == {}, "a new application"
 
 
@@ -54,7 +56,7 @@ def test_what_is_lost() -> None:
     assert lost(replace(MARKER, logs={}), COPY, kv=LogRange("new", 0, 100)) == [KV_LOG]
     assert lost(MARKER, COPY, kv=LogRange("a", 0, 99)) == [KV_LOG]
     assert lost(replace(MARKER, cut={WIN_LOG: [101, 1]}), None) == [WIN_LOG]
-    assert lost(replace(MARKER, n=8), COPY) == [COMMITS]
+    assert lost(replace(MARKER, batch_number=8), COPY) == [COMMITS]
     assert lost(Marker(), None) == [COMMITS]
     assert lost(Marker(), COPY, kv=LogRange("new", 0, 0)) == [COMMITS, KV_LOG]
 
@@ -64,12 +66,17 @@ def test_a_log_that_ends_early_is_lost_however_long_ago_it_was_written() -> None
     old = replace(MARKER, cut=cut)
     told = Marker.from_bytes(old.to_bytes().replace(b'"ends":{},', b""))
     assert told == old, "a marker of an older version"
-    tick = CommitHeader(epoch=3, n=10, from_=Positions(), to=Positions(), clock=5)
+    tick = CommitHeader(
+        epoch=3, batch_number=10, from_=Positions(), to=Positions(), stream_time_ms=5
+    )
     for marker in (
         old.claimed_by(4, "host-2"),
         advance(old, tick, "host-1", {}),
         advance(
-            advance(old, tick, "host-1", {}), replace(tick, n=11), "host-1", {WIN_LOG: [97, 1]}
+            advance(old, tick, "host-1", {}),
+            replace(tick, batch_number=11),
+            "host-1",
+            {WIN_LOG: [97, 1]},
         ),
     ):
         assert lost(marker, None) == [KV_LOG]
@@ -81,7 +88,11 @@ def test_a_log_that_ends_early_is_lost_however_long_ago_it_was_written() -> None
 def test_a_log_in_doubt_is_lost_however_long_it_is() -> None:
     doubted = MARKER.doubting("host-2", [KV_LOG])
     assert lost(doubted, COPY, kv=LogRange("a", 0, 1000)) == [KV_LOG]
-    assert (doubted.owner, doubted.settled, (doubted.epoch, doubted.n)) == ("host-2", True, (3, 9))
+    assert (doubted.owner, doubted.settled, (doubted.epoch, doubted.batch_number)) == (
+        "host-2",
+        True,
+        (3, 9),
+    )
     assert judged(doubted, LOGS, COPY).why_not is None
 
 
@@ -134,7 +145,7 @@ def test_which_copy_may_take_the_place() -> None:
     assert Loss.from_json(orjson.loads(orjson.dumps(good.to_json()))) == good
     for loss, says in (
         (judged(MARKER, again, None), "has no copy"),
-        (judged(replace(MARKER, n=10), again, COPY), "stands at commit (3, 9)"),
+        (judged(replace(MARKER, batch_number=10), again, COPY), "stands at commit (3, 9)"),
         (
             judged(MARKER, again, replace(COPY, layouts={"kv": "rocksdb/window/5"})),
             "does not hold store 'kv'",

@@ -15,7 +15,7 @@ from state_lib.restore.past import PastPlan, _check_ticks, _seconds
 from state_lib.snapshots.manifest import FileEntry, Manifest
 from state_lib.stores.digest import StoreDigest
 
-MARKER = Marker(epoch=1, n=4, owner="host-1", written_at=1_000)
+MARKER = Marker(epoch=1, batch_number=4, owner="host-1", written_at=1_000)
 
 
 def manifest(entries: int, size: int) -> Manifest:

@@ -24,11 +24,11 @@ NOW = 1_800_000_000_000
 KV, MEM = StoreSpec("kv"), StoreSpec("mem", backend="memory")
 APP = Topology("app", 4, (KV, MEM), (), ("source",))
 KV_LOG, MEM_LOG = "app-kv-changelog", "app-mem-changelog"
-NEWEST = Marker(epoch=3, n=9, written_at=NOW)
+NEWEST = Marker(epoch=3, batch_number=9, written_at=NOW)
 
 
 def checkpoint(n: int = 8, offset: int = 900, age_ms: int = HOUR, **more: str) -> Checkpoint:
-    marker = Marker(epoch=3, n=n, written_at=NOW - age_ms)
+    marker = Marker(epoch=3, batch_number=n, written_at=NOW - age_ms)
     offsets = {KV_LOG: [more.get("topic_id", "id"), offset]}
     return Checkpoint(marker, offsets, {"kv": more.get("layout", layout_of(KV))})
 
@@ -60,7 +60,7 @@ def test_a_directory_that_is_behind_replays_its_tail() -> None:
     plan = make_plan(facts(checkpoint()))
     assert (plan.task, plan.source, plan.choice) == ("app/2", LOCAL, LOCAL)
     assert replays(plan) == {"kv": (900, 1000, False), "mem": (0, 50, True)}
-    assert (plan.epoch, plan.n, plan.records, plan.discards) == (3, 9, 150, ())
+    assert (plan.epoch, plan.batch_number, plan.records, plan.discards) == (3, 9, 150, ())
     assert verdicts(plan) == {"local": "chosen", "changelog": "not needed"}
     assert plan.offsets == {KV_LOG: ["id", 1000], MEM_LOG: ["id2", 50]}
 

@@ -47,7 +47,7 @@ def test_a_plan_has_an_identity() -> None:
     ],
 )
 def test_what_is_the_same_or_discards_less_goes_on(plan: RestorePlan, now: RestorePlan) -> None:
-    refuse_if_stale(plan, replace(now, n=now.n + 5, records=7))
+    refuse_if_stale(plan, replace(now, batch_number=now.batch_number + 5, records=7))
 
 
 @pytest.mark.parametrize(

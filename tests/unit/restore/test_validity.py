@@ -16,12 +16,12 @@ from tests.support.apps import HOUR, KV, WIN
 
 LOG = "app-kv-changelog"
 APP = Topology("app", 1, (KV,))
-NEWEST = Marker(epoch=1, n=5)
+NEWEST = Marker(epoch=1, batch_number=5)
 OLD = DELETE_RETENTION_MS - AGE_MARGIN_MS + 60_000
 
 
 def directory(age_ms: int = 0, offset: int = 50, n: int = 4, topic_id: str = "id") -> Checkpoint:
-    marker = Marker(epoch=1, n=n, written_at=now_ms() - age_ms)
+    marker = Marker(epoch=1, batch_number=n, written_at=now_ms() - age_ms)
     return Checkpoint(marker, {LOG: [topic_id, offset]}, {"kv": layout_of(KV)})
 
 
@@ -50,7 +50,7 @@ def test_valid_or_why_not(checkpoint: Checkpoint | None, log: LogRange, why: str
     found = judge(APP, checkpoint, {LOG: log}, NEWEST, now_ms())
     assert (found.why_not is None) == (why is None), found
     assert why is None or why in str(found.why_not)
-    assert found.current is (checkpoint is not None and checkpoint.marker.n == 5)
+    assert found.current is (checkpoint is not None and checkpoint.marker.batch_number == 5)
 
 
 @pytest.mark.parametrize(
@@ -99,9 +99,9 @@ def test_windows_of_before_a_restore_to_the_past_are_not_kept(
     """They may have been dropped as expired, and live again. Other stores are."""
     both = replace(APP, stores=(KV, WIN))
     logs = {LOG: LogRange("id", 0, 100), "app-win-changelog": LogRange("id2", 0, 100)}
-    at = Marker(epoch=epoch, n=1, state=state, written_at=now_ms())
+    at = Marker(epoch=epoch, batch_number=1, state=state, written_at=now_ms())
     layouts = {s.name: layout_of(s) for s in both.stores}
     checkpoint = Checkpoint(at, {t: [g.topic_id, 50] for t, g in logs.items()}, layouts)
-    found = judge(both, checkpoint, logs, Marker(epoch=4, n=2, rewound=3), now_ms())
+    found = judge(both, checkpoint, logs, Marker(epoch=4, batch_number=2, rewound=3), now_ms())
     assert found.why_not is None
     assert set(found.kept) == ({LOG, "app-win-changelog"} if kept else {LOG})

@@ -26,7 +26,7 @@ def test_rows_that_meet_python_in_order_are_repeated_batch_by_batch(
     found, begun = list[tuple[list[int], list[int]]](), list[int]()
 
     def repeat(_: Any, steps: Any, tasks: Any, *_stopped: Any) -> None:
-        found.append(([step.batch.n for step in steps], list(tasks)))
+        found.append(([step.batch.batch_number for step in steps], list(tasks)))
 
     batches: Any = SimpleNamespace(
         standing=SimpleNamespace(

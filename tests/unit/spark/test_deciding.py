@@ -43,7 +43,7 @@ class Driver:
         combiner: Any = SimpleNamespace(schemas=schemas)
         given = {"schema_registry_wait_s": 1.0, "exchange_timeout_s": 5.0, **settings}
         self.deciding = Deciding(app, combiner, Settings.load(**given))
-        self.standing: Any = SimpleNamespace(markers=[Marker(n=taken)])
+        self.standing: Any = SimpleNamespace(markers=[Marker(batch_number=taken)])
         self.schemas, self.recorded, self.runs = schemas, list[tuple[int, ...]](), 0
 
     def batch(self, *ids: int, stopped: bool = False) -> None:

@@ -25,7 +25,9 @@ from tests.support.stored import with_timestamp
 HOUR = 3_600_000
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 POSITIONS = Positions({("in", 0): 5, ("in", 1): 7})
-MARKER = Marker(epoch=4, n=9, positions=POSITIONS, clock=3 * HOUR, written_at=10 * HOUR)
+MARKER = Marker(
+    epoch=4, batch_number=9, positions=POSITIONS, stream_time_ms=3 * HOUR, written_at=10 * HOUR
+)
 FIELDS = Struct(_at="int64", n="int64", name="utf8", ok="bool")
 
 

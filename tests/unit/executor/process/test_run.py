@@ -225,7 +225,7 @@ def test_while_a_processor_works_nobody_waits_for_the_host(
 
     def aborts_once(partition: int, exchange: Any, header: CommitHeader) -> Any:
         if not failed:
-            failed.append(header.n)
+            failed.append(header.batch_number)
             raise Unavailable("the transaction was aborted")
         return commit(partition, exchange, header)
 
@@ -241,7 +241,7 @@ def test_while_a_processor_works_nobody_waits_for_the_host(
     batch = BatchPlan(EPOCH, 1, Positions(), SOURCES, 3, 5, 0, {}, recorded=7)
     plan = ExchangePlan("app", 1, (), batch, (), None, 60.0, patience_s=0.5, processors=(made,))
     marker = exchanged(plan, 0, table, world.tasks)
-    assert (marker.n, failed) == (1, [1])
+    assert (marker.batch_number, failed) == (1, [1])
 
 
 def test_the_grace_puts_timers_off(world: World) -> None:
@@ -254,9 +254,9 @@ def test_a_tick_is_taken_once_whatever_its_number(world: World) -> None:
     plan = ExchangePlan("app", 1, (), batch, (), None, 5.0, processors=(processor(),))
 
     def taken(n: int, recorded: int) -> tuple[int, int]:
-        again = replace(plan, batch=replace(batch, n=n, recorded=recorded))
+        again = replace(plan, batch=replace(batch, batch_number=n, recorded=recorded))
         marker = exchanged(again, 0, None, world.tasks)
-        return marker.n, marker.recorded
+        return marker.batch_number, marker.recorded
 
     assert [taken(1, 7), taken(2, 7), taken(2, 8)] == [(1, 7), (1, 7), (2, 8)]
     plan = replace(plan, batch=replace(batch, recorded_in="made anew"))
@@ -296,7 +296,7 @@ def test_a_large_initial_state_is_taken_in_parts(
         return exchanged(beginning(n), 0, initial_table("eabadc"), world.tasks)
 
     def killed(partition: int, exchange: Any, header: CommitHeader) -> Any:
-        if header.n == 2:
+        if header.batch_number == 2:
             raise KeyboardInterrupt
         return commit(partition, exchange, header)
 
@@ -305,10 +305,10 @@ def test_a_large_initial_state_is_taken_in_parts(
         with pytest.raises(KeyboardInterrupt):
             begin(1)
     half = world.tasks[0].marker
-    assert (half.n, half.begun) == (1, {"p": {"key": b"b".hex(), "rows": 3}})
+    assert (half.batch_number, half.begun) == (1, {"p": {"key": b"b".hex(), "rows": 3}})
     assert (half.initial, world.state()) == ({}, {b"a": 2, b"b": 1})
     after = begin(5)
-    assert (after.n, after.initial, after.begun) == (6, {"p": 6}, {})
+    assert (after.batch_number, after.initial, after.begun) == (6, {"p": 6}, {})
     assert world.state() == {b"a": 2, b"b": 1, b"c": 1, b"d": 1, b"e": 1}
     assert begin(6) == after, "a copy of Spark's task"
 
@@ -326,7 +326,7 @@ def test_an_initial_state_is_sorted_once_for_all_its_parts(
     monkeypatch.setattr(run, "MOST_KEYS", 1)
     monkeypatch.setattr("state_lib.executor.process.given.InitialRows", Noted)
     marker = exchanged(beginning(1), 0, initial_table("abc"), world.tasks)
-    assert (marker.n, marker.initial, len(made)) == (3, {"p": 3}, 1)
+    assert (marker.batch_number, marker.initial, len(made)) == (3, {"p": 3}, 1)
 
 
 def test_rows_come_in_order() -> None:

@@ -1,28 +1,28 @@
-"""The application's clock: late or not must not depend on how a stream was cut (ADR 0002)."""
+"""Stream time of an application: late or not must not depend on how a stream was cut (ADR 0002)."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
 from state_lib.kafka import Partition
-from state_lib.protocol.marker import NO_CLOCK
+from state_lib.protocol.marker import NO_TIME
 
 
-def next_clock(
+def next_stream_time(
     previous: int, maxima: Mapping[Partition, int], unread: Collection[Partition]
 ) -> int:
-    """The clock (ms) by which the next batch is judged.
+    """The stream time (ms) by which the next batch is judged.
 
     Args:
-        previous: clock of the batch before.
+        previous: that of the batch before.
         maxima: greatest event time of earlier batches, per source partition.
         unread: source partitions that hold records at or beyond the batch's start.
 
     Returns:
         The greater of ``previous`` and the least, over partitions with unread records, of their
         greatest event time so far; with nothing unread, the greatest of all. A partition that was
-        never read holds the clock back, one that is read to its end does not.
+        never read holds it back, one that is read to its end does not.
     """
-    seen = [maxima.get(p, NO_CLOCK) for p in unread]
-    reached = min(seen) if seen else max(maxima.values(), default=NO_CLOCK)
+    seen = [maxima.get(p, NO_TIME) for p in unread]
+    reached = min(seen) if seen else max(maxima.values(), default=NO_TIME)
     return max(previous, reached)

@@ -128,7 +128,9 @@ def opened(
         with task.view() as (marker, stores):
             spec = bytes_store_of(stores, task.topology, store).spec
             engine = stores.engine(store)
-            slices = [s.after(cursor) for s in selection.slices(spec, engine, marker.clock)]
+            slices = [
+                s.after(cursor) for s in selection.slices(spec, engine, marker.stream_time_ms)
+            ]
             scans = [
                 (s, stack.enter_context(engine.scan(s.family, s.lower, s.upper)))
                 for s in slices
