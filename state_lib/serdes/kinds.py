@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from decimal import Context, Decimal
+from decimal import Context, Decimal, InvalidOperation
 from typing import Any, Protocol
 
 import numpy as np
@@ -147,10 +147,10 @@ class _Date(_Time):
         return isinstance(value, dt.date) and not isinstance(value, dt.datetime)
 
     def raw(self, value: Any) -> Any:
-        return (value - _DAY).days + self._first
+        return days_of(value) + self._first
 
     def value(self, raw: Any) -> Any:
-        return _DAY + dt.timedelta(days=raw - self._first)
+        return day_of(raw - self._first)
 
 
 class _Timestamp(_Time):
@@ -168,10 +168,10 @@ class _Timestamp(_Time):
     def raw(self, value: Any) -> Any:
         if self._zoned:
             value = value.astimezone(dt.UTC).replace(tzinfo=None)
-        return (value - _EPOCH) // _MICROSECOND + self._first
+        return micros_of(value) + self._first
 
     def value(self, raw: Any) -> Any:
-        made = _EPOCH + (raw - self._first) * _MICROSECOND
+        made = moment_of(raw - self._first)
         return made.replace(tzinfo=dt.UTC) if self._zoned else made
 
 
@@ -187,9 +187,9 @@ class _Decimal(Fixed):
         return isinstance(value, Decimal) and value.is_finite()
 
     def raw(self, value: Any) -> bytes:
-        scaled = value.scaleb(self._scale, context=EXACT)
-        whole = int(scaled)
-        if whole != scaled or abs(whole) >= self._most:
+        made = to_scale(value, self._scale)
+        whole = self._most if made is None else int(made.scaleb(self._scale, context=EXACT))
+        if abs(whole) >= self._most:
             raise ValueError(f"{value} is no {self.name}")
         return (whole + _ZERO).to_bytes(_DECIMAL_BYTES, "big")
 
@@ -327,3 +327,35 @@ def digits_of(described: Any) -> tuple[int, int] | None:
         return None
     digits, scale = int(found[1]), int(found[2])
     return (digits, scale) if 1 <= digits <= MOST_DIGITS and scale <= digits else None
+
+
+# ---------------------------------------------------------------------- values as numbers
+
+
+def to_scale(value: Decimal, scale: int) -> Decimal | None:
+    """The same number with so many digits behind the point; None if it has more, or is none."""
+    try:
+        made = value.quantize(Decimal(1).scaleb(-scale), context=EXACT)
+    except InvalidOperation:  # infinity, or more digits than any kind has
+        return None
+    return made if made == value else None
+
+
+def days_of(day: dt.date) -> int:
+    """Since 1970."""
+    return (day - _DAY).days
+
+
+def day_of(days: int) -> dt.date:
+    """The inverse of `days_of`. Raises OverflowError where Python has no such date."""
+    return _DAY + dt.timedelta(days=days)
+
+
+def micros_of(moment: dt.datetime) -> int:
+    """µs since 1970 of a time without a zone."""
+    return (moment - _EPOCH) // _MICROSECOND
+
+
+def moment_of(micros: int) -> dt.datetime:
+    """The inverse of `micros_of`. Raises OverflowError where Python has no such time."""
+    return _EPOCH + micros * _MICROSECOND

@@ -133,12 +133,13 @@ def _serde(schema: StructType, wanted: Wanted, at: str) -> object:
             f"{at}: columns {hidden} begin with '_', and would be hidden in queries: rename them"
         )
     try:
+        serde = RowCodec(schema).serde
         for field in schema.fields:
             shown(field.dataType)
-        return RowCodec(schema).serde
     except (TypeError, ConfigurationError) as error:
         hint = ". All columns are kept: select(...) those that are wanted before groupBy(...)"
         raise ConfigurationError(f"{at}: {error}{'' if wanted.schema else hint}") from error
+    return serde
 
 
 def _check_call(function: object, arguments: int, at: str) -> None:
