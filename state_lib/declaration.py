@@ -330,12 +330,6 @@ class Declaration:
         )
 
     @property
-    def dated(self) -> set[str]:
-        """Outputs whose rows have a time of their own."""
-        timed = [p for p in self.processes if p.processor.event_time]
-        return {topic for p in timed for topic in p.topics}
-
-    @property
     def fingerprint(self) -> str:
         """Twelve digits that change with whatever decides what a record does, and to which task.
 

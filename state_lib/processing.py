@@ -139,7 +139,8 @@ class Process:
     @property
     def outputs(self) -> list[OutputSpec]:
         """Topics, with the store that they are told with."""
-        return [OutputSpec(topic, self.stores[0].name) for topic in self.processor.outputs]
+        store, dated = self.stores[0].name, bool(self.processor.event_time)
+        return [OutputSpec(topic, store, dated) for topic in self.processor.outputs]
 
     @property
     def routing(self) -> list[Any]:

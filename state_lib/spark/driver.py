@@ -128,7 +128,7 @@ class Driver:
             combiner = prepared(spark, self._app, expected, self._schemas())
             if spark is not early:
                 warm_up(spark)
-            plans = plan_topics(topology, retention, self._app.dated)
+            plans = plan_topics(topology, retention)
             ensure_topics(admin, plans, settings.replication_factor, settings.min_insync_replicas)
             routing = self._app.routing
             make_way(self._watched, self._kafka, topology, code, settings, routing)

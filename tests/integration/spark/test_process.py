@@ -388,6 +388,8 @@ def test_types_come_and_go(spark: SparkSession) -> None:
             schema, "Append", "None", eventTimeColumnName="at", name="p",
         )  # fmt: skip
         told.to("out")
+        (out,) = app.topology.outputs
+        assert out.dated, "what checks learn from Kafka"
 
     thing = {
         "day": "2013-07-01",
@@ -692,6 +694,7 @@ def test_all_verbs_say_values_alike(spark: SparkSession) -> None:
         grouped.reduce(lambda _, new: new, Materialized("folded")).toStream().to("by-reduce")
         process = Doing({}, on_rows)
         grouped.transformWithState(process, out, "Append", "None", name="p").to("by-process")
+        assert not any(output.dated for output in app.topology.outputs)
 
     with TopologyTestDriver(build, spark) as driver:
         driver.createInputTopic("lines").pipeInput("a", timestamp=T0)
