@@ -3,8 +3,8 @@
 A stream that runs near its head makes many small batches. Repeated one by one they take as long as
 they took then, or longer; a run of them takes as long as one. (docs/adr/0023)
 
-Each batch of an application that runs Python per key is a step of its own: what that does depends on
-how the stream was cut. Only such have ticks, which come in their place among them. (docs/adr/0024)
+Each batch of an application that runs Python per key is a step of its own: what that does depends
+on how the stream was cut. Only such have ticks, each in its place among them. (docs/adr/0024)
 """
 
 from __future__ import annotations
