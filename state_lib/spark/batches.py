@@ -139,7 +139,7 @@ class Batches:
                 self._plan(step.at, step.to, recorded.clock, recorded.n if own else None),
                 numbered=tuple(sorted(recorded.to)),
                 now=recorded.now,
-                batch_time=recorded.batch_time,
+                batch_time=self._time_of(recorded),
                 max_future_ms=recorded.max_future_ms,
                 limits=recorded.limits,
                 tasks=tuple(tasks),
@@ -275,6 +275,10 @@ class Batches:
     def close(self) -> None:
         """Free Kafka clients."""
         self._group.close()
+
+    def _time_of(self, recorded: Recorded) -> int:
+        """Processing time; records of before there was one have the wall's."""
+        return max(recorded.now, recorded.batch_time) if self.has_timers else NO_CLOCK
 
     def _plan(self, from_: Numbers, to: Numbers, clock: int, n: int | None = None) -> BatchPlan:
         """``n``: of one that has a number; None: the next."""
