@@ -163,7 +163,7 @@ class Batches:
     def check_code(self, recorded: Recorded, tasks: Sequence[int]) -> None:
         """See `state_lib.driver.versions.check_code`."""
         accepted = self._settings.accept_new_code
-        check_code(self._app.id, recorded, self._code, accepted, tasks, self._routing)
+        check_code(self._app.id, recorded, self._code, self._routing, accepted, tasks)
 
     def initial(self, positions: Sequence[Numbers]) -> None:
         """Commit positions that the markers do not know yet, task by task, with no rows.
