@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from state_lib.specs import OutputSpec, StoreSpec
 
 if TYPE_CHECKING:
-    from state_lib.declaration import Expression, KeySerde, Source, Step
+    from state_lib.declaration import Expression, Source, Step
+    from state_lib.serdes.kinds import Kind
 
 StateKind = Literal["value", "list", "map"]
 TimeMode = Literal["none", "eventtime", "processingtime"]
@@ -90,7 +91,7 @@ class Processor:
     states: tuple[State, ...]
     rows: str
     results: str
-    key_serde: KeySerde
+    key_serde: Kind
     time_mode: TimeMode
     pandas: bool = False
     on_error: OnError = "dead-letter"

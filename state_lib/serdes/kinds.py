@@ -34,7 +34,7 @@ from state_lib.serdes.base import as_binary, cast_to
 from state_lib.serdes.columns import bitmap, buffer_of, unpack_bits, view_of
 
 Kind = str | dict[str, Any]
-"""A kind as it is described; see the table."""
+"""A kind as it is described; see the table. A key of several columns is a struct."""
 MOST_DIGITS = 38
 _DECIMAL = re.compile(r"decimal\(([0-9]{1,2}),([0-9]{1,2})\)")
 _DECIMAL_BYTES, _TOP, _ZERO = 16, 0x80, 1 << 127
@@ -318,6 +318,12 @@ def kind_from(described: Any) -> Fixed | Variable:
         if digits := digits_of(described):
             return _Decimal(described, *digits)
     raise ConfigurationError(f"no type {described!r} is known; known: {KNOWN}", seen=described)
+
+
+def columns_of(described: Any) -> list[tuple[str, Kind]]:
+    """Fields of a struct, by name; of another kind none."""
+    pairs: list[Any] = described.get("struct", []) if isinstance(described, dict) else []
+    return [(name, kind) for name, kind in pairs]
 
 
 def digits_of(described: Any) -> tuple[int, int] | None:

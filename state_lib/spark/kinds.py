@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructType
 
 from state_lib.declaration import Field
@@ -125,9 +123,3 @@ def sql_of(kind: Kind) -> str:
         case {"map": [key, of]}:
             return f"map<{sql_of(key)},{sql_of(of)}>"
     raise TypeError(f"no kind: {kind!r}")
-
-
-def columns_of_key(serde: Kind) -> list[tuple[str, Kind]]:
-    """The columns of a key of several; of another none."""
-    pairs: list[Any] = serde["struct"] if isinstance(serde, dict) else []
-    return [(name, kind) for name, kind in pairs]
