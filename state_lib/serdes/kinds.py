@@ -30,8 +30,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from state_lib.errors import ConfigurationError
-from state_lib.serdes.base import as_binary, cast_to
+from state_lib.serdes.base import Serde
 from state_lib.serdes.columns import bitmap, buffer_of, unpack_bits, view_of
+from state_lib.serdes.scalar import Bytes, Utf8
 
 Kind = str | dict[str, Any]
 """A kind as it is described; see the table. A key of several columns is a struct."""
@@ -222,73 +223,12 @@ def _below(raws: _Values, bound: int) -> Any:
     return (high < first) | ((high == first) & (low < second))
 
 
-class Variable(Protocol):
-    """Values of any length; in a struct the length stands before each."""
-
-    name: Kind
-    arrow_type: pa.DataType
+class Variable(Serde[Any], Protocol):
+    """Values of any length, as a serde makes them; in a struct the length stands before each."""
 
     def fits(self, value: Any) -> bool:
         """Whether it is of this kind."""
         ...
-
-    def pack(self, value: Any) -> bytes:
-        """One value. Raises ValueError or SerdeError."""
-        ...
-
-    def unpack(self, data: bytes) -> Any:
-        """The inverse of `pack`. Raises ValueError or SerdeError."""
-        ...
-
-    def encode(self, column: Any) -> Any:
-        """A column as binary or text, nulls as nulls."""
-        ...
-
-    def decode(self, column: pa.BinaryArray) -> Any:
-        """The inverse of `encode`. Raises SerdeError."""
-        ...
-
-
-class _Text:
-    name: Kind = "utf8"
-    arrow_type: pa.DataType = pa.string()
-
-    def fits(self, value: Any) -> bool:
-        return isinstance(value, str)
-
-    def pack(self, value: Any) -> bytes:
-        data: bytes = value.encode()
-        return data
-
-    def unpack(self, data: bytes) -> Any:
-        return data.decode()
-
-    def encode(self, column: Any) -> Any:
-        return column
-
-    def decode(self, column: pa.BinaryArray) -> Any:
-        return cast_to("utf8", column, self.arrow_type)
-
-
-class _Bytes:
-    name: Kind = "bytes"
-    arrow_type: pa.DataType = pa.binary()
-
-    def fits(self, value: Any) -> bool:
-        return isinstance(value, bytes)
-
-    def pack(self, value: Any) -> bytes:
-        data: bytes = value
-        return data
-
-    def unpack(self, data: bytes) -> Any:
-        return data
-
-    def encode(self, column: Any) -> Any:
-        return column
-
-    def decode(self, column: pa.BinaryArray) -> Any:
-        return as_binary("bytes", column)
 
 
 FIXED: dict[str, Fixed] = {
@@ -300,7 +240,7 @@ FIXED: dict[str, Fixed] = {
     "timestamp": _Timestamp("timestamp", zoned=True),
     "timestamp_ntz": _Timestamp("timestamp_ntz", zoned=False),
 }
-VARIABLE: dict[str, Variable] = {"utf8": _Text(), "bytes": _Bytes()}
+VARIABLE: dict[str, Variable] = {"utf8": Utf8(), "bytes": Bytes()}
 KNOWN = [*FIXED, "decimal(p,s)", *VARIABLE, "struct", "array", "map"]
 
 

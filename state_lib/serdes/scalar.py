@@ -27,9 +27,13 @@ class Bytes(_Plain):
     name = "bytes"
     arrow_type = pa.binary()
 
+    def fits(self, value: Any) -> bool:
+        """See `state_lib.serdes.kinds.Variable`."""
+        return isinstance(value, bytes)
+
     def serialize(self, value: bytes) -> bytes:
         """The value itself; SerdeError if it is not bytes."""
-        return value if type(value) is bytes else reject(self, value, "not bytes")
+        return bytes(value) if self.fits(value) else reject(self, value, "not bytes")
 
     def deserialize(self, data: bytes) -> bytes:
         """The bytes themselves."""
@@ -50,9 +54,13 @@ class Utf8(_Plain):
     name = "utf8"
     arrow_type = pa.string()
 
+    def fits(self, value: Any) -> bool:
+        """See `state_lib.serdes.kinds.Variable`."""
+        return isinstance(value, str)
+
     def serialize(self, value: str) -> bytes:
         """UTF-8; SerdeError if it is not a string, or holds a lone surrogate."""
-        if not isinstance(value, str):
+        if not self.fits(value):
             reject(self, value, "not a string")
         try:
             return value.encode()
