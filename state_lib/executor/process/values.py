@@ -274,7 +274,7 @@ def _decimal(precision: int, scale: int) -> Convert:
     def convert(value: Any) -> Decimal:
         given = _instance(Decimal, Decimal(value) if type(value) is int else value)
         made = to_scale(given, scale)
-        if made is None or abs(made) >= most:
+        if made is None or made.copy_abs() >= most:  # abs() would round it
             raise TypeError(f"{value!r} is no decimal({precision},{scale})")
         return made
 
