@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
 
@@ -18,12 +18,11 @@ from state_lib.names import check_name
 from state_lib.processing import Process
 from state_lib.specs import OutputSpec, StoreSpec, Topology
 
+if TYPE_CHECKING:
+    from state_lib.serdes.kinds import Kind
+
 Format = Literal["json", "avro", "text", "raw"]
-KeySerde = str | dict[str, Any]
-"""As `state_lib.serdes.serde_from` takes it; of several columns, that of a struct."""
 Op = Literal["count", "sum", "min", "max", "last"]
-FieldType = str | dict[str, Any]
-"""One of `state_lib.serdes.kinds`."""
 Generator = Literal["", "explode", "explode_outer"]
 _MEANING = 4
 """Counts up when Holdfast itself does something else with a record."""
@@ -195,7 +194,7 @@ class Field:
     """
 
     op: Op
-    type: FieldType
+    type: Kind
     of_rows: bool = False
 
 
@@ -207,7 +206,7 @@ class Kept:
     """
 
     store: StoreSpec
-    key_serde: KeySerde
+    key_serde: Kind
     fields: Mapping[str, Field]
     key_name: str = "key"
     outputs: tuple[str, ...] = ()
@@ -215,9 +214,10 @@ class Kept:
     @property
     def key_names(self) -> list[str]:
         """Of the columns that outputs begin with."""
-        if self.key_name or not isinstance(self.key_serde, dict):
-            return [self.key_name]
-        return [name for name, _ in self.key_serde["struct"]]
+        from state_lib.serdes.kinds import columns_of  # noqa: PLC0415 - needs Arrow
+
+        columns = [] if self.key_name else columns_of(self.key_serde)
+        return [name for name, _ in columns] or [self.key_name]
 
     @property
     def has_last(self) -> bool:
@@ -328,12 +328,6 @@ class Declaration:
             outputs=(*outputs, *(o for p in self.processes for o in p.outputs)),
             sources=tuple(sorted({verb.source.topic for verb in self.verbs})),
         )
-
-    @property
-    def dated(self) -> set[str]:
-        """Outputs whose rows have a time of their own."""
-        timed = [p for p in self.processes if p.processor.event_time]
-        return {topic for p in timed for topic in p.topics}
 
     @property
     def fingerprint(self) -> str:

@@ -204,13 +204,13 @@ class KGroupedStream(Processing):
         inputs: Mapping[str, Expression],
         types: Mapping[str, DataType],
     ) -> Field:
-        from state_lib.spark.kinds import kind_of, sorts, sum_of  # noqa: PLC0415 - needs PySpark
+        from state_lib.spark.kinds import kept_as, sorts, sum_of  # noqa: PLC0415 - needs PySpark
 
         if wanted.op == "count":
             return Field("count", "int64", of_rows=wanted.value is None)
         at, found = self._at(store, name), inputs[name]
         try:
-            kind = kind_of(types[name])
+            kind = kept_as(types[name])
         except TypeError as error:
             raise ConfigurationError(
                 f"{at}: {found.text} is of type {found.type}, and {error} cannot be kept. Write "

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from state_lib.specs import OutputSpec, StoreSpec
 
 if TYPE_CHECKING:
-    from state_lib.declaration import Expression, KeySerde, Source, Step
+    from state_lib.declaration import Expression, Source, Step
+    from state_lib.serdes.kinds import Kind
 
 StateKind = Literal["value", "list", "map"]
 TimeMode = Literal["none", "eventtime", "processingtime"]
@@ -90,7 +91,7 @@ class Processor:
     states: tuple[State, ...]
     rows: str
     results: str
-    key_serde: KeySerde
+    key_serde: Kind
     time_mode: TimeMode
     pandas: bool = False
     on_error: OnError = "dead-letter"
@@ -139,7 +140,8 @@ class Process:
     @property
     def outputs(self) -> list[OutputSpec]:
         """Topics, with the store that they are told with."""
-        return [OutputSpec(topic, self.stores[0].name) for topic in self.processor.outputs]
+        store, dated = self.stores[0].name, bool(self.processor.event_time)
+        return [OutputSpec(topic, store, dated) for topic in self.processor.outputs]
 
     @property
     def routing(self) -> list[Any]:

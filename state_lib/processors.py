@@ -13,9 +13,10 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StatefulProcessor
     from pyspark.sql.types import StructType
 
-    from state_lib.declaration import Declaration, Expression, KeySerde
+    from state_lib.declaration import Declaration, Expression
     from state_lib.grouped import TimeWindows
     from state_lib.processing import OnError
+    from state_lib.serdes.kinds import Kind
     from state_lib.streams import KStream
 
 
@@ -40,7 +41,7 @@ class Processing:
 
     _stream: KStream
     _key: Expression
-    _serde: KeySerde
+    _serde: Kind
     _name: str
     _windows: TimeWindows | None
 
@@ -111,6 +112,7 @@ class Processing:
         )  # fmt: skip
 
     def _processed(self, wanted: Wanted) -> ProcessedStream:
+        from state_lib.serdes.kinds import columns_of  # noqa: PLC0415 - needs Arrow
         from state_lib.spark.process.declaring import process_of  # noqa: PLC0415 - needs PySpark
 
         verb = "transformWithStateInPandas" if wanted.pandas else "transformWithState"
@@ -120,9 +122,9 @@ class Processing:
                 f"{at} keeps its own state: windowedBy(...) means nothing to it. Group by the key "
                 "alone, and let the processor look at the time of rows"
             )
-        if self._name and isinstance(self._serde, dict):
+        if self._name and (found := columns_of(self._serde)):
             text = self._key.text
-            columns = ", ".join(repr(f"{text}.{c}") for c, _ in self._serde["struct"])
+            columns = ", ".join(repr(f"{text}.{c}") for c, _ in found)
             instead = f"groupBy({columns})"
             if "(" in text:  # an expression makes it: there is no such column
                 instead = f"Leave .alias({self._name!r}) out"

@@ -86,11 +86,15 @@ class StoreSpec:
 class OutputSpec:
     """A topic that commits write to, besides the changelogs.
 
-    ``managed`` topics are created by Holdfast and co-partitioned with the application.
+    Attributes:
+        topic: its name.
+        store: whose changes it tells.
+        dated: whether rows say themselves when they are, which may be at any time to come.
     """
 
     topic: str
     store: str
+    dated: bool = False
 
 
 @dataclass(frozen=True)

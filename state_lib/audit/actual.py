@@ -16,7 +16,7 @@ from state_lib.changelog.topics import dead_letter_queue
 from state_lib.kafka import Kafka, starts
 from state_lib.keys import split_output_key, split_timestamp, split_window_key
 from state_lib.serdes import Serde, serde_from
-from state_lib.serdes.kinds import Kind
+from state_lib.serdes.kinds import Kind, columns_of
 from state_lib.serdes.shown import from_json, to_json
 from state_lib.specs import OutputSpec, StoreSpec, Topology
 from state_lib.stores.digest import digest
@@ -148,8 +148,7 @@ def expected_output(
 ) -> dict[StoreKey, dict[str, Any]]:
     """What an output's last records must be, given the store's rows (expired ones included)."""
     out = {}
-    serde = spec.value_serde
-    kinds = dict(serde["struct"]) if isinstance(serde, Mapping) and "struct" in serde else {}
+    kinds = dict(columns_of(spec.value_serde))
     for (key, start), row in rows.items():
         fields = {n: _sent(kinds.get(n, "int64"), v) for n, v in row.items() if n[:1] != "_"}
         if "value" in fields and not isinstance(spec.value_serde, Mapping):

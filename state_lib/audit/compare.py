@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from state_lib.audit.report import EXAMPLES, Comparison
+from state_lib.serdes.kinds import columns_of
 
 K = TypeVar("K", bound=Hashable)
 Row = Mapping[str, Any]
@@ -77,8 +78,7 @@ def by_key(rows: Iterable[Row]) -> dict[StoreKey, Row]:
 
 def unordered(rows: Mapping[StoreKey, Row], value_serde: Any) -> Mapping[StoreKey, Row]:
     """Rows of a store with maps as dicts: in which order their entries came means nothing."""
-    pairs = value_serde["struct"] if isinstance(value_serde, Mapping) else []
-    kinds = {name: kind for name, kind in pairs if _has_map(kind)}
+    kinds = {name: kind for name, kind in columns_of(value_serde) if _has_map(kind)}
     if not kinds:
         return rows
     return {

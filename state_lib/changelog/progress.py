@@ -140,7 +140,7 @@ class ProgressLog:
             )
         left = self._producer.flush(60)
         failures = [error for error, _ in outcome if error is not None]
-        if left or failures or len(outcome) < len(records):
+        if left or failures:
             failure = failures[0] if failures else NO_ANSWER
             raise unavailable(f"write to {self._topic!r}", failure, self._kafka)
         return int(outcome[-1][1].offset() or 0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from state_lib.errors import ConfigurationError
@@ -25,7 +25,7 @@ class TopicPlan:
         config: what a new one is created with.
         store: the store it protects, if it is a changelog.
         owned: False for an output that the user may have made.
-        dated: whether rows say themselves when they are, which may be at any time to come.
+        dated: as `state_lib.specs.OutputSpec` says of an output.
     """
 
     name: str
@@ -81,15 +81,12 @@ def changelog_config(spec: StoreSpec) -> dict[str, str]:
     return config
 
 
-def plan_topics(
-    topology: Topology, source_retention_ms: int = -1, dated: Collection[str] = ()
-) -> list[TopicPlan]:
+def plan_topics(topology: Topology, source_retention_ms: int = -1) -> list[TopicPlan]:
     """Every topic of the application.
 
     Args:
         topology: of the application.
         source_retention_ms: the longest of its sources'.
-        dated: outputs whose rows have a time of their own; see `TopicPlan`.
 
     Raises:
         ConfigurationError: two names collide (app ``a`` store ``b-c``, app ``a-b`` store ``c``
@@ -111,7 +108,7 @@ def plan_topics(
             n,
             _base("delete") | {"retention.ms": "-1"},
             owned=False,
-            dated=o.topic in dated,
+            dated=o.dated,
         )
         for o in topology.outputs
     ]

@@ -64,6 +64,8 @@ def timestamps(facts: Facts) -> Iterator[Verdict]:
     """Records keep the time of their event, whatever it is."""
     for plan, seen in facts.existing():
         if not plan.owned:
+            if plan.dated:
+                yield _of_dated(plan, seen)
             continue
         found = of(plan, seen, "message.timestamp.type")
         bounds = [
@@ -94,6 +96,16 @@ def timestamps(facts: Facts) -> Iterator[Verdict]:
             )
         else:
             yield Verdict("timestamps", plan.name, "ok", "CreateTime, no bound", "CreateTime")
+
+
+def _of_dated(plan: TopicPlan, seen: TopicSeen) -> Verdict:
+    """Of an output whose rows say themselves when they are."""
+    found = of(plan, seen, _TIMES[1])
+    if found is None:
+        return Verdict("timestamps", plan.name, "ok", "rows of all times are taken", "no bound")
+    text = f"{found.key}={found.seen}: a commit with a row of a later time is refused"
+    step = "raise it with kafka-configs: it is an output, which Holdfast does not alter"
+    return Verdict("timestamps", plan.name, "fail", text, found.needed, step)
 
 
 def of(plan: TopicPlan, seen: TopicSeen, key: str) -> Problem | None:

@@ -3,8 +3,8 @@
 A stream that runs near its head makes many small batches. Repeated one by one they take as long as
 they took then, or longer; a run of them takes as long as one. (docs/adr/0023)
 
-A tick is a step of its own, in its place among them. So is each batch of an application that runs
-Python per key: what that does depends on how the stream was cut. (docs/adr/0024)
+Each batch of an application that runs Python per key is a step of its own: what that does depends
+on how the stream was cut. Only such have ticks, each in its place among them. (docs/adr/0024)
 """
 
 from __future__ import annotations
@@ -65,18 +65,16 @@ def run_of(
 ) -> list[Step]:
     """A batch, and those after it that may be repeated with it: what one by one would come next.
 
-    A tick is alone, and a run ends where the next one is: it was made between two batches.
-
     Args:
-        first: what tasks have next: a batch or a tick.
-        chain: the batches and ticks that stand.
+        first: what tasks have next.
+        chain: the batches that stand.
         target: beyond which nothing is repeated.
         places: where tasks stand, and up to where their outputs were written. A run ends at the
             next one ahead, and never leads over one.
         most_records: of a run that begins at some positions; asked only if one batch is not all.
-        alone: whether that is all in any case.
+        alone: whether that is all in any case, as with ticks.
     """
-    if alone or first.batch.tick:
+    if alone:
         return [first]
     steps, records = [first], first.records
     ahead = [x for x in places if any(first.at.get(p, o) < o for p, o in x.items())]
@@ -84,11 +82,7 @@ def run_of(
     while len(steps) < MOST_BATCHES and steps[-1].is_to_its_end:
         before, here, last = chain.at, steps[-1].to, steps[-1].batch
         batch = chain.next_of(here) if here != target else None
-        if (
-            batch is None
-            or not _are_alike(last, batch)
-            or chain.tick_of(here, last.offset, batch) is not None
-        ):
+        if batch is None or not _are_alike(last, batch):
             chain.at = before
             break
         step = Step.of(batch, here, target)

@@ -35,7 +35,7 @@ ENDING_S = 30.0
 """How long a driver may take to end beyond what its last batch may take."""
 
 
-def may_finish(recorded: Recorded, code: str, routing: str = "") -> bool:
+def may_finish(recorded: Recorded, code: str, routing: str) -> bool:
     """Whether a job may do a batch that some tasks have done: rows go to the same tasks.
 
     A tick has none. One that an older Holdfast recorded says nothing.
@@ -54,19 +54,19 @@ def check_code(
     app: str,
     recorded: Recorded,
     code: str,
+    routing: str,
     accepted: str,
     tasks: Sequence[int],
-    routing: str = "",
 ) -> None:
     """Refuse to finish a batch that other code began.
 
     Args:
         app: the application.
         recorded: the batch.
-        code: fingerprint of this job; see `Application.fingerprint`.
-        accepted: that of the other code, if a person takes the risk.
+        code: of this job; see `may_finish`.
+        routing: of this job, too.
+        accepted: fingerprint of the other code, if a person takes the risk.
         tasks: that missed the batch.
-        routing: of this job.
 
     Raises:
         CodeChanged: names both, the batch, and how to go on.
@@ -97,8 +97,8 @@ def make_way(
     kafka: Kafka,
     topology: Topology,
     code: str,
+    routing: str,
     settings: Settings,
-    routing: str = "",
 ) -> None:
     """Before a claim: let a driver of other code come to a batch's edge, and see that it did.
 
@@ -116,7 +116,7 @@ def make_way(
         return
     log.info("the job has changed", code=code, before=claim.by["code"], file=claim.by.get("file"))
     if others := _others(watched, kafka, topology.app):
-        _check_parked(kafka, topology, claim.epoch, code, settings.accept_new_code, routing)
+        _check_parked(kafka, topology, claim.epoch, code, routing, settings.accept_new_code)
         watched.control.ask_to_make_way(others, f"a driver with other code ({code}) takes over")
         deadline = time.monotonic() + settings.stop_timeout_s + ENDING_S
         while others := _others(watched, kafka, topology.app):
@@ -141,11 +141,11 @@ def make_way(
     found = behind([m.positions for m in markers], chain, [m.published_to for m in markers])
     if found is not None and found.batch is not None and len(found.tasks) < len(markers):
         accepted = settings.accept_new_code
-        check_code(topology.app, found.batch, code, accepted, found.tasks, routing)
+        check_code(topology.app, found.batch, code, routing, accepted, found.tasks)
 
 
 def _check_parked(
-    kafka: Kafka, topology: Topology, epoch: int, code: str, accepted: str, routing: str
+    kafka: Kafka, topology: Topology, epoch: int, code: str, routing: str, accepted: str
 ) -> None:
     """Refuse to end the driver of an epoch while it has tasks to bring back."""
     markers = [newest_marker(kafka, topology, p) for p in range(topology.partitions)]

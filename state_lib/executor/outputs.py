@@ -11,7 +11,7 @@ from state_lib.declaration import WINDOW_FIELDS, Kept
 from state_lib.executor.merge import Merged, Rows
 from state_lib.keys import output_key
 from state_lib.serdes import serde_from
-from state_lib.serdes.kinds import Kind
+from state_lib.serdes.kinds import Kind, columns_of
 from state_lib.serdes.shown import is_json, to_json
 
 
@@ -39,9 +39,10 @@ def output_keys(verb: Kept, rows: Rows) -> pa.BinaryArray:
 def _key(verb: Kept, rows: Rows) -> dict[str, list[Any]]:
     """The key under its name, or its columns under theirs."""
     keys: Any = serde_from(verb.key_serde).decode_arrow(rows.inner)
-    if verb.key_name or not isinstance(verb.key_serde, dict):
+    columns = [] if verb.key_name else columns_of(verb.key_serde)
+    if not columns:
         return {verb.key_name: _shown(verb.key_serde, keys)}
-    return {name: _shown(kind, keys.field(name)) for name, kind in verb.key_serde["struct"]}
+    return {name: _shown(kind, keys.field(name)) for name, kind in columns}
 
 
 def _shown(kind: Kind, column: Any) -> list[Any]:

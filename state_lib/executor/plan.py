@@ -41,8 +41,8 @@ class BatchPlan:
         tick: whether it has no records, and runs timers.
         recorded_in: Kafka's id of the progress topic; empty without processors.
         routing: digits of where rows go, as `Declaration.routing`.
-        batch_time: what `processing_time` is at least: that of the batches before. None without
-            processors.
+        batch_time: processing time of processors (ms): wall time, but it never goes back as that
+            may. `NO_TIME` without any.
         unknown: ids of schemas of Avro that the registry did not know when it was decided.
     """
 
@@ -67,11 +67,6 @@ class BatchPlan:
     routing: str = ""
     batch_time: int = NO_TIME
     unknown: tuple[int, ...] = ()
-
-    @property
-    def processing_time(self) -> int:
-        """Of processors (ms): wall time, but it never goes back as that may."""
-        return max(self.now, self.batch_time)
 
     def sources(self) -> list[tuple[str, int]]:
         """Source partitions in the order in which rows number them."""

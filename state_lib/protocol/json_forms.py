@@ -26,7 +26,7 @@ import orjson
 
 from state_lib.errors import InvalidRequest, SerdeError
 from state_lib.serdes import Struct, serde_from
-from state_lib.serdes.kinds import digits_of
+from state_lib.serdes.kinds import columns_of, digits_of
 from state_lib.serdes.shown import from_json, to_json
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
@@ -96,7 +96,7 @@ def key_from_json(serde: Any, shown: Any) -> Any:
     if serde == "float64":
         return float(shown)
     if isinstance(serde, dict) and not isinstance(shown, dict):
-        raise TypeError(f"{shown!r} is no object with {[name for name, _ in serde['struct']]}")
+        raise TypeError(f"{shown!r} is no object with {[name for name, _ in columns_of(serde)]}")
     return from_json(serde, shown)
 
 
@@ -104,8 +104,8 @@ def value_json(serde: Any, value: Any) -> Any:
     """A value in an answer, without a struct's hidden fields."""
     if serde == "json":
         return value
-    if isinstance(serde, dict):
-        kinds = [(name, kind) for name, kind in serde["struct"] if name[:1] != "_"]
+    if columns := columns_of(serde):
+        kinds = [(name, kind) for name, kind in columns if name[:1] != "_"]
         return {name: _finite(to_json(kind, value[name])) for name, kind in kinds}
     return _finite(to_json(serde, value))
 
@@ -125,7 +125,7 @@ def prefix_bytes(serde: Any, prefix: Any) -> bytes:
     """
     _require_prefixes(serde)
     if isinstance(serde, dict) and prefix == {}:
-        names = [name for name, _ in serde["struct"]]
+        names = [name for name, _ in columns_of(serde)]
         raise InvalidRequest(f"prefix {prefix!r} has none of {names}: leave it out", serde=serde)
     made = serde_from(serde)
     try:
@@ -161,9 +161,9 @@ def _integer(text: str) -> int:
 
 
 def _expected(serde: Any, which: str) -> str:
-    if isinstance(serde, dict):
-        columns = ", ".join(f'"{name}": {kind}' for name, kind in serde["struct"])
-        return f"a JSON object with {which} of its columns, {{{columns}}}"
+    if columns := columns_of(serde):
+        said = ", ".join(f'"{name}": {kind}' for name, kind in columns)
+        return f"a JSON object with {which} of its columns, {{{said}}}"
     if digits := digits_of(serde):
         return f"a number with {digits[1]} digits behind the point at most"
     known = {

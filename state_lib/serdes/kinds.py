@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from decimal import Context, Decimal
+from decimal import Context, Decimal, InvalidOperation
 from typing import Any, Protocol
 
 import numpy as np
@@ -30,11 +30,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from state_lib.errors import ConfigurationError
-from state_lib.serdes.base import as_binary, cast_to
+from state_lib.serdes.base import Serde
 from state_lib.serdes.columns import bitmap, buffer_of, unpack_bits, view_of
+from state_lib.serdes.scalar import Bytes, Utf8
 
 Kind = str | dict[str, Any]
-"""A kind as it is described; see the table."""
+"""A kind as it is described; see the table. A key of several columns is a struct."""
 MOST_DIGITS = 38
 _DECIMAL = re.compile(r"decimal\(([0-9]{1,2}),([0-9]{1,2})\)")
 _DECIMAL_BYTES, _TOP, _ZERO = 16, 0x80, 1 << 127
@@ -147,10 +148,10 @@ class _Date(_Time):
         return isinstance(value, dt.date) and not isinstance(value, dt.datetime)
 
     def raw(self, value: Any) -> Any:
-        return (value - _DAY).days + self._first
+        return days_of(value) + self._first
 
     def value(self, raw: Any) -> Any:
-        return _DAY + dt.timedelta(days=raw - self._first)
+        return day_of(raw - self._first)
 
 
 class _Timestamp(_Time):
@@ -168,10 +169,10 @@ class _Timestamp(_Time):
     def raw(self, value: Any) -> Any:
         if self._zoned:
             value = value.astimezone(dt.UTC).replace(tzinfo=None)
-        return (value - _EPOCH) // _MICROSECOND + self._first
+        return micros_of(value) + self._first
 
     def value(self, raw: Any) -> Any:
-        made = _EPOCH + (raw - self._first) * _MICROSECOND
+        made = moment_of(raw - self._first)
         return made.replace(tzinfo=dt.UTC) if self._zoned else made
 
 
@@ -187,9 +188,9 @@ class _Decimal(Fixed):
         return isinstance(value, Decimal) and value.is_finite()
 
     def raw(self, value: Any) -> bytes:
-        scaled = value.scaleb(self._scale, context=EXACT)
-        whole = int(scaled)
-        if whole != scaled or abs(whole) >= self._most:
+        made = to_scale(value, self._scale)
+        whole = self._most if made is None else int(made.scaleb(self._scale, context=EXACT))
+        if abs(whole) >= self._most:
             raise ValueError(f"{value} is no {self.name}")
         return (whole + _ZERO).to_bytes(_DECIMAL_BYTES, "big")
 
@@ -222,73 +223,12 @@ def _below(raws: _Values, bound: int) -> Any:
     return (high < first) | ((high == first) & (low < second))
 
 
-class Variable(Protocol):
-    """Values of any length; in a struct the length stands before each."""
-
-    name: Kind
-    arrow_type: pa.DataType
+class Variable(Serde[Any], Protocol):
+    """Values of any length, as a serde makes them; in a struct the length stands before each."""
 
     def fits(self, value: Any) -> bool:
         """Whether it is of this kind."""
         ...
-
-    def pack(self, value: Any) -> bytes:
-        """One value. Raises ValueError or SerdeError."""
-        ...
-
-    def unpack(self, data: bytes) -> Any:
-        """The inverse of `pack`. Raises ValueError or SerdeError."""
-        ...
-
-    def encode(self, column: Any) -> Any:
-        """A column as binary or text, nulls as nulls."""
-        ...
-
-    def decode(self, column: pa.BinaryArray) -> Any:
-        """The inverse of `encode`. Raises SerdeError."""
-        ...
-
-
-class _Text:
-    name: Kind = "utf8"
-    arrow_type: pa.DataType = pa.string()
-
-    def fits(self, value: Any) -> bool:
-        return isinstance(value, str)
-
-    def pack(self, value: Any) -> bytes:
-        data: bytes = value.encode()
-        return data
-
-    def unpack(self, data: bytes) -> Any:
-        return data.decode()
-
-    def encode(self, column: Any) -> Any:
-        return column
-
-    def decode(self, column: pa.BinaryArray) -> Any:
-        return cast_to("utf8", column, self.arrow_type)
-
-
-class _Bytes:
-    name: Kind = "bytes"
-    arrow_type: pa.DataType = pa.binary()
-
-    def fits(self, value: Any) -> bool:
-        return isinstance(value, bytes)
-
-    def pack(self, value: Any) -> bytes:
-        data: bytes = value
-        return data
-
-    def unpack(self, data: bytes) -> Any:
-        return data
-
-    def encode(self, column: Any) -> Any:
-        return column
-
-    def decode(self, column: pa.BinaryArray) -> Any:
-        return as_binary("bytes", column)
 
 
 FIXED: dict[str, Fixed] = {
@@ -300,7 +240,7 @@ FIXED: dict[str, Fixed] = {
     "timestamp": _Timestamp("timestamp", zoned=True),
     "timestamp_ntz": _Timestamp("timestamp_ntz", zoned=False),
 }
-VARIABLE: dict[str, Variable] = {"utf8": _Text(), "bytes": _Bytes()}
+VARIABLE: dict[str, Variable] = {"utf8": Utf8(), "bytes": Bytes()}
 KNOWN = [*FIXED, "decimal(p,s)", *VARIABLE, "struct", "array", "map"]
 
 
@@ -320,6 +260,12 @@ def kind_from(described: Any) -> Fixed | Variable:
     raise ConfigurationError(f"no type {described!r} is known; known: {KNOWN}", seen=described)
 
 
+def columns_of(described: Any) -> list[tuple[str, Kind]]:
+    """Fields of a struct, by name; of another kind none."""
+    pairs: list[Any] = described.get("struct", []) if isinstance(described, dict) else []
+    return [(name, kind) for name, kind in pairs]
+
+
 def digits_of(described: Any) -> tuple[int, int] | None:
     """Digits of a decimal, and how many of them are behind the point; None if it is none."""
     found = _DECIMAL.fullmatch(described) if isinstance(described, str) else None
@@ -327,3 +273,35 @@ def digits_of(described: Any) -> tuple[int, int] | None:
         return None
     digits, scale = int(found[1]), int(found[2])
     return (digits, scale) if 1 <= digits <= MOST_DIGITS and scale <= digits else None
+
+
+# ---------------------------------------------------------------------- values as numbers
+
+
+def to_scale(value: Decimal, scale: int) -> Decimal | None:
+    """The same number with so many digits behind the point; None if it has more, or is none."""
+    try:
+        made = value.quantize(Decimal(1).scaleb(-scale), context=EXACT)
+    except InvalidOperation:  # infinity, or more digits than any kind has
+        return None
+    return made if made == value else None
+
+
+def days_of(day: dt.date) -> int:
+    """Since 1970."""
+    return (day - _DAY).days
+
+
+def day_of(days: int) -> dt.date:
+    """The inverse of `days_of`. Raises OverflowError where Python has no such date."""
+    return _DAY + dt.timedelta(days=days)
+
+
+def micros_of(moment: dt.datetime) -> int:
+    """µs since 1970 of a time without a zone."""
+    return (moment - _EPOCH) // _MICROSECOND
+
+
+def moment_of(micros: int) -> dt.datetime:
+    """The inverse of `micros_of`. Raises OverflowError where Python has no such time."""
+    return _EPOCH + micros * _MICROSECOND

@@ -49,12 +49,12 @@ class Layout:
         self._packer = struct.Struct(">" + "".join(kind.code for kind in kinds.values()))
         self._names = set(names)
         self._values = [
-            (name, kind.value if isinstance(kind, Fixed) else kind.unpack)
+            (name, kind.value if isinstance(kind, Fixed) else kind.deserialize)
             for name, kind in zip(names, self.kinds, strict=True)
         ]
 
     def pack(self, value: Mapping[str, Any]) -> bytes:
-        """One value. Raises ValueError or struct.error saying what is wrong with it."""
+        """One value. Raises ValueError, SerdeError or struct.error saying what is wrong with it."""
         self._require_mapping(value)
         if value.keys() != self._names:
             raise ValueError(f"fields {sorted(value)} instead of {[n for n, _ in self.fields]}")
@@ -71,7 +71,7 @@ class Layout:
         """How all values begin that have no null and, in the fields that come first, these.
 
         Raises:
-            ValueError: other fields, or of another type.
+            ValueError, SerdeError: other fields, or of another type.
         """
         self._require_mapping(value)
         order = [*self.fixed, *self.variable]
@@ -96,7 +96,7 @@ class Layout:
             raise ValueError(f"field {name!r} is not {described}: {item!r}")
         if isinstance(kind, Fixed):
             return kind.zero if item is None else kind.raw(item)
-        data = b"" if item is None else kind.pack(item)
+        data = b"" if item is None else kind.serialize(item)
         return len(data).to_bytes(4, "big") + data
 
     def _require_mapping(self, value: Any) -> None:
@@ -104,7 +104,7 @@ class Layout:
             raise ValueError(f"not a mapping with {[name for name, _ in self.fields]}")  # noqa: TRY004 - as all that is wrong here
 
     def unpack(self, data: bytes) -> dict[str, Any]:
-        """The value of `pack`. Raises ValueError or struct.error unless every byte fits."""
+        """The value of `pack`. Raises as that unless every byte fits."""
         if len(data) < self.head_bytes:
             raise ValueError(f"{len(data)} bytes, at least {self.head_bytes} needed")
         nulls = int.from_bytes(data[: self.bitmap_bytes], "little")

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from state_lib.errors import ConfigurationError
-from state_lib.serdes.base import as_binary, reject
+from state_lib.serdes.base import Described, as_binary, cast_to, reject
 from state_lib.serdes.columns import (
     binary_array,
     binary_parts,
@@ -40,7 +40,7 @@ def nested_from(described: dict[str, Any]) -> Variable:
     """The kind that a description means. Raises ConfigurationError for another one."""
     match described:
         case {"struct": pairs, **rest} if not rest:
-            return _Structs(Struct.from_pairs(pairs))
+            return Struct.from_pairs(pairs)
         case {"array": kind, **rest} if not rest:
             return _Arrays(described, Struct(element=kind))
         case {"map": [key, value], **rest} if not rest and isinstance(key, str):
@@ -52,59 +52,40 @@ def nested_from(described: dict[str, Any]) -> Variable:
     )
 
 
-class _Structs:
-    def __init__(self, serde: Struct) -> None:
-        self._serde = serde
-        self.name: Kind = dict(serde.describe())
-        self.arrow_type: pa.DataType = serde.arrow_type
-
-    def fits(self, value: Any) -> bool:
-        return isinstance(value, Mapping)
-
-    def pack(self, value: Any) -> bytes:
-        return self._serde.serialize(value)
-
-    def unpack(self, data: bytes) -> Any:
-        return self._serde.deserialize(data)
-
-    def encode(self, column: Any) -> Any:
-        return self._serde.encode_arrow(column)
-
-    def decode(self, column: pa.BinaryArray) -> Any:
-        return self._serde.decode_arrow(column)
-
-
-class _Arrays:
+class _Arrays(Described):
     """Lists. ``rows``: what each element is kept as."""
 
-    def __init__(self, name: Kind, rows: Struct) -> None:
-        self.name, self._rows = name, rows
+    def __init__(self, described: Kind, rows: Struct) -> None:
+        self._described, self._rows = described, rows
         self.arrow_type: pa.DataType = self._type()
+
+    def describe(self) -> Kind:
+        return self._described
 
     def fits(self, value: Any) -> bool:
         return isinstance(value, list | tuple)
 
-    def pack(self, value: Any) -> bytes:
+    def serialize(self, value: Any) -> bytes:
         rows = [self._rows.serialize(row) for row in self._listed(value)]
         numbers = (len(rows), *map(len, rows))
         return struct.pack(f">{len(numbers)}I", *numbers) + b"".join(rows)
 
-    def unpack(self, data: bytes) -> Any:
+    def deserialize(self, data: bytes) -> Any:
         try:
             (count,) = struct.unpack_from(">I", data)
             sizes = struct.unpack_from(f">{count}I", data, _NUMBER)
         except struct.error as error:
-            reject(self.name, data, str(error))
+            reject(self, data, str(error))
         at, rows = _NUMBER * (1 + count), []
         if at + sum(sizes) != len(data):
-            reject(self.name, data, f"{at + sum(sizes)} bytes needed")
+            reject(self, data, f"{at + sum(sizes)} bytes needed")
         for size in sizes:
             rows.append(self._rows.deserialize(data[at : at + size]))
             at += size
         return [self._given(row) for row in rows]
 
-    def encode(self, column: Any) -> Any:
-        dense, valid = only_valid(column)
+    def encode_arrow(self, array: Any) -> pa.BinaryArray:
+        dense, valid = only_valid(cast_to(self, array, self.arrow_type))
         if not len(dense):
             return binary_array(np.empty(0, np.uint8), spread(np.zeros(0, np.int64), valid), valid)
         offsets = dense.offsets.to_numpy(zero_copy_only=False).astype(np.int64)
@@ -123,8 +104,8 @@ class _Arrays:
         out[ragged_index(at[:-1] + heads, body)] = gather(data, starts, sizes)
         return binary_array(out, spread(lengths, valid), valid)
 
-    def decode(self, column: pa.BinaryArray) -> Any:
-        dense, valid = only_valid(as_binary(self.name, column))
+    def decode_arrow(self, array: pa.BinaryArray) -> Any:
+        dense, valid = only_valid(as_binary(self, array))
         data, starts, lengths = binary_parts(dense)
         self._check(dense, lengths < _NUMBER)
         counts = data[starts[:, None] + np.arange(_NUMBER)].reshape(-1).view(">u4").astype(np.int64)
@@ -143,11 +124,11 @@ class _Arrays:
         return made.take(pa.array(index, pa.int64(), mask=~valid))
 
     def _check(self, dense: Any, wrong: Any) -> None:
-        """Raise for the first wrong row what `unpack` says of it."""
+        """Raise for the first wrong row what `deserialize` says of it."""
         if wrong.any():
             seen = dense[int(np.argmax(wrong))].as_py()
-            self.unpack(seen)
-            reject(self.name, seen, "does not fit")
+            self.deserialize(seen)
+            reject(self, seen, "does not fit")
 
     def _type(self) -> pa.DataType:
         return pa.list_(self._rows.arrow_type.field(0))

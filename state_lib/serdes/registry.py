@@ -7,11 +7,17 @@ from typing import Any
 from state_lib.errors import ConfigurationError
 from state_lib.serdes.base import Serde
 from state_lib.serdes.kinds import FIXED, Fixed, digits_of, kind_from
-from state_lib.serdes.scalar import Bytes, Float64, Int64, Json, Utf8
-from state_lib.serdes.single import Single
+from state_lib.serdes.scalar import Bytes, Json, Utf8
+from state_lib.serdes.single import Float64, Int64, Single
 from state_lib.serdes.struct import Struct
 
-_PLAIN: dict[str, Any] = {kind.name: kind for kind in (Bytes, Utf8, Int64, Float64, Json)}
+_PLAIN: dict[str, Any] = {
+    "bytes": Bytes,
+    "utf8": Utf8,
+    "int64": Int64,
+    "float64": Float64,
+    "json": Json,
+}
 
 
 def serde_from(description: Any) -> Serde[Any]:

@@ -13,6 +13,9 @@ kind                                JSON
 ``array``                           array
 ``map``                             object by keys, each as text; ``"NaN"``, ``"Infinity"``
 =================================== =======================================================
+
+All outputs, queries and audits have this form. Spark's `to_json` has another one of some types: it
+cuts µs off, a decimal may become a float where it is read, and a map's dates are numbers of days.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from state_lib.serdes.kinds import EXACT, Kind, digits_of
+from state_lib.serdes.kinds import Kind, digits_of, to_scale
 
 _AS_IT_IS = frozenset({"int64", "int32", "float64", "bool", "utf8", "json"})
 _MILLISECOND_US = 1000
@@ -44,7 +47,7 @@ def to_json(kind: Kind, value: Any) -> Any:
         return value
     if isinstance(kind, dict):
         return _nested(kind, value)
-    return _SHOWN.get(kind, _digits)(value)
+    return _SHOWN.get(kind, all_digits)(value)
 
 
 def _nested(kind: dict[str, Any], value: Any) -> Any:
@@ -104,16 +107,16 @@ def decimal_of(kind: Kind, text: str) -> Decimal:
     """
     _, scale = digits_of(kind) or (0, 0)
     try:
-        given = Decimal(text)
-        made = given.quantize(Decimal(1).scaleb(-scale), context=EXACT)
+        made = to_scale(Decimal(text), scale)
     except InvalidOperation as error:
-        raise ValueError(f"{text!r} is no {kind}") from error
-    if made != given:
+        raise ValueError(f"{text!r} is no number") from error
+    if made is None:
         raise ValueError(f"{text!r} is no {kind}")
     return made
 
 
-def _digits(value: Decimal) -> str:
+def all_digits(value: Decimal) -> str:
+    """A decimal without an exponent."""
     return format(value, "f")
 
 

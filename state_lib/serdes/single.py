@@ -1,4 +1,4 @@
-"""One value of a kind whose values all take as many bytes: keys that are dates, for example."""
+"""One value of a kind whose values all take as many bytes: numbers, dates and others."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from state_lib.serdes.base import Described, as_binary, cast_to, reject
 from state_lib.serdes.columns import binary_array, binary_parts, gather, only_valid, spread
-from state_lib.serdes.kinds import Fixed
+from state_lib.serdes.kinds import FIXED, Fixed
 
 
 class Single(Described):
@@ -67,3 +67,17 @@ class Single(Described):
             self.deserialize(array[int(np.argmax(outside & ~nulls))].as_py())
         column: pa.Array[Any] = self._kind.column(raws, nulls)
         return column
+
+
+class Int64(Single):
+    """A signed 64-bit integer, as Kafka's LongSerde writes it. Negative ones sort last."""
+
+    def __init__(self) -> None:
+        super().__init__(FIXED["int64"])
+
+
+class Float64(Single):
+    """An IEEE 754 double, as Kafka's DoubleSerde writes it."""
+
+    def __init__(self) -> None:
+        super().__init__(FIXED["float64"])

@@ -9,6 +9,7 @@ from typing import Any, cast
 import numpy as np
 import pyarrow as pa
 
+from state_lib.errors import SerdeError
 from state_lib.serdes.base import Described, as_binary, cast_to, reject
 from state_lib.serdes.columns import (
     Bytes1,
@@ -24,6 +25,10 @@ from state_lib.serdes.columns import (
 )
 from state_lib.serdes.kinds import Fixed, Kind
 from state_lib.serdes.layout import Layout, pairs_of
+
+_NO_BYTES = (SerdeError, ValueError, OverflowError, struct.error)
+_NO_ROW = (*_NO_BYTES, AttributeError, TypeError)
+"""What is raised of bytes that are no row's, and of what is no row, here or in a field."""
 
 
 class Struct(Described):
@@ -57,11 +62,15 @@ class Struct(Described):
         """``{"struct": [[name, type], ...]}``."""
         return {"struct": [list(pair) for pair in self._layout.fields]}
 
+    def fits(self, value: Any) -> bool:
+        """Whether it may be a row; see `state_lib.serdes.kinds.Variable`."""
+        return isinstance(value, Mapping)
+
     def serialize(self, value: Mapping[str, Any]) -> bytes:
         """One row; SerdeError on missing, unknown or mistyped fields."""
         try:
             return self._layout.pack(value)
-        except (ValueError, AttributeError, TypeError, struct.error, OverflowError) as error:
+        except _NO_ROW as error:
             reject(self, value, str(error))
 
     def prefix(self, value: Mapping[str, Any]) -> bytes:
@@ -72,14 +81,14 @@ class Struct(Described):
         """
         try:
             return self._layout.prefix(value)
-        except (ValueError, AttributeError, TypeError, struct.error, OverflowError) as error:
+        except _NO_ROW as error:
             reject(self, value, str(error))
 
     def deserialize(self, data: bytes) -> dict[str, Any]:
         """One row; SerdeError unless every byte fits the layout."""
         try:
             return self._layout.unpack(data)
-        except (ValueError, OverflowError, struct.error) as error:
+        except _NO_BYTES as error:
             reject(self, data, str(error))
 
     def encode_arrow(self, array: pa.Array[Any]) -> pa.BinaryArray:
@@ -90,7 +99,7 @@ class Struct(Described):
             lengths = np.full(len(dense), self._layout.head_bytes, np.int64)
             return binary_array(head.reshape(-1), spread(lengths, valid), valid)
         parts = [
-            binary_parts(kind.encode(dense.field(i)))
+            binary_parts(kind.encode_arrow(dense.field(i)))
             for i, kind in enumerate(self._layout.kinds)
             if not isinstance(kind, Fixed)
         ]
@@ -157,7 +166,7 @@ class Struct(Described):
             self._check(dense, (at + sizes > ends) | (nulls[i] & (sizes != 0)))
             mask = ~nulls[i] if nulls[i].any() else None
             column = binary_array(gather(data, at, sizes), sizes, mask)
-            children[i] = kind.decode(column)
+            children[i] = kind.decode_arrow(column)
             at = at + sizes
         self._check(dense, at != ends)
         ordered = [children[i] for i in range(len(layout.fields))]

@@ -141,7 +141,7 @@ class Batches:
                 self._plan(step.at, step.to, recorded.stream_time_ms, number),
                 numbered=tuple(sorted(recorded.to)),
                 now=recorded.now,
-                batch_time=recorded.batch_time,
+                batch_time=self._time_of(recorded),
                 max_future_ms=recorded.max_future_ms,
                 limits=recorded.limits,
                 tasks=tuple(tasks),
@@ -165,7 +165,7 @@ class Batches:
     def check_code(self, recorded: Recorded, tasks: Sequence[int]) -> None:
         """See `state_lib.driver.versions.check_code`."""
         accepted = self._settings.accept_new_code
-        check_code(self._app.id, recorded, self._code, accepted, tasks, self._routing)
+        check_code(self._app.id, recorded, self._code, self._routing, accepted, tasks)
 
     def initial(self, positions: Sequence[Numbers]) -> None:
         """Commit positions that the markers do not know yet, task by task, with no rows.
@@ -280,6 +280,10 @@ class Batches:
     def close(self) -> None:
         """Free Kafka clients."""
         self._group.close()
+
+    def _time_of(self, recorded: Recorded) -> int:
+        """Processing time; records of before there was one have the wall's."""
+        return max(recorded.now, recorded.batch_time) if self.has_timers else NO_TIME
 
     def _plan(
         self, from_: Numbers, to: Numbers, reached: int, number: int | None = None

@@ -128,10 +128,10 @@ class Driver:
             combiner = prepared(spark, self._app, expected, self._schemas())
             if spark is not early:
                 warm_up(spark)
-            plans = plan_topics(topology, retention, self._app.dated)
+            plans = plan_topics(topology, retention)
             ensure_topics(admin, plans, settings.replication_factor, settings.min_insync_replicas)
             routing = self._app.routing
-            make_way(self._watched, self._kafka, topology, code, settings, routing)
+            make_way(self._watched, self._kafka, topology, code, routing, settings)
             self._watched.presence.join()
             if not self._asked_to_stop(self._before):
                 looked_at = topology_id(self._kafka, topology.app)

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from state_lib.declaration import Expression, KeySerde
+from state_lib.declaration import Expression
 from state_lib.errors import ConfigurationError
 from state_lib.names import check_column
+from state_lib.serdes.kinds import Kind, columns_of
 from state_lib.spark.analysis import Resolved, each_resolved, quoted, resolved
-from state_lib.spark.kinds import NoKey, columns_of_key, key_serde_of
+from state_lib.spark.kinds import NoKey, key_serde_of
 from state_lib.spark.sources import in_another_case
 
 
@@ -28,7 +29,7 @@ class Key:
     """
 
     expression: Expression
-    serde: KeySerde
+    serde: Kind
     name: str
     own: frozenset[str] = frozenset()
 
@@ -56,7 +57,7 @@ def grouped(rows: DataFrame, given: Sequence[Column | str], at: str) -> Key:
             "whole numbers, bytes, booleans, dates, timestamps or decimals of up to 18 digits, "
             f"like {instead}.cast('string')"
         ) from error
-    columns = [column for column, _ in columns_of_key(serde)]
+    columns = [column for column, _ in columns_of(serde)]
     if twice := in_another_case(columns):
         raise ConfigurationError(f"{at}: several columns are called {twice}: rename one of them")
     for column in columns:

@@ -8,9 +8,8 @@ from __future__ import annotations
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 
-from state_lib.serdes.kinds import Kind, digits_of
+from state_lib.serdes.kinds import Kind, columns_of, digits_of
 from state_lib.spark.faults import fault
-from state_lib.spark.kinds import columns_of_key
 
 _LONG, _LENGTH, _DAYS = 16, 8, 8
 """Digits of a number of 64 bits, of a length, of a date."""
@@ -23,7 +22,7 @@ def key_bytes(serde: Kind, key: Column) -> Column:
         if serde in _VARIABLE:
             return key.cast("binary")
         return F.unhex(_fixed(serde, key))
-    columns = columns_of_key(serde)
+    columns = columns_of(serde)
     parts = [F.lit("00" * ((len(columns) + 7) // 8))]
     parts += [_fixed(of, key.getField(n)) for n, of in columns if of not in _VARIABLE]
     for name, of in columns:
@@ -40,7 +39,7 @@ def wrong_key(serde: Kind, key: Column, store: str) -> Column | None:
     ``not-utf8:<store>.<column>`` or ``out-of-range:`` of one of its columns (of a key of one
     column: ``key``), or ``null-key:`` of the first column of several that is null.
     """
-    columns = columns_of_key(serde)
+    columns = columns_of(serde)
     parts = [(of, key.getField(name), name) for name, of in columns] or [(serde, key, "key")]
     reasons = [fault(of, part, f"{store}.{name}") for of, part, name in parts]
     reasons += [

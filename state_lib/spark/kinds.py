@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from pyspark.sql.types import ArrayType, DataType, DecimalType, MapType, StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructType
 
 from state_lib.declaration import Field
 from state_lib.executor.decimals import MOST_SUMMED
+from state_lib.executor.kinds import kind_of
 from state_lib.serdes.kinds import MOST_DIGITS, Kind, digits_of
 from state_lib.spark.analysis import quoted
 from state_lib.spark.sources import in_another_case
 
 MOST_KEY_DIGITS = 18
 """Of a decimal in a key: Spark writes its digits as one number of 64 bits."""
-_FLAT: dict[str, Kind] = {
-    "string": "utf8",
-    "binary": "bytes",
-    **dict.fromkeys(("tinyint", "smallint", "int", "bigint"), "int64"),
-    **dict.fromkeys(("float", "double"), "float64"),
-    "boolean": "bool",
-    "date": "date",
-    "timestamp": "timestamp",
-    "timestamp_ntz": "timestamp_ntz",
-}
 _SQL = {
     "utf8": "string",
     "bytes": "binary",
@@ -43,33 +32,34 @@ class NoKey(TypeError):
         self.column = column
 
 
-def kind_of(type_: DataType) -> Kind:
-    """What a value of a type is kept as: whole numbers as int64, fractions as float64.
+def kept_as(type_: DataType) -> Kind:
+    """What aggregates keep a value of a type as.
 
     Raises:
         TypeError: it cannot be kept; says which part of it.
     """
-    flat = _FLAT.get(type_.simpleString())
-    if flat is not None:
-        return flat
+    _check(type_)
+    return kind_of(type_)
+
+
+def _check(type_: DataType) -> None:
+    """Refuse what has a kind, but of which two values that Spark takes for one would differ."""
     match type_:
-        case DecimalType():
-            return f"decimal({type_.precision},{type_.scale})"
-        case StructType() if type_.fields:
+        case StringType() if not type_.isUTF8BinaryCollation():
+            raise TypeError(type_.simpleString())
+        case StructType():
             if twice := in_another_case(type_.names):
                 raise TypeError(f"a struct with several fields called {twice} (rename one)")
-            return {"struct": [[f.name, kind_of(f.dataType)] for f in type_.fields]}
+            for field in type_.fields:
+                _check(field.dataType)
         case ArrayType():
-            return {"array": kind_of(type_.elementType)}
+            _check(type_.elementType)
         case MapType():
-            key = kind_of(type_.keyType)
-            if isinstance(key, dict):
-                raise TypeError(f"a map by {type_.keyType.simpleString()}")
-            if key == "float64":  # as JSON several of them are one name: null
+            if kind_of(type_.keyType) == "float64":  # there are many NaNs, and two zeros
                 by = type_.keyType.simpleString()
                 raise TypeError(f"a map by {by} (cast its keys, to a decimal or to text)")
-            return {"map": [key, kind_of(type_.valueType)]}
-    raise TypeError(type_.simpleString())
+            _check(type_.keyType)
+            _check(type_.valueType)
 
 
 def key_serde_of(type_: DataType) -> Kind:
@@ -87,7 +77,7 @@ def key_serde_of(type_: DataType) -> Kind:
 
 def _column_of(type_: DataType, name: str = "") -> Kind:
     try:
-        kind = kind_of(type_)
+        kind = kept_as(type_)
     except TypeError as error:
         raise NoKey(type_, name) from error
     digits = digits_of(kind)
@@ -133,9 +123,3 @@ def sql_of(kind: Kind) -> str:
         case {"map": [key, of]}:
             return f"map<{sql_of(key)},{sql_of(of)}>"
     raise TypeError(f"no kind: {kind!r}")
-
-
-def columns_of_key(serde: Kind) -> list[tuple[str, Kind]]:
-    """The columns of a key of several; of another none."""
-    pairs: list[Any] = serde["struct"] if isinstance(serde, dict) else []
-    return [(name, kind) for name, kind in pairs]

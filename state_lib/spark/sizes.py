@@ -14,8 +14,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 
 from state_lib.declaration import WINDOW_FIELDS, Kept
-from state_lib.serdes.kinds import Kind
-from state_lib.spark.kinds import columns_of_key
+from state_lib.serdes.kinds import Kind, columns_of
 from state_lib.spark.measures import SHOWN, STORED, Record, growth
 
 _WINDOW = 12
@@ -71,14 +70,14 @@ def _most(record: Record, groups: list[_Group]) -> Column:
 def _shown_key(verb: Kept, key: Column) -> Column:
     """What texts and bytes of a key take as JSON, or more: all of it is looked at as such."""
     serde = verb.key_serde
-    kinds = [kind for _, kind in columns_of_key(serde)] or [serde]
+    kinds = [kind for _, kind in columns_of(serde)] or [serde]
     texts = SHOWN.text(key.cast("string")) if "utf8" in kinds else F.lit(0)
     return texts + SHOWN.data(key) if "bytes" in kinds else texts
 
 
 def _shown_fixed(verb: Kept) -> int:
     """What all values of an output take."""
-    key: list[tuple[str, Kind]] = columns_of_key(verb.key_serde)
+    key: list[tuple[str, Kind]] = columns_of(verb.key_serde)
     if verb.key_name or not key:
         key = [(verb.key_name, verb.key_serde)]
     windows: list[tuple[str, Kind]] = [(name, "int64") for name in WINDOW_FIELDS]

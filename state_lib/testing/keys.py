@@ -7,6 +7,7 @@ from typing import Any
 from pyspark.sql import Row
 
 from state_lib.serdes import Serde, serde_from
+from state_lib.serdes.kinds import columns_of
 
 
 class Keys:
@@ -18,7 +19,7 @@ class Keys:
 
     def __init__(self, described: Any) -> None:
         self._serde: Serde[Any] = serde_from(described)
-        self._names = [n for n, _ in described["struct"]] if isinstance(described, dict) else []
+        self._names = [name for name, _ in columns_of(described)]
 
     def raw(self, key: Any) -> bytes:
         """A key's bytes; of several columns from a mapping, a `Row` with names, or a tuple.

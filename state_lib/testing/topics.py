@@ -15,6 +15,7 @@ from state_lib.declaration import Source
 from state_lib.errors import InvalidRequest
 from state_lib.keys import split_output_key
 from state_lib.serdes import serde_from
+from state_lib.serdes.shown import all_digits
 from state_lib.testing.avro import LocalSchemas
 from state_lib.testing.keys import Keys
 
@@ -220,16 +221,16 @@ def dead_letter(message: Message) -> DeadLetter:
 
 def _json(topic: str, value: Mapping[str, Any]) -> bytes:
     try:
-        return orjson.dumps(dict(value), default=_digits)
+        return orjson.dumps(dict(value), default=_decimal)
     except TypeError as error:
         raise InvalidRequest(
             f"topic {topic!r} is read as json, and {value!r} cannot be: {error}", topic=topic
         ) from error
 
 
-def _digits(value: Any) -> str:
+def _decimal(value: Any) -> str:
     if isinstance(value, Decimal):
-        return format(value, "f")
+        return all_digits(value)
     raise TypeError
 
 

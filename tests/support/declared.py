@@ -11,14 +11,14 @@ from state_lib.declaration import (
     Declaration,
     Expression,
     Field,
-    FieldType,
     Kept,
     Op,
     Source,
 )
+from state_lib.serdes.kinds import Kind
 from state_lib.specs import StoreSpec
 
-Of = tuple[Op, FieldType]
+Of = tuple[Op, Kind]
 
 
 def counting(app: str, sources: Mapping[str, str], partitions: int = 4, **kept: Any) -> Declaration:

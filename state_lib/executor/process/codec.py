@@ -6,7 +6,7 @@ from typing import Any
 
 from pyspark.sql.types import StructType
 
-from state_lib.executor.process.values import Convert, fields_of, from_field, kind_of, to_field
+from state_lib.executor.process.values import Convert, field_of, fields_of, from_field, to_field
 from state_lib.serdes.layout import Layout
 
 EXPIRES = "_expires"
@@ -30,7 +30,7 @@ class RowCodec:
         self._names = [f.name for f in schema.fields]
         self._to: list[Convert] = [to_field(f.dataType) for f in schema.fields]
         self._from = [from_field(f.dataType) for f in schema.fields]
-        kinds = [(f.name, kind_of(f.dataType)) for f in schema.fields]
+        kinds = [(f.name, field_of(f.dataType)) for f in schema.fields]
         self.pairs = [*([(EXPIRES, "int64")] if ttl else []), *kinds]
         self._layout = Layout(self.pairs)
 

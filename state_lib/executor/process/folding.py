@@ -248,7 +248,7 @@ class _Said:
         values = (value,) if self._single else value
         for (name, show), one in zip(self._fields, values, strict=True):
             said[name] = None if one is None else show(one)
-        return orjson.dumps(said, option=orjson.OPT_NON_STR_KEYS)
+        return orjson.dumps(said)
 
     def _of_key(self, key: Any) -> dict[str, Any]:
         """The key under its name, or its columns under theirs; none of what the value has."""

@@ -7,10 +7,8 @@ from pyspark.sql import types as T  # noqa: N812
 
 _TEXT = 8
 """One byte of text may be escaped by six."""
-_TIME = 26
-"""An ISO moment in quotes. Within arrays, maps and structs it may be kept as one digit."""
-_AS_TEXT = 80
-"""A map's key is told as Python's text of it."""
+_TIME = 29
+"""An ISO moment with µs in quotes. Within arrays, maps and structs it may be kept as one digit."""
 
 
 def growth(type_: T.DataType) -> int:
@@ -25,7 +23,7 @@ def growth(type_: T.DataType) -> int:
     if isinstance(type_, T.ArrayType):
         return growth(type_.elementType)
     if isinstance(type_, T.MapType):
-        return max(_AS_TEXT + growth(type_.keyType), growth(type_.valueType))
+        return max(growth(type_.keyType), growth(type_.valueType))
     if isinstance(type_, T.TimestampType | T.TimestampNTZType | T.DateType):
         return _TIME
     return _TEXT

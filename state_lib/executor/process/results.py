@@ -12,8 +12,6 @@ from state_lib.executor.process.schemas import struct_of
 from state_lib.executor.process.values import fields_of, is_missing, shown, to_field
 from state_lib.processing import Processor
 
-_JSON = orjson.OPT_NON_STR_KEYS
-
 
 class Results:
     """Of one processor."""
@@ -58,7 +56,7 @@ class Results:
 
     def _json(self, row: list[Any]) -> bytes:
         columns = zip(self._names, self._shown, row, strict=True)
-        return orjson.dumps({n: None if v is None else f(v) for n, f, v in columns}, option=_JSON)
+        return orjson.dumps({n: None if v is None else f(v) for n, f, v in columns})
 
     def _time_of(self, row: list[Any], time_ms: int) -> int:
         if self._time is None or self._micros is None or row[self._time] is None:

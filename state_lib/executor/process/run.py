@@ -142,7 +142,7 @@ class _Run:
         self._limit = batch.limits.get(processor.name, UNBOUNDED)
         names = [processor.store(name) for name in (TIMERS, *(s.name for s in processor.states))]
         plain = {processor.store(s.name) for s in processor.states if s.kind == "value"}
-        self._buffer, now = Buffer(exchange, names, plain), batch.processing_time
+        self._buffer, now = Buffer(exchange, names, plain), batch.batch_time
         self._timers = Timers(self._buffer, names[0])
         self._scene = Scene(self._buffer, names[0], now)
         self._handle = Handle(processor, self._scene, self._timers)

@@ -2,22 +2,23 @@
 
 A value of another type is refused: what is kept has the type that was declared.
 
-========== ============================ =====================================
-type       kept as                      in outputs
-========== ============================ =====================================
-whole      int32, int64                 number
-fraction   float64                      number
-boolean    bool                         true, false
-text       utf8                         text
-binary     bytes                        base64
-timestamp  int64, µs since 1970         ISO 8601, in UTC
-date       int32, days since 1970       ISO 8601
-decimal    utf8                         text
-others     utf8, JSON                   array or object
-========== ============================ =====================================
+========== ============================
+type       kept as
+========== ============================
+whole      int32, int64
+fraction   float64
+boolean    bool
+text       utf8
+binary     bytes
+timestamp  int64, µs since 1970
+date       int32, days since 1970
+decimal    utf8
+others     utf8, JSON
+========== ============================
 
-Times without a zone are UTC; timestamps come back with it. Fractions that are not finite are kept,
-also within arrays, maps and structs; in outputs they are null.
+In outputs they are as `state_lib.serdes.shown` has them. Times without a zone are UTC; timestamps
+come back with it. Fractions that are not finite are kept, also within arrays, maps and structs; in
+outputs they are null.
 """
 
 from __future__ import annotations
@@ -27,35 +28,34 @@ import datetime as dt
 import math
 import struct
 from collections.abc import Callable, Mapping
-from decimal import Context, Decimal
+from decimal import Decimal
 from typing import Any
 
 import orjson
 from pyspark.sql import types as T  # noqa: N812
 
+from state_lib.executor.kinds import kind_of
+from state_lib.serdes.kinds import day_of, days_of, micros_of, moment_of, to_scale
+from state_lib.serdes.shown import is_json, to_json
+
 Convert = Callable[[Any], Any]
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-_DAY = dt.date(1970, 1, 1)
-_MICROSECOND = dt.timedelta(microseconds=1)
 _BITS = {T.ByteType: 8, T.ShortType: 16, T.IntegerType: 32, T.LongType: 64}
 _TEXTS = (T.StringType, T.CharType, T.VarcharType)
 _BACK: dict[type[T.DataType], Convert] = {
     T.BinaryType: base64.b64decode,
-    T.TimestampType: lambda micros: _EPOCH + micros * _MICROSECOND,
-    T.TimestampNTZType: lambda micros: (_EPOCH + micros * _MICROSECOND).replace(tzinfo=None),
-    T.DateType: lambda days: _DAY + dt.timedelta(days=days),
+    T.TimestampType: lambda micros: moment_of(micros).replace(tzinfo=dt.UTC),
+    T.TimestampNTZType: moment_of,
+    T.DateType: day_of,
     T.DecimalType: Decimal,
     T.DoubleType: float,
     T.FloatType: float,
 }
-_DIGITS = Context(prec=80)
-"""Spark's decimals have 38, and Python's 28 by default."""
 
 
 # ---------------------------------------------------------------------- one field of an entry
 
 
-def kind_of(type_: T.DataType) -> str:
+def field_of(type_: T.DataType) -> str:
     """The field of a packed struct that holds it."""
     if isinstance(type_, T.LongType | T.TimestampType | T.TimestampNTZType):
         return "int64"
@@ -69,7 +69,7 @@ def kind_of(type_: T.DataType) -> str:
 
 
 def to_field(type_: T.DataType) -> Convert:
-    """Makes of a value what `kind_of` says; raises TypeError for one of another type."""
+    """Makes of a value what `field_of` says; raises TypeError for one of another type."""
     if isinstance(type_, T.BinaryType):
         return _bytes
     if isinstance(type_, T.TimestampType | T.TimestampNTZType):
@@ -100,8 +100,7 @@ def checked(type_: T.DataType) -> Convert:
         if isinstance(type_, kind):
             return check
     if isinstance(type_, T.DecimalType):
-        text = _decimal(type_.precision, type_.scale)
-        return lambda value: Decimal(text(value))
+        return _decimal(type_.precision, type_.scale)
     if isinstance(type_, T.MapType):
         return _map(checked(type_.keyType), or_null(checked(type_.valueType)), dict)
     if (made := _structured(type_, checked)) is not None:
@@ -115,19 +114,26 @@ def checked(type_: T.DataType) -> Convert:
 
 
 def shown(type_: T.DataType) -> Convert:
-    """Makes of a value what stands in an output's JSON; raises TypeError as `to_field`."""
-    if isinstance(type_, T.TimestampType):
-        return lambda value: _zoned(value).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    """Makes of a value what stands in an output's JSON; raises TypeError as `to_field`.
+
+    Raises:
+        TypeError: JSON has no form of the type.
+    """
+    try:
+        kind, said = kind_of(type_), _said(type_)
+    except TypeError as error:
+        text = type_.simpleString()
+        raise TypeError(f"values of type {text} cannot be shown ({error}): cast them") from error
+    return said if is_json(kind) else lambda value: to_json(kind, said(value))
+
+
+def _said(type_: T.DataType) -> Convert:
+    """As `checked`; where a time is to have no zone, one that has is UTC's, as when it is kept."""
     if isinstance(type_, T.TimestampNTZType):
-        return lambda value: _time(value).isoformat(timespec="milliseconds")
-    if isinstance(type_, T.DateType):
-        return lambda value: _date(value).isoformat()
+        return _utc
     if isinstance(type_, T.MapType):
-        key = _text if isinstance(type_.keyType, _TEXTS) else str
-        return _map(key, or_null(shown(type_.valueType)), dict)
-    if isinstance(type_, T.DoubleType | T.FloatType):
-        return _simple(type_)
-    return _structured(type_, shown) or _to_plain(type_)
+        return _map(_said(type_.keyType), or_null(_said(type_.valueType)), dict)
+    return _structured(type_, _said) or checked(type_)
 
 
 def _to_plain(type_: T.DataType) -> Convert:
@@ -172,7 +178,7 @@ def _structured(type_: T.DataType, inner: Callable[[T.DataType], Convert]) -> Co
     if isinstance(type_, T.StructType):
         names = [f.name for f in type_.fields]
         fields = [or_null(inner(f.dataType)) for f in type_.fields]
-        if inner in (shown, checked):
+        if inner in (_said, checked):
             return lambda value: {
                 n: f(v) for n, f, v in zip(names, fields, fields_of(value, names), strict=True)
             }
@@ -231,7 +237,8 @@ def _simple(type_: T.DataType) -> Convert:
     if isinstance(type_, T.BooleanType):
         return lambda value: _instance(bool, value)
     if isinstance(type_, T.DecimalType):
-        return _decimal(type_.precision, type_.scale)
+        made = _decimal(type_.precision, type_.scale)
+        return lambda value: str(made(value))
     return _text
 
 
@@ -264,14 +271,12 @@ def _spelled(value: float) -> float | str:
 def _decimal(precision: int, scale: int) -> Convert:
     most = Decimal(10) ** (precision - scale)
 
-    def convert(value: Any) -> str:
+    def convert(value: Any) -> Decimal:
         given = _instance(Decimal, Decimal(value) if type(value) is int else value)
-        if not given.is_finite():
+        made = to_scale(given, scale)
+        if made is None or made.copy_abs() >= most:  # abs() would round it
             raise TypeError(f"{value!r} is no decimal({precision},{scale})")
-        made = given.quantize(Decimal(1).scaleb(-scale), context=_DIGITS)
-        if made != given or abs(made) >= most:
-            raise TypeError(f"{value!r} is no decimal({precision},{scale})")
-        return str(made)
+        return made
 
     return convert
 
@@ -283,7 +288,7 @@ def _bytes(value: Any) -> bytes:
 
 
 def _micros(value: Any) -> int:
-    return (_zoned(value) - _EPOCH) // _MICROSECOND
+    return micros_of(_utc(value))
 
 
 def _time(value: Any) -> dt.datetime:
@@ -302,8 +307,12 @@ def _zoned(value: Any) -> dt.datetime:
     return time.replace(tzinfo=dt.UTC) if time.tzinfo is None else time.astimezone(dt.UTC)
 
 
+def _utc(value: Any) -> dt.datetime:
+    return _zoned(value).replace(tzinfo=None)
+
+
 def _days(value: Any) -> int:
-    return (_date(value) - _DAY).days
+    return days_of(_date(value))
 
 
 def _date(value: Any) -> dt.date:

@@ -28,16 +28,15 @@ from state_lib.spark.sources import ddl_of, schema_of, seen
 from state_lib.specs import StoreSpec
 
 if TYPE_CHECKING:
-    from state_lib.declaration import Expression, KeySerde
+    from state_lib.declaration import Expression
     from state_lib.processors import Wanted
+    from state_lib.serdes.kinds import Kind
     from state_lib.streams import KStream
 
 _OUTPUT_MODES = ("append", "update")
 
 
-def process_of(
-    stream: KStream, key: Expression, serde: KeySerde, wanted: Wanted, at: str
-) -> Process:
+def process_of(stream: KStream, key: Expression, serde: Kind, wanted: Wanted, at: str) -> Process:
     """The verb that runs a processor. Raises ConfigurationError, naming the step ``at``."""
     check_name("processor", wanted.name)
     time_mode = _modes(wanted, at)

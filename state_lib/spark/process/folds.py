@@ -18,13 +18,13 @@ from state_lib.executor.process.codec import RowCodec
 from state_lib.executor.process.folding import Folded, Functions
 from state_lib.executor.process.values import shown
 from state_lib.processing import Fold, Process, Processor, State
+from state_lib.serdes.kinds import Kind, columns_of
 from state_lib.spark.entries import explodes
-from state_lib.spark.kinds import columns_of_key
 from state_lib.spark.process.declaring import known_on_error
 from state_lib.spark.sources import ddl_of, said, schema_of, seen
 
 if TYPE_CHECKING:
-    from state_lib.declaration import Expression, KeySerde
+    from state_lib.declaration import Expression
     from state_lib.specs import StoreSpec
     from state_lib.streams import KStream
 
@@ -48,7 +48,7 @@ class Wanted:
 def fold_of(
     stream: KStream,
     key: Expression,
-    serde: KeySerde,
+    serde: Kind,
     wanted: Wanted,
     store: Callable[[object, list[str], list[str]], StoreSpec],
     at: str,
@@ -100,7 +100,7 @@ def fold_of(
     )
 
 
-def _of_key(serde: KeySerde, wanted: Wanted) -> tuple[str, tuple[str, ...]]:
+def _of_key(serde: Kind, wanted: Wanted) -> tuple[str, tuple[str, ...]]:
     """How outputs call the key as one, and which of its columns they begin with.
 
     A row that is reduced has what it is grouped by already, where that is one of its columns.
@@ -108,7 +108,7 @@ def _of_key(serde: KeySerde, wanted: Wanted) -> tuple[str, tuple[str, ...]]:
     own = wanted.own if wanted.schema is None else frozenset()
     if wanted.key_name:
         return "" if wanted.key_name in own else wanted.key_name, ()
-    return "", tuple(name for name, _ in columns_of_key(serde) if name not in own)
+    return "", tuple(name for name, _ in columns_of(serde) if name not in own)
 
 
 def _schema(given: DataType | str, at: str) -> tuple[StructType, bool]:
@@ -133,12 +133,13 @@ def _serde(schema: StructType, wanted: Wanted, at: str) -> object:
             f"{at}: columns {hidden} begin with '_', and would be hidden in queries: rename them"
         )
     try:
+        serde = RowCodec(schema).serde
         for field in schema.fields:
             shown(field.dataType)
-        return RowCodec(schema).serde
     except (TypeError, ConfigurationError) as error:
         hint = ". All columns are kept: select(...) those that are wanted before groupBy(...)"
         raise ConfigurationError(f"{at}: {error}{'' if wanted.schema else hint}") from error
+    return serde
 
 
 def _check_call(function: object, arguments: int, at: str) -> None:

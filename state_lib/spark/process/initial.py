@@ -18,20 +18,21 @@ from pyspark.sql import functions as F  # noqa: N812
 from state_lib.errors import ConfigurationError, Unavailable
 from state_lib.processing import Process
 from state_lib.protocol.marker import NO_INITIAL, Marker
+from state_lib.serdes.kinds import Kind, columns_of
 from state_lib.spark.analysis import plain_column
 from state_lib.spark.keys import key_bytes, wrong_key
-from state_lib.spark.kinds import columns_of_key, key_serde_of, sql_of
+from state_lib.spark.kinds import key_serde_of, sql_of
 from state_lib.spark.partitioner import partition_for_key
 from state_lib.spark.sources import active
 
 if TYPE_CHECKING:
-    from state_lib.declaration import Declaration, KeySerde
+    from state_lib.declaration import Declaration
     from state_lib.spark.batches import Batches
 
 log = structlog.get_logger(__name__)
 
 
-def schema_of_initial(given: object, serde: KeySerde, at: str) -> str:
+def schema_of_initial(given: object, serde: Kind, at: str) -> str:
     """The schema of the rows, Spark's JSON.
 
     Raises:
@@ -41,11 +42,15 @@ def schema_of_initial(given: object, serde: KeySerde, at: str) -> str:
         raise ConfigurationError(
             f"{at}: initialState is to be a DataFrame by key, df.groupBy('key'), not {given!r}"
         )
+    columns, names = _columns(given), [name for name, _ in columns_of(serde)]
+    if len(columns) != max(1, len(names)):
+        count = f"{len(columns)} columns" if columns else "no column"
+        raise ConfigurationError(
+            f"{at}: initialState is grouped by {count}, the stream by {max(1, len(names))}"
+        )
     try:
-        key = given._df.select(_key(given, serde).alias("key")).schema.fields[0]  # noqa: SLF001 - it has no other
+        key = given._df.select(_key(columns, names).alias("key")).schema.fields[0]  # noqa: SLF001 - it has no other
         fits = key_serde_of(key.dataType) == serde
-    except IndexError as error:
-        raise ConfigurationError(f"{at}: initialState is grouped by {error}") from error
     except AnalysisException as error:
         raise ConfigurationError(f"{at}: initialState is grouped by no column") from error
     except TypeError:
@@ -55,8 +60,7 @@ def schema_of_initial(given: object, serde: KeySerde, at: str) -> str:
             f"{at}: initialState is grouped by {key.dataType.simpleString()}, the stream by "
             f"{sql_of(serde)}: cast one of them"
         )
-    names = [name for name, _ in columns_of_key(serde)]
-    called = given._df.select(*_columns(given)).columns  # noqa: SLF001 - as above
+    called = given._df.select(*columns).columns  # noqa: SLF001 - as above
     if any(
         one.lower() in (n.lower() for n in names) and one.lower() != name.lower()
         for one, name in zip(called, names, strict=False)
@@ -89,7 +93,8 @@ def initial_rows(
     session: Any = spark._jsparkSession  # noqa: SLF001 - as above
     with active(spark):  # bytes of keys are made by its settings, whatever those of the rows are
         here = DataFrame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(session, plan), spark)
-        key = _key(grouped, serde).cast(sql_of(serde))
+        names = [name for name, _ in columns_of(serde)]
+        key = _key(_columns(grouped), names).cast(sql_of(serde))
         columns = [plain_column(name).alias(name) for name in here.columns]
         read = here.select(key.alias("key"), F.struct(*columns).alias("row")).persist()
         try:
@@ -105,7 +110,7 @@ def initial_rows(
             read.unpersist()
 
 
-def _check_keys(rows: DataFrame, serde: KeySerde, name: str) -> None:
+def _check_keys(rows: DataFrame, serde: Kind, name: str) -> None:
     """Judge the column ``key`` as that of rows of the stream, which become dead letters."""
     key = F.col("key")
     wrong = wrong_key(serde, key, name)
@@ -186,12 +191,8 @@ def lacking(app: str, name: str, markers: Sequence[Marker], *, given: bool) -> l
     return missing if given else []
 
 
-def _key(grouped: Any, serde: KeySerde) -> Column:
-    """The expressions that it is grouped by as one key. Raises IndexError if there are others."""
-    columns, names = _columns(grouped), [name for name, _ in columns_of_key(serde)]
-    if len(columns) != max(1, len(names)):
-        count = f"{len(columns)} columns" if columns else "no column"
-        raise IndexError(f"{count}, the stream by {max(1, len(names))}")
+def _key(columns: Sequence[Column], names: Sequence[str]) -> Column:
+    """What rows are grouped by as one key, with the names of its columns if it has some."""
     if not names:
         return columns[0]
     return F.struct(*(one.alias(name) for one, name in zip(columns, names, strict=True)))

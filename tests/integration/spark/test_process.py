@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import threading
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import pandas as pd
@@ -15,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.stateful_processor import ValueState
 from structlog.testing import LogCapture
 
-from state_lib import Application, TimeWindows, TopologyTestDriver, agg
+from state_lib import Application, Materialized, TimeWindows, TopologyTestDriver, agg
 from state_lib.errors import ConfigurationError, ProcessorFailed
 from state_lib.evolution import contradictions
 from state_lib.spark.process import initial as beginning
@@ -387,6 +388,8 @@ def test_types_come_and_go(spark: SparkSession) -> None:
             schema, "Append", "None", eventTimeColumnName="at", name="p",
         )  # fmt: skip
         told.to("out")
+        (out,) = app.topology.outputs
+        assert out.dated, "what checks learn from Kafka"
 
     thing = {
         "day": "2013-07-01",
@@ -649,6 +652,58 @@ def test_timers_and_lists_of_other_keys_or_times_are_refused(spark: SparkSession
     for asked in ({"l": listed("n BIGINT")}, {"m": mapped("k STRING", "n BIGINT")}):
         of_both = contradictions(topology("k", "None", asked), topology("n", "None", asked))
         assert len(of_both) == 2, of_both
+
+
+def test_all_verbs_say_values_alike(spark: SparkSession) -> None:
+    """What `agg` keeps, what a function folds and what a processor yields, in JSON."""
+    made = {
+        "b": "X'00ff'", "at": "timestamp_micros(1)", "day": "DATE'2013-01-31'",
+        "ntz": "TIMESTAMP_NTZ'2013-01-31 12:00:00.000001'",
+        "zero": "cast(0 AS DECIMAL(10, 8))", "tiny": "cast('0.0000001' AS DECIMAL(10, 8))",
+        "by_number": "map(1, DATE'2013-01-31')", "by_day": "map(DATE'2013-01-31', X'61')",
+        "nested": "array(named_struct('p', cast('0.0000001' AS DECIMAL(9, 7)), 'ok', true))",
+    }  # fmt: skip
+    day, moment = dt.date(2013, 1, 31), dt.datetime(2013, 1, 31, 12, microsecond=1)  # noqa: DTZ001
+    yielded = {
+        "b": b"\0\xff", "at": dt.datetime(1970, 1, 1, microsecond=1, tzinfo=dt.UTC), "day": day,
+        "ntz": moment, "zero": Decimal(0), "tiny": Decimal("1E-7"),
+        "by_number": {1: day}, "by_day": {day: b"a"},
+        "nested": [{"p": Decimal("1E-7"), "ok": True}],
+    }  # fmt: skip
+    wanted = {
+        "k": "a", "b": "00ff", "at": "1970-01-01T00:00:00.000001Z", "day": "2013-01-31",
+        "ntz": "2013-01-31T12:00:00.000001", "zero": "0.00000000", "tiny": "0.00000010",
+        "by_number": {"1": "2013-01-31"}, "by_day": {"2013-01-31": "61"},
+        "nested": [{"p": "0.0000001", "ok": True}],
+    }  # fmt: skip
+    out = (
+        "k STRING, b BINARY, at TIMESTAMP, day DATE, ntz TIMESTAMP_NTZ, zero DECIMAL(10, 8), "
+        "tiny DECIMAL(10, 8), by_number MAP<INT, DATE>, by_day MAP<DATE, BINARY>, "
+        "nested ARRAY<STRUCT<p: DECIMAL(9, 7), ok: BOOLEAN>>"
+    )
+
+    def on_rows(_: Any, key: Any, rows: Any, __: Any) -> Any:
+        return ({"k": key[0], **yielded} for _ in rows)
+
+    def build(app: Application) -> None:
+        rows = app.stream("lines", format="text")
+        columns = [F.expr(sql).alias(name) for name, sql in made.items()]
+        grouped = rows.select(F.col("value").alias("k"), *columns).groupBy("k")
+        kept = grouped.agg("kept", **{name: agg.last(name) for name in made})
+        kept.toStream().to("by-agg")
+        grouped.reduce(lambda _, new: new, Materialized("folded")).toStream().to("by-reduce")
+        process = Doing({}, on_rows)
+        grouped.transformWithState(process, out, "Append", "None", name="p").to("by-process")
+        assert not any(output.dated for output in app.topology.outputs)
+
+    with TopologyTestDriver(build, spark) as driver:
+        driver.createInputTopic("lines").pipeInput("a", timestamp=T0)
+        assert driver.deadLetters() == []
+        for verb in ("agg", "reduce", "process"):
+            found = driver.createOutputTopic(f"by-{verb}").readValuesToList()
+            assert found == [wanted], verb
+        kept = {name: value for name, value in wanted.items() if name != "k"}
+        assert driver.getKeyValueStore("kept").get("a") == kept
 
 
 def test_other_code_is_told_from_the_same(spark: SparkSession) -> None:

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from state_lib import Application, Materialized, TopologyTestDriver, agg
-from state_lib.declaration import ORDER_FIELDS, Field, Kept, KeySerde
+from state_lib.declaration import ORDER_FIELDS, Field, Kept
 from state_lib.executor.merge import Merged, Rows
 from state_lib.executor.outputs import output_keys, output_values
 from state_lib.serdes import serde_from
@@ -26,7 +26,7 @@ T0 = 1_700_000_000_000
 WINDOW = bytes(12)
 """What comes to a key."""
 COLUMNS = {"text é": "utf8", "data": "bytes", "n": "int64", "t": "timestamp"}
-KEY: KeySerde = {"struct": [[*pair] for pair in COLUMNS.items()]}
+KEY: Kind = {"struct": [[*pair] for pair in COLUMNS.items()]}
 
 
 @pytest.fixture(scope="module")

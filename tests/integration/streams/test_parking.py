@@ -411,7 +411,7 @@ def test_other_code_does_not_end_a_driver_that_has_tasks_to_bring_back(world: Wo
 
         def make_way_for(code: str, accepted: str = "") -> None:
             settings = world.settings.model_copy(update={"accept_new_code": accepted})
-            make_way(watched, world.kafka, world.job.topology, code, settings)
+            make_way(watched, world.kafka, world.job.topology, code, "", settings)
 
         with pytest.raises(
             CodeChanged, match=r"are parked.*The driver of before goes on"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from state_lib.checks import CHECKS, judge
 from state_lib.checks.told import ASSUMED, told
 from state_lib.protocol.marker import NO_TIME, RESTORING
-from state_lib.specs import DAY_MS
+from state_lib.specs import DAY_MS, OutputSpec, Topology
 from tests.support.facts import (
     HOUR,
     KV_LOG,
@@ -20,6 +21,7 @@ from tests.support.facts import (
     changed,
     the,
     topic,
+    verdicts,
     well,
     with_topic,
 )
@@ -238,6 +240,25 @@ def test_timestamps() -> None:
     one = the("timestamps", facts, "app-progress")
     assert one.level == "warn"
     assert list(changed(one)) == ["message.timestamp.after.max.ms"]
+
+
+def test_an_output_whose_rows_are_of_the_future_may_have_no_bound() -> None:
+    """A start refuses it, but somebody may set one later: the first such row ends the commits."""
+    bounded = altered(well(), "out", message_timestamp_after_max_ms="3600000")
+    assert "out" not in verdicts("timestamps", bounded), "rows have the times of their events"
+    dated = replace(bounded.topology, outputs=(OutputSpec("out", "kv", dated=True),))
+    one = the("timestamps", replace(bounded, topology=dated), "out")
+    assert (one.level, one.changes) == ("fail", ())
+    assert "message.timestamp.after.max.ms=3600000" in one.seen
+    assert "does not alter" in one.step
+    assert the("timestamps", replace(well(), topology=dated), "out").level == "ok"
+
+
+def test_who_checks_learns_from_kafka_which_outputs_are_dated() -> None:
+    topology = replace(well().topology, outputs=(OutputSpec("out", "kv", dated=True),))
+    assert Topology.from_json(json.loads(json.dumps(topology.to_json()))) == topology
+    older = topology.to_json() | {"outputs": [{"topic": "out", "store": "kv"}]}
+    assert Topology.from_json(older).outputs == (OutputSpec("out", "kv"),)
 
 
 @pytest.mark.parametrize(

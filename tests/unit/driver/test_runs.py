@@ -28,7 +28,6 @@ class World:
     chain: list[Recorded]
     at: list[Positions]
     published: list[Positions]
-    ticks: list[Recorded]
 
 
 @st.composite
@@ -36,7 +35,6 @@ def worlds(draw: st.DrawFn) -> World:
     sizes = st.tuples(*[st.integers(0, 3)] * len(PLACES))
     edges: list[Positions] = [dict.fromkeys(PLACES, 0)]
     chain: list[Recorded] = []
-    ticks: list[Recorded] = []
     clock = 0
     for number, size in enumerate(draw(st.lists(sizes, min_size=1, max_size=12))):
         to = {p: edges[-1][p] + n for p, n in zip(PLACES, size, strict=True)}
@@ -47,23 +45,21 @@ def worlds(draw: st.DrawFn) -> World:
         limits = draw(st.sampled_from(({}, {}, {"store": 1})))
         said = Recorded(1, number, edges[-1], to, clock, 0, code=code, limits=limits)
         said = replace(said, unknown=draw(st.sampled_from(((), (), (), (7,)))))
-        chain.append(replace(said, offset=2 * number))
+        chain.append(replace(said, offset=number))
         edges.append(to)
-        if draw(st.sampled_from((False, False, True))):
-            ticks.append(replace(said, from_=to, offset=2 * number + 1, tick=True))
     places = st.lists(st.sampled_from(edges), min_size=1, max_size=4)
     at = draw(places)
     if draw(st.booleans()) and chain:  # one stands within a batch
         one, n = draw(st.tuples(st.sampled_from(chain), st.integers(0, 99)))
         at.append({p: one.from_[p] + n % (one.to[p] - one.from_[p] + 1) for p in PLACES})
-    return World(chain, at, draw(places), ticks)
+    return World(chain, at, draw(places))
 
 
 def walk(world: World, most: int) -> tuple[list[Positions], list[list[tuple[Step, ...]]]]:
     """As `align` does it; where tasks come to stand, and the runs of each."""
     at = [dict(x) for x in world.at]
     target = {p: max(x[p] for x in (*at, *world.published)) for p in PLACES}
-    chain = Chain(lambda: world.chain, lambda: world.ticks)
+    chain = Chain(lambda: world.chain)
     done = [list[tuple[Step, ...]]() for _ in at]
     for _ in range(1000):
         found = behind(at, chain, [*at, *world.published])
@@ -115,8 +111,6 @@ def test_what_is_together_is_alike_and_bounded(world: World) -> None:
         assert len(run) == 1 or sum(step.records for step in run) <= BOUND
         for one, after in itertools.pairwise(run):
             assert after.at == one.to == dict(one.batch.to)
-            between = range(one.batch.offset, after.batch.offset)
-            assert not any(tick.offset in between for tick in world.ticks)
 
 
 def test_a_long_chain_is_gone_over_once_and_cut() -> None:
@@ -158,20 +152,20 @@ def test_a_batch_that_knew_other_partitions_is_alone() -> None:
     assert not Step.of(replace(one, to={a: 9}), {a: 0, b: 0}, end).is_to_its_end
 
 
-def test_a_tick_between_two_batches_ends_a_run() -> None:
-    """It is repeated in its place, alone, and those after it together again."""
+def test_a_tick_between_two_batches_is_repeated_there() -> None:
+    """Who has ticks repeats one by one."""
     place = PLACES[0]
     batches = [Recorded(1, n, {place: n}, {place: n + 1}, 0, 0, offset=10 * n) for n in range(4)]
     tick = Recorded(1, 9, {place: 2}, {place: 2}, 0, 0, offset=15, tick=True)
     chain, end = Chain(lambda: batches, lambda: [tick]), {place: 4}
-    here, taken, found = {place: 0}, -1, list[list[Recorded]]()
+    here, taken, found = {place: 0}, -1, list[Recorded]()
     while next_one := behind([here, end], chain, (), [taken, 2**63]):
         assert next_one.batch is not None
         first = Step.of(next_one.batch, here, end)
-        steps = run_of(first, chain, end, [end], lambda _: 99, alone=False)
-        found.append([step.batch for step in steps])
-        here, taken = steps[-1].to, steps[-1].batch.offset
-    assert found == [batches[:2], [tick], batches[2:]]
+        (step,) = run_of(first, chain, end, [end], lambda _: 99, alone=True)
+        found.append(step.batch)
+        here, taken = step.to, step.batch.offset
+    assert found == [*batches[:2], tick, *batches[2:]]
 
 
 def test_where_each_is_alone_nobody_asks_how_many_there_may_be() -> None:

@@ -23,13 +23,13 @@ def recorded(code: str | None) -> Recorded:
     ("theirs", "accepted"), [("ours", ""), (None, ""), ("theirs", "theirs"), ("ours", "theirs")]
 )
 def test_its_own_one_of_old_and_one_that_is_accepted(theirs: str | None, accepted: str) -> None:
-    check_code("app", recorded(theirs), "ours", accepted, [1])
+    check_code("app", recorded(theirs), "ours", "", accepted, [1])
 
 
 @pytest.mark.parametrize("accepted", ["", "others", "ours"])
 def test_other_code_is_refused_by_name(accepted: str) -> None:
     with pytest.raises(CodeChanged) as refused:
-        check_code("app", recorded("theirs"), "ours", accepted, [1, 2])
+        check_code("app", recorded("theirs"), "ours", "", accepted, [1, 2])
     details = refused.value.details
     assert details == {
         "app": "app", "theirs": "theirs", "ours": "ours", "epoch": 3, "batch_number": 7,
@@ -43,17 +43,17 @@ def test_other_code_is_refused_by_name(accepted: str) -> None:
 def test_what_a_processor_does_may_change_within_a_batch() -> None:
     """It raised on one task: the other has done the batch, and rows stay where they were."""
     theirs = replace(recorded("theirs"), routing="same")
-    check_code("app", theirs, "ours", "", [1], "same")
+    check_code("app", theirs, "ours", "same", "", [1])
     for routing in ("another", ""):
         with pytest.raises(CodeChanged):
-            check_code("app", theirs, "ours", "", [1], routing)
+            check_code("app", theirs, "ours", routing, "", [1])
     with pytest.raises(CodeChanged):
-        check_code("app", recorded("theirs"), "ours", "", [1], "same")
+        check_code("app", recorded("theirs"), "ours", "same", "", [1])
 
 
 def test_a_tick_may_be_finished_by_any_code() -> None:
     """No row of it could go to another task."""
-    check_code("app", replace(recorded("theirs"), tick=True), "ours", "", [1])
+    check_code("app", replace(recorded("theirs"), tick=True), "ours", "", "", [1])
 
 
 def test_ticks_that_a_task_missed_are_to_be_on_record() -> None:

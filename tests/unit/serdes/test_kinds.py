@@ -175,8 +175,9 @@ BAD = {
 @pytest.mark.parametrize("data", BAD.values(), ids=BAD)
 def test_wrong_bytes_are_refused_alone_and_in_columns(data: bytes) -> None:
     serde = Struct(it={"array": "utf8"})
-    with pytest.raises(SerdeError):
+    with pytest.raises(SerdeError) as caught:
         serde.deserialize(data)
+    assert caught.value.details["serde"] == serde.describe(), "not a part of it"
     with pytest.raises(SerdeError):
         serde.decode_arrow(pa.array([GOOD, None, data], pa.binary()))
     with pytest.raises(SerdeError):

@@ -4,6 +4,7 @@ import json
 import math
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -61,6 +62,11 @@ def test_nulls_whose_slots_hold_bytes() -> None:
     data = pa.py_buffer(b"garbage!" + Int64().serialize(7))
     array: Any = pa.Array.from_buffers(pa.binary(), 2, [pa.py_buffer(b"\x02"), offsets, data])
     assert Int64().decode_arrow(array).to_pylist() == [None, 7]
+
+
+def test_bytes_of_another_class_are_plain_ones() -> None:
+    made = Bytes().serialize(np.bytes_(b"\0\xff"))
+    assert (type(made), made) == (bytes, b"\0\xff")
 
 
 def test_json_is_canonical() -> None:

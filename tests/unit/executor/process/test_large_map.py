@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -87,6 +88,7 @@ def run(tasks: Tasks, n: int, on_rows: Any, *rows: tuple[str, int]) -> Measured:
         "p", code, STATES, ROWS.json(), ROWS.json(), "utf8", "none", outputs=("out",)
     )
     batch = BatchPlan(EPOCH, n, Positions(), SOURCES, 0, 5, 0, {}, limits={"p": 1000})
+    batch = replace(batch, batch_time=5)
     plan = ExchangePlan("app", 1, (), batch, (), None, 60.0, processors=(processor,))
     table = entries(*((key, x, 0, 0, offset) for offset, (key, x) in enumerate(rows)))
     with tasks.exchange("app", 0, EPOCH, n) as exchange:

@@ -86,6 +86,7 @@ class World:
         self.n += 1
         limits, pace = {"p": more.pop("limit", 1000)}, more.pop("pace", Pace(0, 5.0))
         batch = BatchPlan(EPOCH, self.n, Positions(), SOURCES, clock, 5, 0, {}, limits=limits)
+        batch = replace(batch, batch_time=5)
         plan = ExchangePlan("app", 1, (), batch, (), None, 5.0, processors=(processor(**more),))
         with self.tasks.exchange("app", 0, EPOCH, self.n) as exchange:
             told = run_all(plan, 0, exchange, table, pace)
@@ -238,7 +239,7 @@ def test_while_a_processor_works_nobody_waits_for_the_host(
     table = table.append_column("n", pa.array([1] * len(table), pa.int64()))
     asked = {"n": lambda handle, name: handle.getValueState(name, "x BIGINT")}
     made = processor(code=cloudpickle.dumps(Doing(asked, slow)))
-    batch = BatchPlan(EPOCH, 1, Positions(), SOURCES, 3, 5, 0, {}, recorded=7)
+    batch = BatchPlan(EPOCH, 1, Positions(), SOURCES, 3, 5, 0, {}, recorded=7, batch_time=5)
     plan = ExchangePlan("app", 1, (), batch, (), None, 60.0, patience_s=0.5, processors=(made,))
     marker = exchanged(plan, 0, table, world.tasks)
     assert (marker.batch_number, failed) == (1, [1])
@@ -251,6 +252,7 @@ def test_the_grace_puts_timers_off(world: World) -> None:
 
 def test_a_tick_is_taken_once_whatever_its_number(world: World) -> None:
     batch = BatchPlan(EPOCH, 1, Positions(), Positions(), 3, 5, 0, {}, recorded=7, tick=True)
+    batch = replace(batch, batch_time=5)
     plan = ExchangePlan("app", 1, (), batch, (), None, 5.0, processors=(processor(),))
 
     def taken(n: int, recorded: int) -> tuple[int, int]:
@@ -270,7 +272,7 @@ def beginning(n: int) -> ExchangePlan:
     asked = {"n": lambda handle, name: handle.getValueState(name, "x BIGINT")}
     code = cloudpickle.dumps(Counting(asked, total))
     made = processor(code=code, initial=ROWS.json())
-    batch = BatchPlan(EPOCH, n, Positions(), Positions(), 3, 5, 0, {})
+    batch = BatchPlan(EPOCH, n, Positions(), Positions(), 3, 5, 0, {}, batch_time=5)
     return ExchangePlan("app", 1, (), batch, (), None, 5.0, processors=(made,), initial="p")
 
 
