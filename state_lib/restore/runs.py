@@ -24,8 +24,8 @@ from state_lib.stores.memory.engine import MemoryEngine
 from state_lib.stores.rocksdb.engine import write_sst
 from state_lib.stores.rocksdb.options import RocksDBOptions
 
-_ENTRY_OVERHEAD = 150
-"""Bytes of Python objects per entry of a run, counted against its bound."""
+_ENTRY_OVERHEAD = 170
+"""Bytes of Python objects per entry of a run, also while it is sorted [tried]."""
 Pairs = tuple[list[bytes], list[bytes | None]]
 
 

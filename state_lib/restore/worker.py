@@ -5,7 +5,7 @@ output: one JSON object a line: ``{"batch": [records, offset]}``, ``{"run": {fam
 at the end of a job ``{"done": true}`` or ``{"error": …}``. It ends with its standard input, so that
 no worker outlives its host and writes into a directory that a new host builds.
 
-It must start fast: a test holds that neither numpy nor pyarrow nor pyspark is imported.
+It must start fast: a test holds that neither numpy nor pyarrow nor pydantic is imported.
 """
 
 from __future__ import annotations
