@@ -28,7 +28,7 @@ from state_lib.kafka import Kafka
 from state_lib.restore.runs import Batch, Run, RunJob, write_runs
 
 _TELL_S = 0.1
-_QUICK = {"fetch.wait.max.ms": 10}
+_QUICK = {"fetch.wait.max.ms": 10, "enable.auto.offset.store": False}  # who reads commits nothing
 Line = dict[str, Any]
 
 
