@@ -18,10 +18,11 @@ from benchmarks.contenders.holdfast import Holdfast
 from benchmarks.partitions import partitions_for
 from benchmarks.world import TASKS, World
 from state_lib.changelog.admin import ensure_topics
-from state_lib.changelog.topics import plan_topics
+from state_lib.changelog.topics import plan_topics, topology_topic
 from state_lib.client.flight import FlightHostClient
 from state_lib.driver.claims import write_claim
 from state_lib.errors import Unavailable
+from state_lib.kafka import require
 from state_lib.protocol.marker import CommitHeader, now_ms
 from state_lib.protocol.placement import owner_of
 from state_lib.protocol.positions import Positions
@@ -52,6 +53,7 @@ class Committer:
         )
         self.topology = Topology(self.query.app, TASKS, (store,), sources=(self.query.topic,))
         self.epoch = self.n = 0
+        self._topic_id = ""
         settings = self.holdfast.settings
         owners = [owner_of(self.query.app, t, settings.host_addresses) for t in range(TASKS)]
         self.clients = [FlightHostClient(owner, settings.read_token()) for owner in owners]
@@ -64,6 +66,8 @@ class Committer:
     def claim(self) -> None:
         """Take every task as a new driver; returns when all are open, whatever that takes."""
         self.epoch, self.n = write_claim(self.world.kafka, self.topology), 0
+        topic = topology_topic(self.query.app)
+        self._topic_id = require(self.world.kafka.admin(), [topic])[topic].id
         with ThreadPoolExecutor(TASKS) as pool:
             list(pool.map(self._claim, range(TASKS)))
 
@@ -109,7 +113,7 @@ class Committer:
         deadline = time.monotonic() + READY_S
         while True:
             try:
-                self.clients[task].claim(self.query.app, task, self.epoch)
+                self.clients[task].claim(self.query.app, task, self.epoch, self._topic_id)
             except Unavailable:
                 self.holdfast.check()
                 if time.monotonic() > deadline:

@@ -24,6 +24,6 @@ class RestoreOptions:
 
     mode: RestoreMode = "auto"
     snapshots_url: str | None = None
-    batch_size: int = 5_000
+    batch_size: int = 1_000
     run_bytes: int = 64 << 20
     worker_records: int = 200_000

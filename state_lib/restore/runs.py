@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from itertools import compress, islice
+from operator import itemgetter, ne
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +24,8 @@ from state_lib.stores.memory.engine import MemoryEngine
 from state_lib.stores.rocksdb.engine import write_sst
 from state_lib.stores.rocksdb.options import RocksDBOptions
 
-_ENTRY_OVERHEAD = 150
-"""Bytes of Python objects per entry of a run, counted against its bound."""
+_ENTRY_OVERHEAD = 170
+"""Bytes of Python objects per entry of a run, also while it is sorted [tried]."""
 Pairs = tuple[list[bytes], list[bytes | None]]
 
 
@@ -91,43 +93,66 @@ class Columns:
 
     def of(self, messages: list[Message]) -> Pairs:
         """Keys and stored values, in log order; expired windows are left out."""
-        keys = [m.key() or b"" for m in messages]
+        keys = [key or b"" for key in map(Message.key, messages)]
+        values = map(Message.value, messages)
         if not self._spec.is_timestamped:
-            return keys, [m.value() for m in messages]
-        values = stamped((m.timestamp()[1] for m in messages), (m.value() for m in messages))
+            return keys, list(values)
+        times = map(itemgetter(1), map(Message.timestamp, messages))
+        stored = stamped(times, values)
         if not self._spec.is_window:
-            return keys, values
-        live, clock = self._store.live, self._clock
-        kept = [(k, v) for k, v in zip(keys, values, strict=True) if live(k, clock)]
-        return [k for k, _ in kept], [v for _, v in kept]
+            return keys, stored
+        live = [self._store.live(key, self._clock) for key in keys]
+        return list(compress(keys, live)), list(compress(stored, live))
 
 
 def write_runs(job: RunJob, batches: Iterable[list[Message]]) -> Iterator[Batch | Run]:
     """Write a range's runs; yields what was read and written, in order."""
     columns = Columns(job.spec, job.clock)
     job.folder.mkdir(parents=True, exist_ok=True)
-    run: dict[bytes, bytes | None] = {}
+    keys: list[bytes] = []
+    values: list[bytes | None] = []
     held = number = 0
     for messages in batches:
-        keys, values = columns.of(messages)
-        run.update(zip(keys, values, strict=True))
-        held += sum(map(len, keys)) + sum(map(len, filter(None, values)))
-        held += _ENTRY_OVERHEAD * len(keys)
+        more = columns.of(messages)
+        keys += more[0]
+        values += more[1]
+        held += _held(*more)
         yield Batch(len(messages), (messages[-1].offset() or 0) + 1)
         if held > job.run_bytes:
-            yield _write(job, columns, run, number)
-            run, held, number = {}, 0, number + 1
-    if run:
-        yield _write(job, columns, run, number)
+            keys, values = newest(keys, values)
+            held = _held(keys, values)
+            if held > job.run_bytes // 2:  # else a few keys are written again and again: go on
+                yield _write(job, columns, keys, values, number)
+                keys, values, held, number = [], [], 0, number + 1
+    if keys:
+        yield _write(job, columns, *newest(keys, values), number)
 
 
-def _write(job: RunJob, columns: Columns, run: dict[bytes, bytes | None], number: int) -> Run:
-    keys = sorted(run)
+def newest(keys: list[bytes], values: list[bytes | None]) -> Pairs:
+    """Sorted by key; of the values of one key the last.
+
+    No dict on the way: its look-ups in sorted order miss the processor's caches [tried: 130 to 350
+    ns an entry, a dict 300 to 440, with commits of 100,000 and 5,000 sorted keys].
+    """
+    order = sorted(range(len(keys)), key=keys.__getitem__)  # stable: in log order for each key
+    keys = list(map(keys.__getitem__, order))
+    last = [*map(ne, keys, islice(keys, 1, None)), True]
+    return list(compress(keys, last)), list(map(values.__getitem__, compress(order, last)))
+
+
+def _held(keys: list[bytes], values: list[bytes | None]) -> int:
+    """Bytes of memory that these entries of a run take until it is written."""
+    payload = sum(map(len, keys)) + sum(map(len, filter(None, values)))
+    return payload + _ENTRY_OVERHEAD * len(keys)
+
+
+def _write(
+    job: RunJob, columns: Columns, keys: list[bytes], values: list[bytes | None], number: int
+) -> Run:
     files = {}
-    changes = columns.by_family(keys, list(map(run.__getitem__, keys)))
-    for family, (family_keys, values) in changes.items():
+    for family, (family_keys, family_values) in columns.by_family(keys, values).items():
         path = job.folder / f"{job.name}-{number}-{family}.sst"
-        write_sst(path, family_keys, values, job.options)
+        write_sst(path, family_keys, family_values, job.options)
         files[family] = str(path)
     failpoint("restore.after_run")
     return Run(files)

@@ -57,7 +57,7 @@ class HostSettings(BaseModel):
         "up to 200 MB. 0: the host reads by itself.",
     )
     restore_batch_size: PositiveInt = Field(
-        5_000, description="Records that a restore reads at once."
+        1_000, description="Records that a restore reads at once."
     )
 
     @field_validator("hosts")

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, PositiveInt
 
-from state_lib.kafka_login import LoginSettings
+from state_lib.settings.login import LoginSettings
 from state_lib.settings.properties import Properties, refusing
 from state_lib.settings.registry import RegistrySettings
 

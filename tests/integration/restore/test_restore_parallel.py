@@ -151,7 +151,7 @@ def test_a_worker_is_used_again_also_after_an_error(make_app: MakeApp, tmp_path:
 
 
 def test_a_worker_imports_nothing_heavy() -> None:
-    heavy = ("numpy", "pyarrow", "pyspark", "pandas", "fastapi", "fsspec", "rich")
+    heavy = ("numpy", "pyarrow", "pyspark", "pandas", "fastapi", "fsspec", "rich", "pydantic")
     code = (
         "import sys, state_lib.restore.worker\n"
         f"print([name for name in {heavy!r} if name in sys.modules])"
