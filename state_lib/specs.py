@@ -137,8 +137,13 @@ class Topology:
         return found
 
     def to_json(self) -> dict[str, Any]:
-        """As plain data, for the topology topic."""
-        return asdict(self)
+        """As plain data, for the topology topic.
+
+        Which outputs are dated stands apart from them: hosts and drivers of before pass over it.
+        """
+        outputs = [{"topic": o.topic, "store": o.store} for o in self.outputs]
+        dated = [o.topic for o in self.outputs if o.dated]
+        return {**asdict(self), "outputs": outputs, **({"dated": dated} if dated else {})}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Topology:
@@ -152,7 +157,10 @@ class Topology:
                 app=data["app"],
                 partitions=data["partitions"],
                 stores=tuple(StoreSpec(**s) for s in data["stores"]),
-                outputs=tuple(OutputSpec(**o) for o in data["outputs"]),
+                outputs=tuple(
+                    OutputSpec(**o, dated=o["topic"] in data.get("dated", ()))
+                    for o in data["outputs"]
+                ),
                 sources=tuple(data["sources"]),
                 extra=dict(data.get("extra", {})),
             )

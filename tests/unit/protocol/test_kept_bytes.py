@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import orjson
@@ -13,6 +14,7 @@ from state_lib.protocol.positions import Positions
 from state_lib.restore.past import PastPlan
 from state_lib.snapshots.manifest import parse
 from state_lib.snapshots.savepoints import Savepoint
+from state_lib.specs import Topology
 
 FILE = Path(__file__).parents[2] / "support" / "kept_bytes.txt"
 KEPT = dict(line.split(" ", 1) for line in FILE.read_text().splitlines())
@@ -61,6 +63,26 @@ def test_of_savepoints() -> None:
     told = orjson.loads(raw)
     assert list(told) == [*names, "checksum"]
     assert (told["n"], told["clock"]) == (4, 8500)
+
+
+def test_of_topologies() -> None:
+    """A host reads fields by name, and refuses a store or an output with one that it lacks."""
+    store = {
+        "name": "kv", "kind": "key-value", "backend": "rocksdb", "key_serde": "bytes",
+        "value_serde": "bytes", "window_size_ms": 0, "grace_ms": 0, "retention_ms": 0,
+        "max_bytes": 268435456, "state": "",
+    }  # fmt: skip
+    said = {
+        "app": "app", "partitions": 4, "stores": [store],
+        "outputs": [{"topic": "out", "store": "kv"}, {"topic": "due", "store": "kv"}],
+        "sources": ["s"], "extra": {"code": "c"},
+    }  # fmt: skip
+    topology = Topology.from_json(said)
+    assert orjson.dumps(topology.to_json()) == orjson.dumps(said)
+    outputs = tuple(replace(o, dated=o.topic == "due") for o in topology.outputs)
+    dated = replace(topology, outputs=outputs)
+    assert orjson.loads(orjson.dumps(dated.to_json())) == said | {"dated": ["due"]}
+    assert Topology.from_json(said | {"dated": ["due"]}) == dated
 
 
 def test_of_plans_to_go_back() -> None:
