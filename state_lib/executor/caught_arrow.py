@@ -78,6 +78,8 @@ class Column:
             given = given.dictionary_decode()
         if given.type == self.wanted and not self._has_map:
             return given.cast(self.wanted)  # fields of lists may be called otherwise
+        if isinstance(given.type, pa.BaseExtensionType):
+            raise TypeError(f"it gave {given.type}, and is to give {self.wanted}")
         if A.is_null(given.type):
             return pa.nulls(len(given), self.wanted)
         if not self._sort or (_sort(given.type), self._sort) not in self._at_once:

@@ -1,8 +1,9 @@
 """What functions of pandas are given and give: as PySpark does it for pandas UDFs, in UTC.
 
-Whole numbers are of pandas' types with nulls (Int64), as under Spark's
-`spark.sql.execution.pythonUDF.pandas.preferIntExtensionDtype`: else they were fractions where one of
-the other rows has a null, and what a function gives would depend on these.
+But whole numbers are of pandas' types with nulls (Int64), as PySpark's
+`spark.sql.execution.pythonUDF.pandas.preferIntExtensionDtype` has them: else they were fractions
+where one of the other rows has a null, large ones were rounded, and what a function gives would
+depend on the rows beside it.
 """
 
 from __future__ import annotations
@@ -12,20 +13,33 @@ from typing import Any
 
 import pandas as pd
 import pyarrow as pa
+from pyarrow import types as A  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 from pyspark.sql.conversion import ArrowBatchTransformer
 
 from state_lib.executor.caught_arrow import Column, Taken, measured
 
+_WHOLE = {
+    pa.int8(): pd.Int8Dtype(),
+    pa.int16(): pd.Int16Dtype(),
+    pa.int32(): pd.Int32Dtype(),
+    pa.int64(): pd.Int64Dtype(),
+}
+
 
 def series(given: list[Any]) -> list[Any]:
     """Arrays as Series, and those of structs as DataFrames."""
-    batch = pa.RecordBatch.from_arrays(given, [f"_{i}" for i in range(len(given))])
-    return list(
-        ArrowBatchTransformer.to_pandas(
-            batch, timezone="UTC", prefer_int_ext_dtype=True, df_for_struct=True
-        )
-    )
+    return [_given(one, f"_{place}", frames=True) for place, one in enumerate(given)]
+
+
+def _given(given: Any, name: str, *, frames: bool) -> Any:
+    if A.is_integer(given.type):  # PySpark's are rounded where pandas takes them for fractions
+        return given.to_pandas(types_mapper=_WHOLE.get).rename(name)
+    if frames and A.is_struct(given.type):
+        pairs = zip(given.flatten(), given.type, strict=True)
+        return pd.concat([_given(one, f.name, frames=False) for one, f in pairs], axis=1)
+    batch = pa.RecordBatch.from_arrays([given], [name])
+    return ArrowBatchTransformer.to_pandas(batch, timezone="UTC")[0]
 
 
 def of_series(type_: T.DataType) -> Taken:
