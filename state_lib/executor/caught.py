@@ -94,7 +94,7 @@ class Caught:
             return True, call(*given), None
         except PASSING:
             raise
-        except BaseException as error:  # also SystemExit, and what Rust's libraries raise
+        except BaseException as error:  # noqa: BLE001 - also SystemExit, and Rust's libraries' own
             return False, None, said_of(error, self._at)
 
     def _made(self) -> Callable[..., Any]:

@@ -89,7 +89,7 @@ def _converted(type_: T.DataType) -> Callable[[Any], Any]:
         if isinstance(given.dtype, pd.CategoricalDtype):
             given = given.astype(given.dtype.categories.dtype)
         if given.dtype == object:
-            pairs = zip(given, given.isnull(), strict=True)
+            pairs = zip(given, given.isna(), strict=True)
             return column.of_values(None if missing else value for value, missing in pairs)
         array = pa.Array.from_pandas(given)
         return column.of(array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array)

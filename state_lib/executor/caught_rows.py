@@ -1,8 +1,8 @@
 """A user's function of several rows at a time, as executors call it: it never raises.
 
 Where it fails on some rows it is called anew on each half of them, until it fails on single ones.
-So f rows of n are found by 1 + 2·f·⌈log₂ n⌉ calls at most, and never by more than 2·n - 1. A failure
-of many rows that is none of single ones, such as another number of results, leaves no trace.
+So f rows of n are found by 1 + 2·f·⌈log₂ n⌉ calls at most, and never by more than 2·n - 1. Many
+rows of which no single one fails, but all together do, are fine.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class CaughtRows:
             return call(args, many), None
         except PASSING:
             raise
-        except BaseException as error:  # also SystemExit, and what Rust's libraries raise
+        except BaseException as error:  # noqa: BLE001 - also SystemExit, and Rust's libraries' own
             return None, said_of(error, self._at)
 
     def _made(self) -> _Call:

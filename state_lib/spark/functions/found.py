@@ -2,9 +2,9 @@
 
 Spark evaluates them beside the expressions that they stand in, for all rows of a batch, and one
 row on which a function raises ends it. So each call becomes a column of its own, made before the
-step by a function that never raises (`Caught`, `CaughtRows`). In its place stands that column's value if the
-function came to its end, else an error, which `attempt` tells from others. What does not use the
-value does not fail.
+step by a function that never raises (`Caught`, and `CaughtRows` of several rows at a time). In its
+place stands that column's value if the function came to its end, else an error, which `attempt`
+tells from others. What does not use the value does not fail.
 """
 
 from __future__ import annotations
