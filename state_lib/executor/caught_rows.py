@@ -100,11 +100,13 @@ class CaughtRows:
         places = sum(not name for name in keywords)
         if self._kind.endswith("-iter"):
             function = _of_one_batch(function)
-        taken, given_as = of_array(self.gives), list[Any]
+        given_as: Callable[[list[Any]], list[Any]] = list
         if self._kind.startswith("pandas"):
             from state_lib.executor import caught_pandas  # noqa: PLC0415 - it takes half a second
 
             taken, given_as = caught_pandas.of_series(self.gives), caught_pandas.series
+        else:
+            taken = of_array(self.gives)
 
         def call(args: list[Any], many: int) -> Any:
             given = given_as(args)

@@ -114,7 +114,7 @@ def _called(rows: DataFrame, call: Call, given: list[Column]) -> Column:
     function: Any = _wrap_function(spark.sparkContext, call.function, gives)
     kind = session.parseDataType(gives.json())
     always = True  # the same for the same arguments
-    how = PythonEvalType.SQL_SCALAR_ARROW_UDF
+    how: int = PythonEvalType.SQL_SCALAR_ARROW_UDF
     if call.kind == "row":
         how = PythonEvalType.SQL_ARROW_BATCHED_UDF
     udf = made(call.name, function, kind, how, always)
