@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 Format = Literal["json", "avro", "text", "raw"]
 Op = Literal["count", "sum", "min", "max", "last"]
 Generator = Literal["", "explode", "explode_outer"]
+CallKind = Literal["row", "pandas", "pandas-iter", "arrow", "arrow-iter"]
+"""What a Python function is given: one row; else several, and those maybe by an iterator."""
 _MEANING = 4
 """Counts up when Holdfast itself does something else with a record."""
 ORDER_FIELDS = (("_last_ts", "int64"), ("_last_src", "int64"), ("_last_offset", "int64"))
@@ -76,11 +78,12 @@ class Call:
         gives: the type of its result.
         args: what it is called on.
         keywords: of each the name by which it is given; empty where it has none.
-        takes: their types, PySpark's.
+        kind: what it is given at a time.
+        takes: the types of what it is called on, PySpark's.
         pickle: digest of the function's bytes, which another process may have in another way.
         at: how errors call the step.
-        function: what calls it in executors, `state_lib.executor.caught.Caught`. It stays
-            in its process.
+        function: what calls it in executors, `state_lib.executor.caught.Caught`, or of
+            several rows `state_lib.executor.caught_rows.CaughtRows`. It stays in its process.
     """
 
     name: str
@@ -90,6 +93,7 @@ class Call:
     gives: str
     args: tuple[Expression, ...]
     keywords: tuple[str, ...]
+    kind: CallKind = "row"
     takes: tuple[Any, ...] = field(default=(), compare=False, repr=False)
     pickle: str = field(default="", repr=False)
     at: str = field(default="", compare=False, repr=False)
@@ -102,7 +106,8 @@ class Call:
     def meaning(self) -> list[Any]:
         """What it says, as plain data."""
         args = [[k, arg.meaning] for k, arg in zip(self.keywords, self.args, strict=True)]
-        return [self.name, self.column, self.code, self.gives, args]
+        of_rows = [] if self.kind == "row" else [self.kind]
+        return [self.name, self.column, self.code, self.gives, args, *of_rows]
 
 
 @dataclass(frozen=True)

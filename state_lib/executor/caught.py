@@ -24,6 +24,36 @@ def result_type(value: T.DataType) -> T.StructType:
     return nullable
 
 
+def function_of(command: bytes, at: str) -> Callable[..., Any]:
+    """A function, of the bytes that PySpark has made of it and its type.
+
+    Raises:
+        RuntimeError: it cannot be made here. ``at`` says how errors call the step.
+    """
+    try:
+        function, _ = pickle.loads(command)  # noqa: S301 - the job's own
+    except Exception as error:
+        raise RuntimeError(
+            f"{at}: its function cannot be made in this worker: {described(error)}. Is "
+            "what it imports installed there?"
+        ) from error
+    made: Callable[..., Any] = function
+    return made
+
+
+def said_of(error: BaseException, at: str) -> str:
+    """What a dead letter says of what a function has raised.
+
+    Raises:
+        RuntimeError: it is no row's fault. ``at`` says how errors call the step.
+    """
+    if is_of_machine(error):
+        raise RuntimeError(
+            f"{at}: its function could not be run in this worker: {described(error)}"
+        ) from error
+    return described(error)
+
+
 class Caught:
     """Calls a function where a row is to be used.
 
@@ -64,21 +94,11 @@ class Caught:
             return True, call(*given), None
         except PASSING:
             raise
-        except BaseException as error:  # also SystemExit, and what Rust's libraries raise
-            if is_of_machine(error):
-                raise RuntimeError(
-                    f"{self._at}: its function could not be run in this worker: {described(error)}"
-                ) from error
-            return False, None, described(error)
+        except BaseException as error:  # noqa: BLE001 - also SystemExit, and Rust's libraries' own
+            return False, None, said_of(error, self._at)
 
     def _made(self) -> Callable[..., Any]:
-        try:
-            function, _ = pickle.loads(self._command)  # noqa: S301 - the job's own
-        except Exception as error:
-            raise RuntimeError(
-                f"{self._at}: its function cannot be made in this worker: {described(error)}. Is "
-                "what it imports installed there?"
-            ) from error
+        function = function_of(self._command, self._at)
         check, keywords = checked(self.gives), self._keywords
         places = sum(not name for name in keywords)
 

@@ -44,7 +44,7 @@ def _with_some(rows: DataFrame, calls: list[Call], usable: Column) -> DataFrame:
                 fine, value = fine & F.col(name).isNotNull(), value_of(F.col(name))
             if (valid := is_givable(value, kind)) is not None:
                 fine = fine & F.coalesce(valid, F.lit(True))  # noqa: FBT003
-            zoneless = without_zone(kind)
+            zoneless = without_zone(kind) if call.kind == "row" else None
             values.append(value if zoneless is None else value.cast(zoneless))
         # Arrow hands over what is not used as well, and must be able to.
         made[call.column] = _called(rows, call, [fine, *(F.when(fine, v) for v in values)])
@@ -100,7 +100,11 @@ def _each_is_givable(values: Column, kind: T.DataType) -> Column | None:
 
 
 def _called(rows: DataFrame, call: Call, given: list[Column]) -> Column:
-    """As PySpark calls functions, in the rows' session; by Arrow, whatever the user has chosen."""
+    """As PySpark calls functions, in the rows' session; by Arrow, whatever the user has chosen.
+
+    Spark calls what stands for a function of several rows with Arrow's arrays, also where that
+    itself is given pandas' Series: `CaughtRows` makes them.
+    """
     if call.function is None:
         raise ValueError(f"{call.name} was declared in another process")
     spark, gives = rows.sparkSession, result_type(call.function.gives)
@@ -110,7 +114,10 @@ def _called(rows: DataFrame, call: Call, given: list[Column]) -> Column:
     function: Any = _wrap_function(spark.sparkContext, call.function, gives)
     kind = session.parseDataType(gives.json())
     always = True  # the same for the same arguments
-    udf = made(call.name, function, kind, PythonEvalType.SQL_ARROW_BATCHED_UDF, always)
+    how: int = PythonEvalType.SQL_SCALAR_ARROW_UDF
+    if call.kind == "row":
+        how = PythonEvalType.SQL_ARROW_BATCHED_UDF
+    udf = made(call.name, function, kind, how, always)
     columns: list[Any] = [one._jc for one in given]  # noqa: SLF001 - as above
     return ClassicColumn(udf.apply(jvm.PythonUtils.toSeq(columns)))
 

@@ -2,9 +2,9 @@
 
 Spark evaluates them beside the expressions that they stand in, for all rows of a batch, and one
 row on which a function raises ends it. So each call becomes a column of its own, made before the
-step by a function that never raises (`Caught`). In its place stands that column's value if the
-function came to its end, else an error, which `attempt` tells from others. What does not use the
-value does not fail.
+step by a function that never raises (`Caught`, and `CaughtRows` of several rows at a time). In its
+place stands that column's value if the function came to its end, else an error, which `attempt`
+tells from others. What does not use the value does not fail.
 """
 
 from __future__ import annotations
@@ -22,17 +22,25 @@ from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import DataType, _parse_datatype_json_string
 from pyspark.util import PythonEvalType
 
-from state_lib.declaration import Call, Expression
+from state_lib.declaration import Call, CallKind, Expression
 from state_lib.driver.meaning import meaning_of
 from state_lib.errors import ConfigurationError
 from state_lib.executor.caught import FINE, VALUE, Caught, result_type
+from state_lib.executor.caught_rows import CaughtRows
 from state_lib.executor.process.values import checked
 from state_lib.names import RESERVED
 from state_lib.spark.sources import empty
 
 CALL = f"{RESERVED}call"
 """Begins the names of columns that hold what calls have given."""
-_OF_SINGLE_ROWS = {PythonEvalType.SQL_BATCHED_UDF, PythonEvalType.SQL_ARROW_BATCHED_UDF}
+_KINDS: dict[int, CallKind] = {
+    PythonEvalType.SQL_BATCHED_UDF: "row",
+    PythonEvalType.SQL_ARROW_BATCHED_UDF: "row",
+    PythonEvalType.SQL_SCALAR_PANDAS_UDF: "pandas",
+    PythonEvalType.SQL_SCALAR_PANDAS_ITER_UDF: "pandas-iter",
+    PythonEvalType.SQL_SCALAR_ARROW_UDF: "arrow",
+    PythonEvalType.SQL_SCALAR_ARROW_ITER_UDF: "arrow-iter",
+}
 
 
 @dataclass(frozen=True)
@@ -47,6 +55,7 @@ class Found:
         gives: the type of its results.
         args: what it is called on, with those columns in the place of other calls.
         keywords: of each argument the name by which it is given, or nothing.
+        kind: what it is given at a time.
     """
 
     name: str
@@ -56,6 +65,7 @@ class Found:
     gives: DataType
     args: tuple[Column, ...]
     keywords: tuple[str, ...]
+    kind: CallKind
 
 
 class Finder:
@@ -112,11 +122,13 @@ class Finder:
 
     def _taken(self, call: Any, args: list[Any], level: int) -> Any:
         name = str(call.name())
-        if int(call.evalType()) not in _OF_SINGLE_ROWS:
+        kind = _KINDS.get(int(call.evalType()))
+        if kind is None:
             raise ConfigurationError(
-                f"{self._at} calls {name!r}, a function of several rows at a time (a pandas or "
-                "Arrow UDF), and a row on which it fails cannot be told from the others. Write it "
-                "of single rows, by F.udf(...)"
+                f"{self._at} calls {name!r}, a function of groups of rows, and an expression has "
+                "but its own row. Write one that gives a value for each row, by F.udf(...), "
+                "pandas_udf(...) or arrow_udf(...); of the rows of a key, aggregate(...) or "
+                "transformWithStateInPandas(...) after groupBy(...)"
             )
         if len(call.func().broadcastVars()):
             raise ConfigurationError(
@@ -129,6 +141,7 @@ class Finder:
             named = kind_of_node(arg) == "NamedArgumentExpression"
             keywords.append(str(arg.key()) if named else "")
             args[number] = arg.child() if named else arg
+        _judge_args(f"{self._at}: function {name!r}", kind, keywords)
         one = Found(
             name=name,
             column=f"{CALL}{len(self.found)}",
@@ -137,12 +150,27 @@ class Finder:
             gives=_parse_datatype_json_string(call.dataType().json()),
             args=tuple(ClassicColumn(self._column_of(arg)) for arg in args),
             keywords=tuple(keywords),
+            kind=kind,
         )
         self.found.append(one)
         held = F.col(one.column)
         error = F.raise_error(F.lit(f"{name} gave no value"))
         value = F.when(held.getField(FINE), held.getField(VALUE)).otherwise(error)
         return self._expression(value)
+
+
+def _judge_args(at: str, kind: CallKind, keywords: Sequence[str]) -> None:
+    if kind == "row":
+        return
+    if not keywords:
+        raise ConfigurationError(
+            f"{at} is one of several rows at a time, and is called on no column: it could not know "
+            "how many rows there are. Give it one, like F.lit(0)"
+        )
+    if kind.endswith("-iter") and any(keywords):
+        raise ConfigurationError(
+            f"{at} takes an iterator, whose batches have no names: give its arguments by place"
+        )
 
 
 def call_of(one: Found, args: Sequence[Expression], takes: Sequence[DataType], at: str) -> Call:
@@ -172,6 +200,7 @@ def call_of(one: Found, args: Sequence[Expression], takes: Sequence[DataType], a
         raise ConfigurationError(
             f"{at}: function {one.name!r} cannot be made of its pickle, as executors do: {error}"
         ) from error
+    how = one.command, one.keywords, one.gives, at
     return Call(
         name=one.name,
         column=one.column,
@@ -180,10 +209,11 @@ def call_of(one: Found, args: Sequence[Expression], takes: Sequence[DataType], a
         gives=one.gives.simpleString(),
         args=tuple(args),
         keywords=one.keywords,
+        kind=one.kind,
         takes=tuple(takes),
         pickle=hashlib.sha256(one.command).hexdigest(),
         at=at,
-        function=Caught(one.command, one.keywords, one.gives, at),
+        function=Caught(*how) if one.kind == "row" else CaughtRows(*how, one.kind),
     )
 
 

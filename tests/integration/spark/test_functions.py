@@ -16,7 +16,6 @@ import pandas as pd
 import pytest
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.pandas.functions import pandas_udf
 
 from state_lib import Application, KStream, TopologyTestDriver, agg
 from state_lib.errors import ConfigurationError, WorkerLost
@@ -31,7 +30,6 @@ from tests.support.functions import (
     shipped,
 )
 
-vectorized: Any = pandas_udf
 named: Any = F.udf
 
 
@@ -310,10 +308,6 @@ REFUSED: dict[str, tuple[Declare, str]] = {
     "random": (
         lambda rows: rows.withColumn("y", F.udf(len, "int").asNondeterministic()("k")),
         "another value each time",
-    ),
-    "pandas": (
-        lambda rows: rows.withColumn("y", vectorized(lambda k: k, "string")("k")),
-        "several rows at a time",
     ),
     "registered": (
         lambda rows: rows.where("registered(k) > 1"),
