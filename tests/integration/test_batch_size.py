@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,11 @@ def test_large_records_come_in_small_batches(settings: Settings) -> None:
     size = BatchSize(settings)
     assert size.within(kafka, large) == 100
     assert size.within(kafka, small) == size.records < 100_000
+
+    larger = [Record(b"k" * 100, os.urandom(199_900), i) for i in range(1, 31)]
+    publish(settings, "pace-larger", larger, total=30)
+    most = records_within(kafka, {("pace-larger", p): 0 for p in range(PARTITIONS)}, BOUND)
+    assert most == 5, "one is more than a sample fetches at once"
 
     read = dict.fromkeys(large, 300)
     assert records_within(kafka, read, BOUND) == 100, "also at the head, and where one is empty"
