@@ -38,7 +38,7 @@ ENDING_S = 30.0
 def may_finish(recorded: Recorded, code: str, routing: str) -> bool:
     """Whether a job may finish a batch that some tasks have done: its rows go to the same tasks.
 
-    Always for a tick, which has no rows, and for a record of an older Holdfast, without fingerprint.
+    Always for a tick, which has no rows, and for an older Holdfast's record without a fingerprint.
 
     Args:
         recorded: the batch.
@@ -63,7 +63,8 @@ def check_code(
     Args:
         app: the application.
         recorded: the batch.
-        code, routing: of this job; see `may_finish`.
+        code: of this job; see `may_finish`.
+        routing: of this job.
         accepted: fingerprint of the other code, if a person accepts the risk.
         tasks: those that missed the batch.
 
