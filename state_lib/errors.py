@@ -108,7 +108,7 @@ class LogLost(ConfigurationError):
     """An internal topic does not hold what was committed any more. Details: task, topic."""
 
     code = "log-lost"
-    http_status = 503  # to whoever asks a task: it is closed, and that is no fault of theirs
+    http_status = 503  # not 4xx: the task is closed, which is not the client's fault
 
 
 class NotRepairable(ConfigurationError):

@@ -72,7 +72,7 @@ class _Refusals:
 
 def _last_words(how: How, why: str) -> None:
     """In the log alone: nothing is known of Kafka."""
-    # Whoever declares a job needs none of these.
+    # Imported late: jobs that are accepted need none of these.
     import structlog  # noqa: PLC0415
 
     from state_lib.drivers.identity import Identity  # noqa: PLC0415

@@ -25,7 +25,7 @@ from state_lib.protocol.marker import now_ms
 from state_lib.specs import Topology
 from state_lib.task.claiming import standing, would_take
 
-_AT_ONCE = 10_000  # records; a producer holds more
+_AT_ONCE = 10_000  # records; a producer's queue holds more
 _LEARNED = ("epoch", "topic_id")
 """What hosts add to ``extra`` of a claim."""
 
@@ -141,7 +141,7 @@ def _more_is_left(
 def _remembered(app: str, held: Iterable[Held]) -> Iterator[Remembered]:
     for one in held:
         said = one.apps.get(app, {}).get("declared")
-        if said is None:  # away, knows nothing of it, or is older than this question
+        if said is None:  # away, without the application, or older than this request
             continue
         topology = Topology.from_json(said)
         epoch, topic_id = (topology.extra.get(name) for name in _LEARNED)

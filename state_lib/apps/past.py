@@ -156,7 +156,7 @@ def carry_out(
             told(f"ended at a batch's edge: {', '.join(ended)}")
         failpoint("past.stopped")
         where, again = {p: one.snapshot for p, one in left.items()}, journey.plans[0].republish
-        _plans(settings, app, where, check, republish=again)  # what was committed meanwhile, too
+        _plans(settings, app, where, check, republish=again)  # checks later commits, too
         epoch, topic_id = _new_epoch(kafka, app, by)
         failpoint("past.claimed")
         pasts = {

@@ -242,7 +242,7 @@ def _notice(kafka: Kafka, removal: Removal, topology: Topology, *, done: bool) -
 
 def _delete(kafka: Kafka, topic: str) -> bool:
     """Delete a topic; False if there was none."""
-    admin = kafka.admin()  # held until it has answered: another thread may have it replaced
+    admin = kafka.admin()  # kept until it has answered: another thread may replace it
     (future,) = admin.delete_topics([topic], operation_timeout=ADMIN_TIMEOUT_S).values()
     try:
         future.result()

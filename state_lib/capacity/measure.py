@@ -72,7 +72,7 @@ def keep(settings: Settings, found: Capacity) -> Kept:
         StorageUnavailable: naming the URL.
     """
     reports, name = Reports.of(settings, found.app, "capacity"), new_report()
-    # The figures last: whoever sees them finds the page.
+    # The figures last, so that there is a page for all figures that are listed.
     reports.write(f"{name}.html", page(found).encode())
     reports.write(f"{name}.json", orjson.dumps(found.to_json()))
     reports.prune(settings.reports_kept)

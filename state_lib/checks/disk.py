@@ -53,7 +53,7 @@ def filling(used: Sequence[tuple[int, int]], free: int, least_ms: int = _LEAST_M
         return Filling()
     last = used[-1][0]
     line = fit([(t - last) / DAY_MS for t, _ in used], [float(b) for _, b in used])
-    if line.slope - 2 * line.error <= 0:  # it may as well stand still
+    if line.slope - 2 * line.error <= 0:  # the slope may be zero
         return Filling()
     low, high = line.slope - 2 * line.error, line.slope + 2 * line.error
     return Filling(free / line.slope, free / high, free / low)

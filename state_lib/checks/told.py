@@ -35,7 +35,7 @@ def told(
         config: as brokers told it, ``None`` where a value is hidden.
         planned: of the topic.
     """
-    # A policy of nothing is one.
+    # An empty policy is a value.
     nothing = ("None", "")
     untold = tuple(
         key

@@ -106,7 +106,7 @@ class Control:
         """
         there, known = self._id(), self._topic_id
         self._require_there(there, known)
-        if there and known and there != known:  # whoever claims in the new one comes after us
+        if there and known and there != known:  # a claim in the new topic is later than ours
             self._is_made_again, self._at = True, 0
         self._topic_id = there or known
         end, start = self._end(), self._at or 0

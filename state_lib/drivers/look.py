@@ -125,7 +125,7 @@ class _Story:
         for message in self._tail.read({p: end[p] for p in own}, ASK_TIMEOUT_S):
             self._take(message)
         if self._claim is not None and self._claim.topology.sources != sources:
-            return self.look()  # now that its sources are known
+            return self.look()  # its sources are known now
         return self._sight(there, end)
 
     def close(self) -> None:
@@ -168,7 +168,7 @@ class _Story:
     def _progressed(self, said: dict[str, Any]) -> None:
         if "parked" in said:
             self._parked = said["epoch"], tuple(int(p) for p in said["parked"])
-        if "kind" not in said:  # those that have one are no batches: restores, for example
+        if "kind" not in said:  # records with a kind are no batches, but restores for example
             self._repeats += said.get("tasks") is not None
             self._begun = said
 
@@ -225,7 +225,7 @@ class _Story:
 def _facts(claim: Claim, uis: Mapping[str, str | None]) -> DriverFacts | None:
     by = claim.by
     if "id" not in by:
-        return None  # of an older version
+        return None  # written by an older version
     own = {key: by[key] for key in ("id", "host", "pid", "log", "claimed_at")}
     whose = {key: by.get(key, "") for key in ("file", "user")}
     restarts = by.get("restarts", 0)

@@ -143,7 +143,7 @@ class Supervision:
             return []
         events = self._reach_kafka(sight, now)
         if sight.away is not None:
-            return events  # the rest would be judged by an old look
+            return events  # the other facts are those of an earlier look
         if self.base is None:
             self._begin(sight)
         if self.phase in ("waiting", "due"):
@@ -209,13 +209,13 @@ class Supervision:
         self.epoch = sight.epoch
         if self.phase == "starting":
             self.phase = "running"
-            if sight.facts is not None:  # one that was adopted knows what was before
+            if sight.facts is not None:  # an adopted driver knows its earlier restarts
                 self.restarts = max(self.restarts, sight.facts.restarts)
             where = sight.facts and f" on {sight.facts.host}, process {sight.facts.pid}"
             text = f"the driver of {self.app} has claimed it (epoch {sight.epoch}{where or ''})"
             events.append(Event("started", text, {"epoch": sight.epoch, "driver": self.id}))
             self.done_before = sight.done
-        # The first commit may only resolve positions, which proves nothing about batches.
+        # The first commit may only resolve positions, which does not show that batches work.
         moved = sight.batch_number > 1 or sight.done > self.done_before or sight.lag == 0
         if sight.batch_number > 0 and moved and not self.committed:
             self.committed, self.failures = True, Failures()
@@ -231,7 +231,7 @@ class Supervision:
             return [self._stopped(sight, end)]
         if self._taken_over(sight) or (end is not None and end.how == "superseded"):
             return [self._superseded(sight)]
-        # One that fails on its way out was to end, too; after a stop of the stream that is told.
+        # A driver that fails while it stops was to end, too.
         if self.requests.is_handover(sight, end) or (end is None and self.requests.hears(sight)):
             return [self._stopped(sight, end)]
         lines = list(said[-SAID_LINES:])

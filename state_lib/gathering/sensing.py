@@ -113,14 +113,14 @@ class Sense:
         """
         try:
             return self._look()
-        except LogLost as error:  # that is a condition of its own
+        except LogLost as error:  # another condition reports that
             return Look(sure=NOTHING, blind=error.message)
         except NotFound as error:
             return Look(blind=error.message)
         except (ConfigurationError, Unauthorized):
             raise
         except (HoldfastError, KafkaException) as error:
-            self.close()  # see `Looker`: clients that met an absent broker are not used again
+            self.close()  # clients that met an absent broker are not reused: see `Looker`
             why = error.message if isinstance(error, HoldfastError) else str(error)
             return Look(sure=NOTHING, blind=why)
 
@@ -196,7 +196,7 @@ class Sense:
         hosts = self._hosts()
         away = "; ".join(host.away for host in hosts if host.away is not None) or None
         found, seen = tuple(store_lost(self._app, hosts)), stores_seen(self._app, hosts)
-        gone = away is None and not any(host.tasks for host in hosts)  # or nobody knows it yet
+        gone = away is None and not any(host.tasks for host in hosts)  # or not known there yet
         return Look(found, None if gone else seen, away)
 
     def _snapshot_stale(self) -> Look:

@@ -77,7 +77,7 @@ class FlightHost(flight.FlightServerBase):  # type: ignore[misc]
             writer.begin(DOWN)
             if is_done(marker, request["epoch"], request["n"]):
                 writer.write_metadata(pack({"op": "already", "marker": marker.to_json()}))
-                for _ in reader:  # an answer is lost if the call ends before its first message
+                for _ in reader:  # if the call ends before its first message, the answer is lost
                     pass
                 return
             writer.write_metadata(pack({"op": "go", "marker": marker.to_json()}))

@@ -142,7 +142,7 @@ class RestoreJobs:
                 )
             job, name = Job(task, plan), f"restore {task.name}"
             threading.Thread(target=self._run, args=[job], name=name, daemon=True).start()
-            self._jobs[task.name] = job  # not before: where no thread can start nothing runs
+            self._jobs[task.name] = job  # after the start, which may fail
             return job
 
     def is_running(self, task: StateTask) -> bool:

@@ -99,7 +99,8 @@ def find_loss(manager: TaskManager, app: str, partition: int) -> dict[str, Any]:
         NotFound, NotOwner: as `TaskManager.task`.
         Busy: the task is opening or restoring.
     """
-    return loss_of(manager.owned(app, partition)).to_json()  # to learn an application is to fence
+    # Not `task`: learning an application would fence its owner.
+    return loss_of(manager.owned(app, partition)).to_json()
 
 
 def run_repair(

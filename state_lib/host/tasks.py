@@ -131,7 +131,7 @@ class TaskManager:
             Unavailable: it may have tasks here, which this host does not know yet.
         """
         if app not in self.apps and learn:
-            self._learn(app, None)  # without the lock: Kafka may take its time
+            self._learn(app, None)  # without the lock: Kafka may be slow
         topology = self.apps.get(app)
         if topology is None:
             waiting = self.unlearned | self.applications.unread
@@ -170,8 +170,8 @@ class TaskManager:
 
     def restore(self, task: StateTask, plan: RestorePlan) -> Marker:
         """Run a plan for a task of this host; see `StateTask.restore`."""
-        task.opening().check_cancelled()  # it has waited for its turn
-        with self.openers.kept_away(task):  # it opens itself
+        task.opening().check_cancelled()  # it may have waited long
+        with self.openers.kept_away(task):  # `restore` opens the task itself
             marker = task.restore(plan)
         self.openers.forget(task)
         return marker
@@ -205,7 +205,7 @@ class TaskManager:
             HoldfastError: as `state_lib.host.learning.learn` and `StateTask.claim`.
         """
         check_name("application", app)
-        with self._looking_up(app, epoch):  # the first one learns for all
+        with self._looking_up(app, epoch):  # one look-up serves all callers
             known = self.apps.get(app)
             if not learning.is_of_claim(self.context.kafka, known, app, epoch, topic_id):
                 self._learn(app, epoch, topic_id)
@@ -250,7 +250,7 @@ class TaskManager:
                     self._keep(task)
                 except HoldfastError as error:
                     log.warning("flush failed", task=task.name, why=error.message)
-                except Exception:  # the other tasks need this thread
+                except Exception:  # the thread goes on for the other tasks
                     log.exception("flush failed", task=task.name)
 
     def _keep(self, task: StateTask) -> None:

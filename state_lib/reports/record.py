@@ -65,5 +65,5 @@ class Record:
         raw = reports.read(f"{job}.json")
         if raw is None:
             return None
-        data = orjson.loads(raw)  # a newer version may say more
+        data = orjson.loads(raw)  # a newer version may have more fields
         return cls(**{k: v for k, v in data.items() if k in cls.__dataclass_fields__})

@@ -119,7 +119,7 @@ class Replay:
                 try:
                     return list(told.through(job, work))
                 except BaseException as error:
-                    failures.append(error)  # the first one is the cause of the others
+                    failures.append(error)  # the first one causes the others
                     raise
 
         with pool.in_use(), ThreadPoolExecutor(len(jobs), thread_name_prefix="runs") as threads:

@@ -120,7 +120,7 @@ def survey(storage: Storage, app: str, partition: int) -> list[Found]:
         return Found(snapshot, stored[snapshot], manifest, None)
 
     found = [f for f in each(read, sorted(stored, reverse=True), lambda _: None) if f is not None]
-    present = storage.listing(FILES) if found else {}  # after the manifests: files come first
+    present = storage.listing(FILES) if found else {}  # last: files are written first
     return [
         one
         if one.manifest is None

@@ -69,4 +69,4 @@ def _chosen(url: str, app: str, snapshot: str | None) -> list[Manifest]:
         for found in survey(task_storage(url, app, partition), app, partition):
             if found.id == snapshot and found.manifest is not None:
                 return [found.manifest]
-    return [find(url, app, partitions[0] if partitions else 0, snapshot)]  # says what there is
+    return [find(url, app, partitions[0] if partitions else 0, snapshot)]  # raises

@@ -75,7 +75,7 @@ class Batches:
         )
         self._ticking = Ticking(standing, app.partitions, self._recording.put, self._run_tick)
         self._group: Consumer = kafka.reader(**{"group.id": app.id})
-        self.tag = f"holdfast-{app.id}-{standing.epoch}"  # in a user's session are other jobs
+        self.tag = f"holdfast-{app.id}-{standing.epoch}"  # a user's session has other jobs as well
 
     def stream(self, batch: DataFrame, to: Numbers, stopped: Callable[[], bool] = never) -> None:
         """The next batch of the stream, ``[positions, to)``, for every task.
@@ -267,7 +267,7 @@ class Batches:
                 stream_time_ms=stays if reached is None else reached,
                 recorded=taken,
             )
-            whole = replace(self._exchange_plan(batch), processors=())  # they run in Spark alone
+            whole = replace(self._exchange_plan(batch), processors=())  # they need Spark
             return replace(whole, timeout_s=within[0], patience_s=within[1])
 
         those = self.standing.present if tasks is None else tasks
@@ -386,7 +386,7 @@ class Batches:
         def carry(batches: Any) -> Any:
             return exchange_partition(exchange_plan, batches)
 
-        # of this thread, where no other jobs come from
+        # tags are per thread, and no other jobs are started by this one
         combined.sparkSession.sparkContext.addJobTag(self.tag)
         try:
             with explained(self._app, self._settings.exchange_timeout_s):

@@ -127,7 +127,7 @@ class Deciding:
         try:
             left = [number for number in self._unknown if self._schemas.of(number) is None]
         except (RegistryAway, RegistryRefused):
-            return ()  # executors ask, if a record has one
+            return ()  # executors ask again, if a record has such an id
         self._unknown = dict.fromkeys(left)
         return tuple(sorted(left))
 

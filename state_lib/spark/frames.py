@@ -57,7 +57,7 @@ class Combiner:
         known = self._templates.get(shape)
         if known is not None and known.fits:
             return known.over(judged)
-        # Expressions that are text are parsed by the active session's settings.
+        # Text expressions are parsed by the settings of the active session.
         with active(self._spark), without_call_sites():
             built = _combined(
                 self._spark, judged, self._aggregations, self._partitions, plan, self._processes,

@@ -43,7 +43,7 @@ class Starting:
         given = [word for key, value in conf.items() for word in ("--conf", f"{key}={value}")]
         self._process = subprocess.Popen(  # noqa: S603 - Spark's own script
             [str(home / "bin" / "spark-submit"), *given, "pyspark-shell"],
-            stdin=subprocess.PIPE,  # at whose end it ends
+            stdin=subprocess.PIPE,  # the JVM ends at its end
             env={
                 "SPARK_LAUNCHER_OPTS": LAUNCHER,
                 **os.environ,
@@ -67,7 +67,7 @@ class Starting:
             return True
         deadline = time.monotonic() + WITHIN_S
         while self._process.poll() is None and time.monotonic() < deadline:
-            if self._said.exists():  # renamed to its place when it is whole
+            if self._said.exists():  # renamed to this name when it is complete
                 said = self._said.read_bytes()
                 length = int.from_bytes(said[4:8], "big")
                 os.environ[PORT] = str(int.from_bytes(said[:4], "big"))

@@ -176,11 +176,11 @@ def _at_once(error: Exception, *, is_to_end: bool) -> Ended | None:
             log.error("the driver ends", why=error.message, code=error.code)
             retry = isinstance(error, MissingTopic)
             return Ended("failed", error.message, retry=retry, error=error)
-        case Py4JJavaError():  # it answers
+        case Py4JJavaError():  # an error of Spark: the JVM lives
             return None
         case Py4JError() | ConnectionError():
             log.error("the JVM is gone", why=_first_lines(error))
-            if not is_to_end:  # else its last batch was cancelled
+            if not is_to_end:  # else it ended because its last batch was cancelled
                 why = f"the JVM is gone: {_first_lines(error)}"
                 return Ended("failed", why, retry=True, error=error)
     return None

@@ -125,7 +125,7 @@ class Streaming:
             started.wait(60)  # it may begin before `start` has returned the query; see `bounds`
             self._unless_ending(lambda: self._on_batch(frame, batch_id))
 
-        self._query = None  # not the one of before: a batch's bounds are of its own query
+        self._query = None  # not the last one: a batch needs the bounds of its own query
         self._failure = None
         try:
             self._query = (
@@ -222,7 +222,7 @@ class Streaming:
         while query.isActive and self._failure is None:
             if self._waited():
                 return self._stopping.is_set() or self._failure is None
-            if not is_alive(self._spark):  # a query that waits for records does not notice
+            if not is_alive(self._spark):  # a query that waits for records does not notice that
                 raise Unavailable(f"the session of {self._topology.app!r} has been stopped")
             try:
                 asked_to_stop()

@@ -33,7 +33,7 @@ _CHOOSING = (
     "-XX:+AutoCreateSharedArchive",
     "-XX:AOT",
 )
-# What is amiss with an archive is no news for a job's output, where the JVM would write it.
+# Else the JVM would write warnings about the archive to the job's output.
 _QUIET = ("-Xshare:auto", "-Xlog:cds=off", "-Xlog:cds+dynamic=off", "-Xlog:class+path=off")
 
 
@@ -146,5 +146,5 @@ def _digest(path: Path) -> str:
 def _made_at(path: Path) -> float:
     try:
         return path.stat().st_mtime
-    except FileNotFoundError:  # somebody else removes as well
+    except FileNotFoundError:  # another process removes old ones as well
         return 0.0

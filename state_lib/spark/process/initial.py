@@ -91,7 +91,7 @@ def initial_rows(
     jvm: Any = spark._jvm  # noqa: SLF001 - the way to the JVM that pyspark itself takes
     plan = grouped._df._jdf.queryExecution().analyzed()  # noqa: SLF001 - as above
     session: Any = spark._jsparkSession  # noqa: SLF001 - as above
-    with active(spark):  # bytes of keys are made by its settings, whatever those of the rows are
+    with active(spark):  # keys are made by our settings, whatever the rows' session has
         here = DataFrame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(session, plan), spark)
         names = [name for name, _ in columns_of(serde)]
         key = _key(_columns(grouped), names).cast(sql_of(serde))
