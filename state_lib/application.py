@@ -140,8 +140,8 @@ class Application(Declaration):
     def run(self) -> None:
         """Run the stream until it is asked to stop: the last line of a job.
 
-        It ends the process, with an exit code for whoever supervises it, and hears signals: call it
-        in the main thread. In a notebook, or beside other work, call `start`.
+        It ends the process with an exit code for its supervisor, and handles signals: call it in
+        the main thread. In a notebook, or beside other work, call `start`.
         """
         from state_lib.spark import run  # noqa: PLC0415 - as above
 

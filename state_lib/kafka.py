@@ -95,8 +95,8 @@ class Kafka:
     def producer(self, topic: str | None = None, **extra: Any) -> Producer:
         """A producer, idempotent.
 
-        One that is used before it is connected asks for its id again only half a second later
-        [tried]: with a topic to write to it is connected first, if the brokers are there.
+        A producer that is used before it is connected retries to get its id only half a second
+        later [tried]: with a topic to write to it is connected first, if the brokers are there.
 
         Args:
             topic: one that it will write to; None for one that need not be quick.
@@ -263,8 +263,8 @@ def offsets(
 ) -> dict[Partition, int]:
     """Offsets of partitions by spec, as a committed reader sees them (the last stable offset).
 
-    After a broker's restart librdkafka goes on with the leaders that it remembers and is refused
-    for ever (FENCED_LEADER_EPOCH) [tried]; asking for the topics' metadata makes it look again.
+    After a broker's restart librdkafka uses the leaders that it has cached, and is refused each
+    time (FENCED_LEADER_EPOCH) [tried]; asking for the topics' metadata refreshes them.
     """
     wanted = list(partitions)
     deadline, wait = time.monotonic() + _LEADER_S, 0.02

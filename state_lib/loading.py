@@ -1,7 +1,7 @@
 """Publishes a known sequence of records to a topic, each exactly once, however often it is killed.
 
 The sequence is deterministic and an idempotent producer leaves no gaps, so a partition always
-holds a prefix of its share. A new run compares that prefix and goes on behind it. (Transactions
+holds a prefix of its share. A new run compares that prefix and goes on after it. (Transactions
 would serve worse here: their control records make offsets differ from indexes.)
 """
 

@@ -1,6 +1,6 @@
 """What Spark must know before its JVM starts; ``spark-submit`` takes it as ``--conf``.
 
-Apart from `state_lib.spark`, so that whoever only launches a driver (Airflow's worker) need not
+Apart from `state_lib.spark`, so that who only launches a driver (Airflow's worker) need not
 import PySpark.
 """
 

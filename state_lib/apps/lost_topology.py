@@ -1,4 +1,4 @@
-"""A topology topic that was deleted: what hosts remember of it, and how it is written anew.
+"""A topology topic that was deleted: what hosts remember of it, and how it is rewritten.
 
 With the topic went the declaration of the last driver, and the count of epochs. Hosts remember
 both. Until the declaration stands in the topic again no driver starts, for what a job declares now
@@ -98,7 +98,7 @@ def look(kafka: Kafka, hosts: Hosts, app: str) -> LostTopology | None:
 
 
 def write(kafka: Kafka, lost: LostTopology, replication: int, min_insync: int) -> int:
-    """Write the topic anew; returns the epoch of the claim in it. May be killed and run again.
+    """Rewrite the topic; returns the epoch of the claim in it. May be killed and run again.
 
     Raises:
         InvalidRequest: a driver lives by now, or has claimed since the look.

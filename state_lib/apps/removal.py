@@ -42,7 +42,7 @@ class Removal:
     Attributes:
         kind: ``reset`` keeps the topology topic, and with it the epochs; ``delete`` keeps nothing.
         app: its id.
-        topology: as last declared, or as far as markers tell; None if there is neither.
+        topology: as last declared, else as far as markers have it; None without both.
         goes: topics that are deleted.
         stays: sources and outputs.
         hosts: what each host drops.

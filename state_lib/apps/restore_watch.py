@@ -24,7 +24,7 @@ AWAY_S = 900.0
 """How long a host may be away, or a restore fail and be tried again, until it is given up."""
 _FIRST_PAUSE_S, _MOST_PAUSE_S = 0.5, 5.0
 _AT_ONCE = 4
-"""Requests to a host: one that answers slowly for ever holds up no other."""
+"""Threads for requests to hosts, so that a slow host does not block others."""
 
 
 @dataclass

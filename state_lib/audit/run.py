@@ -91,7 +91,7 @@ def audit(  # noqa: PLR0913 - what is audited, against what, and who is told
         totals: see `Totals`.
         spark: a session to use; else one is opened, and stopped at the end.
         wait_s: how long to wait for a moment at which all tasks stand at one place.
-        tell: told of each phase when it begins.
+        tell: called at the start of each phase.
 
     Raises:
         NotFound: no such application.

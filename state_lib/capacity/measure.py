@@ -99,7 +99,7 @@ def _newest_first(reports: Reports) -> Iterator[Mapping[str, Any]]:
 
 
 def _rates(settings: Settings, kafka: Kafka, app: str) -> tuple[Rates, str]:
-    """Of restores that hosts told of, else of the last drill, else of a benchmark."""
+    """From restores that hosts report, else from the last drill, else from a benchmark."""
     rates = restore_rates(kafka, app)
     if rates.seen:
         return rates, f"the last {rates.seen} restores of hosts"

@@ -29,7 +29,7 @@ class Stalling:
 
         Args:
             sight: the look.
-            now: seconds, on any clock that goes on.
+            now: seconds, on any steady clock.
 
         Returns:
             The condition, if it holds; and whether that is sure.

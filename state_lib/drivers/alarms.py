@@ -38,7 +38,7 @@ class Alarms:
         return cls(**{**data, **own})
 
     def begin(self) -> None:
-        """A new driver. What is wrong stays told, until the new one puts it right."""
+        """Start with a new driver. Alarms stay raised until it has recovered."""
         self.joined, self.missing_since = False, None
         self.interrupted()
 

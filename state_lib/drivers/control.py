@@ -29,8 +29,8 @@ def ask_to_stop(kafka: Kafka, app: str, *, why: str, handover: bool = False) -> 
         kafka: connection.
         app: whose drivers.
         why: for people.
-        handover: it is meant for a driver and not for its stream: whoever supervises next starts a
-            new one. It takes nothing from a stop that is asked for before it or after.
+        handover: the driver is to end but not its stream: its supervisor starts a new one. It does
+            not cancel a stop that is asked for before or after it.
 
     Raises:
         NotFound: the application has never run on these brokers.
@@ -97,7 +97,7 @@ class Control:
         """Read what was said since the last call; why to stop, if so.
 
         Args:
-            epoch: of our claim; None before it: whoever claims meanwhile is overridden by it.
+            epoch: of our claim; None before it, as it overrides all claims until then.
 
         Raises:
             Superseded: another process has claimed after ``epoch``.

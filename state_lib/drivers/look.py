@@ -38,7 +38,7 @@ ASK_HOSTS_AFTER_MS = 10_000
 class Looker:
     """Looks again and again. For one thread at a time.
 
-    Clients that met an absent broker are thrown away: librdkafka's admin client may wait for ever
+    Clients that met an absent broker are dropped: librdkafka's admin client may wait endlessly
     for a controller that is long back [tried].
 
     Attributes:
@@ -53,7 +53,7 @@ class Looker:
         self.refused: KafkaRefused | None = None
 
     def look(self) -> Sight:
-        """One look, of a few seconds at most; an absent Kafka is told in ``away``."""
+        """One look, of a few seconds at most; ``away`` is set if Kafka does not answer."""
         try:
             if self._story is None:
                 self._story = _Story(Kafka.of(self._settings), self._app)
@@ -93,7 +93,7 @@ def observe(looker: Looker, process: DriverProcess | None) -> tuple[Sight, bool 
 
 
 class _Story:
-    """All that Kafka has told about one application, read as it comes."""
+    """All that Kafka has of one application, read as it comes."""
 
     def __init__(self, kafka: Kafka, app: str) -> None:
         self._kafka, self._app = kafka, app

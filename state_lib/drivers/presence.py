@@ -46,15 +46,15 @@ class Presence:
         """Whether this driver can be seen.
 
         Raises:
-            KafkaRefused: it may not join its group: whoever looks would think that it is dead.
+            KafkaRefused: it may not join its group: watchers would take it for dead.
         """
         if self._refused is not None:
             raise self._refused
 
     def streaming(self, epoch: int, ui: str | None) -> None:
-        """Say that the stream runs, and where Spark's page is; a convenience, so never an error.
+        """Report that the stream runs, and the address of Spark's UI; failures are ignored.
 
-        It takes half a second: let a thread do it.
+        Takes half a second: call it in a thread.
         """
         self._say(STREAMING, {"epoch": epoch, "ui": ui})
 

@@ -78,10 +78,10 @@ class DriverProcess:
         return self.host == socket.gethostname()
 
     def alive(self) -> bool | None:
-        """Whether any process of it lives; None where that cannot be told from here.
+        """Whether any process of it lives; None if that cannot be seen from here.
 
-        That is on another machine, and where its processes belong to another user: then its
-        membership in Kafka's group tells.
+        That is on another machine, and if its processes belong to another user: then its
+        membership in Kafka's group shows it.
 
         The environment of a process reads as empty for a moment while it becomes another program
         (``exec``), as spark-submit does twice [tried]: that is no death.

@@ -94,11 +94,11 @@ class Supervision:
         Args:
             driver: its id.
             now: wall seconds.
-            sight: of before the launch: what was said after it is meant for this driver; or the one
-                that showed the driver. Where Kafka was away, the first one after that counts.
+            sight: the look before the launch, as later requests are meant for this driver; or the
+                look that found the driver. If Kafka was away, the first look after that counts.
             ending: as `Requests`.
-            stop: a request of before that is meant for the stream of a driver that was found; it
-                counts for more than ``ending``.
+            stop: an earlier request to stop the stream of a driver that was found; it takes
+                precedence over ``ending``.
         """
         self.id, self.launched_at, self.phase = driver, now, "starting"
         self.epoch, self.base = -1, None
@@ -131,12 +131,12 @@ class Supervision:
 
         Args:
             sight: taken after ``process`` was asked for (`state_lib.drivers.look.observe`).
-            process: whether the driver's process lives; None where only Kafka can tell.
+            process: whether the driver's process lives; None if only Kafka shows that.
             now: wall seconds: this state outlives processes, and their monotonic clocks.
             said: the last lines of the driver's log, once it is gone.
 
         Returns:
-            What is new. Every incident is told once when it begins and once when it ends; after
+            New events. Every incident is reported once when it begins and once when it ends; after
             ``stopped``, ``superseded`` or ``gave_up`` comes nothing.
         """
         if self.over:

@@ -70,7 +70,7 @@ class Sense:
         name: of the condition.
         snapshot_age_ms: how old the newest snapshot of a task may become.
         read_logs: read changelogs at some places, to see whether they are compacted.
-        host_timeout_s: for each host, all at the same time; however slowly it goes on.
+        host_timeout_s: for the whole answer of each host; all are asked at the same time.
     """
 
     def __init__(
@@ -103,9 +103,9 @@ class Sense:
         self._look = looks[name]
 
     def look(self) -> Look:
-        """One look; who cannot be asked now is told in ``blind``.
+        """One look; ``blind`` is set if something cannot be asked now.
 
-        Of an application that has not run, or not since it was reset, nothing is wrong.
+        Nothing is wrong with an application that has not run, or not since it was reset.
 
         Raises:
             ConfigurationError: what a person must correct, such as a refused log-in.

@@ -193,5 +193,5 @@ class Applications:
 
 
 def _same_topic(one: Topology, other: Topology) -> bool:
-    """Whether both were learned from the same topology topic, and not one made anew."""
+    """Whether both were learned from the same topology topic, not from one created again."""
     return bool(one.extra.get("topic_id") == other.extra.get("topic_id"))

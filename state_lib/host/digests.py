@@ -1,4 +1,4 @@
-"""Digests of a task's stores, all at one marker, told part by part."""
+"""Digests of a task's stores, all at one marker, sent part by part."""
 
 from __future__ import annotations
 

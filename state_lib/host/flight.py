@@ -166,12 +166,12 @@ def _fetch_past(manager: TaskManager, body: Body) -> Iterator[Body]:
 
 
 def _past(manager: TaskManager, body: Body) -> Iterator[Body]:
-    """Restore a task to the past; what happens."""
+    """Restore a task to the past; returns events."""
     return run_past(manager, body["app"], int(body["partition"]), Past.from_json(body["past"]))
 
 
 def _repair(manager: TaskManager, body: Body) -> Iterator[Body]:
-    """Write lost topics of a task anew; what happens."""
+    """Rewrite lost topics of a task; returns events."""
     return run_repair(manager, body["app"], int(body["partition"]), body["stores"])
 
 

@@ -28,7 +28,7 @@ Restore = Callable[[StateTask, RestorePlan], Marker]
 
 
 class Job:
-    """One restore, from request to end, for whoever asks how it goes."""
+    """One restore, from request to end, with its progress for clients."""
 
     def __init__(self, task: StateTask, plan: RestorePlan) -> None:
         self.task, self.plan = task, plan

@@ -33,7 +33,7 @@ def plan_restore(manager: TaskManager, app: str, partition: int, wanted: str = A
 def run_restore(
     manager: TaskManager, app: str, partition: int, plan: RestorePlan
 ) -> Iterator[Event]:
-    """Run a plan, and tell how it goes; the last event is ``done`` with the marker.
+    """Run a plan; yields its events, the last of which is ``done`` with the marker.
 
     A caller that leaves does not end the restore. Whoever asks for the same plan meets it.
 
@@ -62,7 +62,7 @@ def start_restore(
 
 
 def run_past(manager: TaskManager, app: str, partition: int, past: Past) -> Iterator[Event]:
-    """Restore a task to the past, and tell how it goes; the last event is ``done`` with the marker.
+    """Restore a task to the past; yields its events, the last of which is ``done`` with the marker.
 
     A caller that leaves does not end it.
 
@@ -78,7 +78,7 @@ def run_past(manager: TaskManager, app: str, partition: int, past: Past) -> Iter
 
 
 def fetch_past(manager: TaskManager, app: str, partition: int, snapshot: str) -> Iterator[Event]:
-    """Bring a snapshot to its host for `run_past`; the task goes on meanwhile.
+    """Fetch a snapshot to its host for `run_past`; the task goes on meanwhile.
 
     Raises:
         Busy, InvalidRequest, Unavailable: see `StateTask.fetch_past`.
@@ -106,7 +106,7 @@ def find_loss(manager: TaskManager, app: str, partition: int) -> dict[str, Any]:
 def run_repair(
     manager: TaskManager, app: str, partition: int, stores: Sequence[str] | None
 ) -> Iterator[Event]:
-    """Write lost topics anew, and tell how it goes; the last event is ``done`` with the marker.
+    """Rewrite lost topics; yields its events, the last of which is ``done`` with the marker.
 
     A caller that leaves does not end it.
 

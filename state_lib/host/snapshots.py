@@ -58,7 +58,7 @@ class At:
 
 
 class Job:
-    """One snapshot, from request to end, for whoever asks how it goes.
+    """One snapshot, from request to end, with its progress for clients.
 
     Args:
         task: of which.
@@ -125,7 +125,7 @@ class SnapshotJobs:
     Args:
         tasks: of this host.
         url: where snapshots go.
-        on_written: told of the task and wall time (ms) of each that is listed.
+        on_written: called with the task and wall time (ms) of each listed snapshot.
     """
 
     def __init__(
@@ -302,7 +302,7 @@ def _checked(request: Any) -> str:
 
 
 class _Taken:
-    """Makes the checkpoint in the committing thread; tells this one."""
+    """Makes the checkpoint in the committing thread, and notifies the waiting one."""
 
     def __init__(self, task: StateTask, directory: Path) -> None:
         self._task, self._directory = task, directory

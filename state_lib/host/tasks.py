@@ -1,4 +1,4 @@
-"""The tasks that a host owns: found for whoever asks, claimed, kept open and flushed."""
+"""The tasks that a host owns: looked up for requests, claimed, kept open and flushed."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ class TaskManager:
         return marker
 
     def repair(self, task: StateTask, stores: Sequence[str] | None) -> Marker:
-        """Write lost topics of a task anew and open it; see `repair_task`."""
+        """Rewrite lost topics of a task and open it; see `repair_task`."""
         with self.openers.kept_away(task):
             marker = repair_task(task, stores)
         self.openers.forget(task)
@@ -222,7 +222,7 @@ class TaskManager:
 
     @contextlib.contextmanager
     def _looking_up(self, app: str, epoch: int) -> Iterator[None]:
-        """Alone, or Unavailable: Kafka may take longer than whoever claims waits for an answer."""
+        """Hold the lock, or raise Unavailable: Kafka may take longer than claimants wait."""
         lock = self._claimed.setdefault(app, threading.Lock())
         if not lock.acquire(timeout=LOOKED_UP_S):
             raise Unavailable(

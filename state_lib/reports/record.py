@@ -1,4 +1,4 @@
-"""What a job tells of itself while it runs and when it has ended: one small JSON file."""
+"""The record of a job while it runs and when it has ended: one small JSON file."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def prune(
         dry: change nothing.
 
     Raises:
-        StorageUnavailable: what was done is done; running it again goes on.
+        StorageUnavailable: running it again goes on from there.
     """
     storage = task_storage(url, app, partition)
     found = survey(storage, app, partition)
@@ -122,7 +122,7 @@ def put_back(url: str, app: str, partition: int, snapshot: str) -> bool:
         Whether it was not listed, and is now.
 
     Raises:
-        StorageUnavailable: trying again goes on.
+        StorageUnavailable: a retry goes on from there.
     """
     storage = task_storage(url, app, partition)
     name, beside = manifest_name(snapshot), f"{PRUNED}/{snapshot}.json"

@@ -31,7 +31,7 @@ def verify_snapshots(
         app: application.
         snapshot: id of one, or of a savepoint; None: all, and what is not listed as well.
         deep: read every byte, and set aside files whose content was changed.
-        watch: told of progress.
+        watch: called with the progress.
 
     Returns:
         Of each ``task``, ``snapshot`` and ``problems``, none if it is whole.

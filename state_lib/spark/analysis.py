@@ -293,7 +293,7 @@ def _analysed(rows: DataFrame, columns: list[Column], at: str, *, calls: bool = 
 
 @contextmanager
 def _asked(spark: SparkSession, at: str) -> Iterator[None]:
-    """Spark's answer as ours. It is told once: PySpark would log it as well, on a page."""
+    """Spark's errors as ours. They are reported once: PySpark would log them as well, at length."""
     # Made here: else PySpark would get plain loggers of these names.
     loggers = [PySparkLogger.getLogger(name) for name in _LOGGERS]
     before = [logger.disabled for logger in loggers]

@@ -103,7 +103,7 @@ class Batches:
         failpoint("driver.after_batch")
 
     def begin(self) -> None:
-        """Put on record that this driver is there: what one of before writes later is nothing.
+        """Record the start of this driver: later records of earlier drivers do not count.
 
         Raises:
             ConfigurationError: as `Recording.check`.
@@ -282,7 +282,7 @@ class Batches:
         self._group.close()
 
     def _time_of(self, recorded: Recorded) -> int:
-        """Processing time; records of before there was one have the wall's."""
+        """Processing time; older records without one have the wall time."""
         return max(recorded.now, recorded.batch_time) if self.has_timers else NO_TIME
 
     def _plan(
@@ -363,7 +363,7 @@ class Batches:
         self.tell_parked()
 
     def tell_parked(self) -> None:
-        """Put on record which tasks are parked: for whoever looks from outside."""
+        """Record which tasks are parked, for watchers."""
         parked = {str(p): why for p, why in self.standing.parked.items()}
         said = {"kind": "parked", "epoch": self.standing.epoch, "parked": parked, "at": now_ms()}
         with contextlib.suppress(Unavailable):

@@ -58,9 +58,9 @@ class Driver:
     Args:
         app: what the job declares.
         settings: of this process.
-        watched: how this process is seen and heard; of its own where none is given.
-        before: epoch of this process's last claim. Who claimed after it has taken over: a process
-            that was frozen must not take the application back.
+        watched: this process's connection to the outside; by default a new one.
+        before: epoch of this process's last claim. A driver that claimed after it has taken over: a
+            process that was frozen must not take the application back.
         opened: the session in which it was declared, which outlives this run; of its own where none
             is given.
 
@@ -235,10 +235,10 @@ class Driver:
         return self._stopping.is_set()
 
     def _bound_the_last_batch(self, spark: SparkSession, tag: str) -> threading.Event:
-        """Cancel a batch that does not end after a stop was asked for; returns what ends that.
+        """Cancel a batch that does not end after a stop; returns an event that ends the watch.
 
-        It may wait for a host that is away, while whoever asked waits for this process. What some
-        tasks have committed stands, and the next driver aligns the others.
+        It may wait for a host that is away, while others wait for this process to end. Commits of
+        some tasks stand, and the next driver aligns the others.
         """
         over = threading.Event()
 

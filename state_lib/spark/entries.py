@@ -157,7 +157,7 @@ def entry(
 ) -> list[Column]:
     """Columns of `state_lib.spark.frames.combine` before it groups.
 
-    ``first``: whether this verb tells what decoder and steps found bad.
+    ``first``: whether this verb reports what decoder and steps found bad.
     """
     name = aggregations[index].store.name
     columns, mine = places(spark, index, name, plan, partitions, first)

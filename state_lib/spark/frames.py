@@ -179,8 +179,8 @@ class _Verbs:
 def _of_tasks(entries: DataFrame, tasks: Sequence[int], *, told: bool) -> DataFrame:
     """Entries of some tasks.
 
-    ``told``: they keep the event times of the others' rows as well: stream time is that of all, and
-    is not to depend on which hosts are away.
+    ``told``: keep the event times of the other tasks' rows as well: stream time is that of all, and
+    must not depend on which hosts are away.
     """
     mine = F.col("task").isin(*tasks)
     if not told:

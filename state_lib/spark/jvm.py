@@ -30,7 +30,7 @@ LAUNCHER = "-Xshare:auto -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 WITHIN_S = 60.0
 _LOOK_S = 0.02
 _joined: list[Starting] = []
-"""That PySpark has: whoever started it may go, and it stays."""
+"""JVMs that PySpark uses: they outlive the object that started them."""
 
 
 class Starting:
@@ -96,10 +96,10 @@ class Starting:
 
 
 def start(app_id: str, settings: Settings) -> Starting | None:
-    """Start the JVM; None if PySpark is to see to it.
+    """Start the JVM; None if PySpark is to start it.
 
-    That is where it runs already, where Spark is not found, and where a user has told PySpark what
-    to start it with.
+    That is if it runs already, if Spark is not found, and if a user has configured how PySpark
+    starts it.
     """
     from state_lib.spark.properties import prepare_environment, properties  # noqa: PLC0415
 

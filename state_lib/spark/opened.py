@@ -72,7 +72,7 @@ class Opened:
         return self._settings
 
     def watched(self) -> Watched:
-        """How a run is seen and heard: of its own for each.
+        """A run's connection to the outside: a new one for each.
 
         Raises:
             ConfigurationError: a file that a setting names cannot be read.
@@ -129,11 +129,11 @@ class Opened:
         )
 
     def ready(self, settings: Settings | None = None) -> SparkSession:
-        """The session, fit for a stream, and with no query of before.
+        """The session, checked for a stream, and without an earlier query.
 
         Raises:
             ConfigurationError: as `session`; a setting of the user's JVM does not fit.
-            Unavailable: as `session`; a query of before does not stop in a session of the user's.
+            Unavailable: as `session`; an earlier query in a user's session does not stop.
         """
         from state_lib.spark.given import check_runs  # noqa: PLC0415 - see above
 

@@ -37,7 +37,7 @@ _STRICT = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
 def judged_by(batch: DataFrame, plan: BatchPlan, *, avro: bool = False) -> DataFrame:
     """A batch, and beside each record the numbers that change with every batch.
 
-    Spark writes a number into the code that it generates, and compiles it anew for each batch. An
+    Spark writes a number into the code that it generates, and compiles it again for each batch. An
     array is handed over by reference, and an index that is a column (a row's source) keeps it from
     being folded.
 

@@ -75,7 +75,7 @@ def main(app: Declaration, settings: Settings, opened: Opened | None = None) -> 
     """Run a job's process: signals, restarts, exit codes, one line per failure.
 
     Raises:
-        ConfigurationError: it is not called in the main thread, which alone hears signals; the
+        ConfigurationError: it is not called in the main thread, which signals need; or the
             application runs already in this process.
     """
     from state_lib.logs import configure_logging  # noqa: PLC0415
@@ -104,14 +104,14 @@ def keep_running(
     opened: Opened | None = None,
     seen: Callable[[Driver], None] = lambda _: None,
 ) -> Ended:
-    """Run the stream, and again where that may help; then say last words.
+    """Run the stream, restart it where that may help, and report the end.
 
     Args:
         app: as `Driver` takes it.
         settings: as above.
         watched: as above.
         opened: as above; stopped at the end, if it is ours.
-        seen: is told of the driver of each try.
+        seen: called with the driver of each try.
     """
     log.info(BEGINS, app=app.id, driver=watched.presence.who.id)
     try:
@@ -134,7 +134,7 @@ def tried(
     opened: Opened | None = None,
     seen: Callable[[Driver], None] = lambda _: None,
 ) -> Ended:
-    """As `keep_running`, and nobody is told."""
+    """As `keep_running`, without reporting the end."""
     stopping, failures = watched.stopping, 0
     epoch: Epoch | None = None
     while not stopping.is_set():

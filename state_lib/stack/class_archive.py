@@ -6,7 +6,7 @@ that does not fit, a driver starts as it would have, only later.
 
 - Its name says what it was made of (Java, jars, class path), so that a stale one is not even tried;
   and its own hash, so that neither is a torn one, which a JVM would map and crash on.
-- The JVM compares version, paths, sizes and times of all jars once more, and goes on without it.
+- The JVM checks version, paths, sizes and times of all jars itself, and ignores it if they differ.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def chosen(options: str) -> bool:
 
 
 def is_usable(path: Path) -> bool:
-    """Whether a JVM can be told of it: a colon separates archives, and Spark splits at spaces."""
+    """Whether it can be in a JVM's option: a colon separates archives, Spark splits at spaces."""
     return not set(str(path)) & set(": \"'\\")
 
 

@@ -92,7 +92,7 @@ class TestInputTopic:
             self.pipeInput(value)
 
     def pipeRecordList(self, records: Iterable[TestRecord]) -> None:
-        """Add records; their headers are nobody's."""
+        """Add records; their headers are ignored."""
         for r in records:
             self.pipeInput(r.value, r.key, r.timestamp, r.partition)
 

@@ -31,7 +31,7 @@ that a host owns: ask every host. `state_lib.client.query` and the command `hold
 by themselves.
 """
 OPEN = frozenset({"/livez", "/readyz", "/openapi.json"})
-"""Paths that need no token: they tell nothing of any state. All others do, known or not."""
+"""Paths without a token: they show nothing of any state. All others need one, known or not."""
 TRUSTED = "holdfast.trusted"
 """In a request's scope: whether it came with the token, or none is configured."""
 START_TIMEOUT_S = 20.0

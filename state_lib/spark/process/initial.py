@@ -1,7 +1,7 @@
 """The state that a processor begins with: a DataFrame by key, taken once by each task.
 
-It is committed before the task's first batch. Tasks that have it say so in their markers, so one
-that was interrupted goes on with the others. So do tasks that began without: it is too late then.
+It is committed before the task's first batch. Markers of tasks that have it show that, so after an
+interruption the others go on. Tasks that began without one never take one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What Airflow is told: ``airflow.cfg``, and the environment of everything in the stack."""
+"""Airflow's configuration: ``airflow.cfg``, and the environment of everything in the stack."""
 
 from __future__ import annotations
 
