@@ -155,13 +155,13 @@ def _start_restore(manager: TaskManager, body: Body) -> Body:
 
 
 def _restore(manager: TaskManager, body: Body) -> Iterator[Body]:
-    """Run a restore; what happens."""
+    """Run a restore; returns events."""
     plan = RestorePlan.from_json(body["plan"])
     return run_restore(manager, body["app"], int(body["partition"]), plan)
 
 
 def _fetch_past(manager: TaskManager, body: Body) -> Iterator[Body]:
-    """Bring a snapshot to go back to; what happens."""
+    """Fetch a snapshot to go back to; returns events."""
     return fetch_past(manager, body["app"], int(body["partition"]), body["snapshot"])
 
 
