@@ -24,7 +24,7 @@ __all__ = [
     "agg",
 ]
 
-if not TYPE_CHECKING:  # a type checker would take every name for known
+if not TYPE_CHECKING:  # with it, type checkers would accept any name
 
     def __getattr__(name: str) -> object:
         """What only tests of pipelines need: it imports PySpark, RocksDB and Kafka's client."""

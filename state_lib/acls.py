@@ -109,7 +109,7 @@ def _host(topology: Topology) -> list[Right]:
 
 def _of_host(app: str, plan: TopicPlan) -> tuple[str, ...]:
     if plan.store is not None:
-        # Retention is lifted for old events (task.retention); to alter implies to describe.
+        # To lift retention for old events (task.retention); alter implies describe.
         configs = "ALTER_CONFIGS" if plan.store.is_window else "DESCRIBE_CONFIGS"
         return (configs, "READ", "WRITE")
     if plan.name == commits_topic(app):

@@ -53,7 +53,7 @@ class Application(Declaration):
         tell_refusals(hears=runs)
         super().__init__(app_id, partitions)
         self._sources: dict[str, Source] = {}
-        # Declarations are imported where there is no PySpark; who makes one has it.
+        # Declarations are imported without PySpark; whoever makes one has it.
         from state_lib.spark.opened import Opened  # noqa: PLC0415
 
         self._opened: Opened = Opened(app_id, spark, runs=runs)
@@ -101,7 +101,7 @@ class Application(Declaration):
 
             known = self._sources.get(topic)
             if schema is None and known is not None and known.reader:
-                reader = known.reader  # the newest may be another one by now
+                reader = known.reader  # the newest schema may be a later one by now
             else:
                 reader = reader_of(topic, schema, lambda: self._opened.settings, self.id)
             ddl = ddl_of(columns_of(reader))
@@ -140,8 +140,8 @@ class Application(Declaration):
     def run(self) -> None:
         """Run the stream until it is asked to stop: the last line of a job.
 
-        It ends the process, with an exit code for whoever supervises it, and hears signals: call it
-        in the main thread. In a notebook, or beside other work, call `start`.
+        It ends the process with an exit code for its supervisor, and handles signals: call it in
+        the main thread. In a notebook, or beside other work, call `start`.
         """
         from state_lib.spark import run  # noqa: PLC0415 - as above
 

@@ -54,7 +54,7 @@ class Settings(KafkaSettings, HostSettings, DriverSettings, StackSettings, BaseS
         """
         given = {name: value for name, value in flags.items() if value is not None}
         for secret in {"token", "airflow_db"} & given.keys():
-            # The file would win, and is of somebody who says less.
+            # Else a file from a weaker source would take precedence.
             given.setdefault(f"{secret}_file", None)
         try:
             return cls(**given)
@@ -95,7 +95,7 @@ class Settings(KafkaSettings, HostSettings, DriverSettings, StackSettings, BaseS
             url = getattr(self, f"{name}_url")
             if "://" not in url:
                 path = Path(url or self.home / name).expanduser().absolute()
-                # Not `as_uri`: fsspec takes the rest as it is.
+                # Not `as_uri`: fsspec does not decode percent signs.
                 object.__setattr__(self, f"{name}_url", f"file://{path}")
         return self
 
@@ -161,7 +161,7 @@ def _plain(value: object) -> str:
 def _explain(error: dict[str, Any]) -> str:
     where = ".".join(map(str, error["loc"])) or "settings"
     hint = f" or {PREFIX}{where.upper()}" if PREFIX + where.upper() in os.environ else ""
-    # Among the input of all settings are secrets, and an unknown name may be a secret's, misspelt.
+    # The input has secrets, also under unknown names: a secret's name may be misspelt.
     whole = where in ("settings", *PROPERTIES.values())
     hidden = whole or error["type"] == "extra_forbidden" or is_secret(where)
     seen = "" if hidden else f" (seen: {error['input']!r})"

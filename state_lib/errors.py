@@ -9,7 +9,7 @@
     │   ├── MissingTopic            a source or changelog that does not exist
     │   ├── TopicRecreated          same name, another topic id: offsets mean nothing
     │   ├── LogLost                 an internal topic was deleted, cut or created again
-    │   ├── NotRepairable           a lost topic that cannot be written anew from what a host has
+    │   ├── NotRepairable           a lost topic that cannot be rewritten from what a host has
     │   ├── CodeChanged             other code left a batch half done
     │   ├── Misplaced               Spark brought rows to another task than theirs
     │   ├── Unjudged                Spark read a row that no recorded batch of a run has
@@ -37,7 +37,7 @@
     ├── SerdeError                  bytes that are not what the serde expects
     ├── NotFound                    unknown application, store or task
     ├── InvalidRequest              a query or an exchange that makes no sense
-    │   └── PlanStale               a plan of before: running it now would do something else
+    │   └── PlanStale               an old plan: running it now would do something else
     └── Unauthorized                no token, or a wrong one
 
 Errors cross the wire as ``{"code", "message", "details"}`` (`to_wire`, `from_wire`), so that a
@@ -108,11 +108,11 @@ class LogLost(ConfigurationError):
     """An internal topic does not hold what was committed any more. Details: task, topic."""
 
     code = "log-lost"
-    http_status = 503  # to whoever asks a task: it is closed, and that is no fault of theirs
+    http_status = 503  # not 4xx: the task is closed, which is not the client's fault
 
 
 class NotRepairable(ConfigurationError):
-    """A lost topic cannot be written anew from what this host has. Details: task, why."""
+    """A lost topic cannot be rewritten from what this host has. Details: task, why."""
 
     code = "not-repairable"
 

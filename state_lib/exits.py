@@ -1,4 +1,4 @@
-"""Exit codes of a driver, for whoever supervises it."""
+"""Exit codes of a driver, for its supervisor."""
 
 EXIT_STOPPED = 0
 """It was asked to stop."""

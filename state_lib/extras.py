@@ -20,7 +20,7 @@ BROUGHT_BY = {
 
 def missing(error: ModuleNotFoundError) -> ConfigurationError | None:
     """What to install after an import that failed; None if no extra brings it."""
-    # Of what was asked for by its distribution's name there is only Airflow.
+    # Only Airflow is asked for by the name of its distribution.
     package = (error.name or "").partition(".")[0].removeprefix("apache-")
     extra = BROUGHT_BY.get(package)
     if extra is None:

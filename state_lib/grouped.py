@@ -190,7 +190,7 @@ class KGroupedStream(Processing):
                 raise ConfigurationError(
                     f"{self._at(store, name)}: {one.expression.text} is {one.type}, no condition"
                 )
-            # Counted, it counts the rows for which it is true.
+            # Null for false, so that a count counts the rows for which it is true.
             conditions[name] = F.nullif(one.column, F.lit(False))  # noqa: FBT003
         found = each_resolved(rows, [(self._at(store, n), c) for n, c in conditions.items()])
         counted = {n: one.expression for n, one in zip(conditions, found, strict=True)}

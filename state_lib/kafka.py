@@ -85,7 +85,7 @@ class Kafka:
         One that nobody answers is replaced: ask for it again rather than keep it.
         """
         if self._admin.lost:
-            vars(self).pop("_admin", None)  # who uses it still has it
+            vars(self).pop("_admin", None)  # other users keep their reference
         return self._admin
 
     @cached_property
@@ -95,8 +95,8 @@ class Kafka:
     def producer(self, topic: str | None = None, **extra: Any) -> Producer:
         """A producer, idempotent.
 
-        One that is used before it is connected asks for its id again only half a second later
-        [tried]: with a topic to write to it is connected first, if the brokers are there.
+        A producer that is used before it is connected retries to get its id only half a second
+        later [tried]: with a topic to write to it is connected first, if the brokers are there.
 
         Args:
             topic: one that it will write to; None for one that need not be quick.
@@ -127,12 +127,12 @@ class Kafka:
                 "enable.partition.eof": True,
                 "auto.offset.reset": "error",
                 "isolation.level": "read_committed",
-                # What is fetched is unpacked whole, however little of it is read: 350 bytes of
-                # memory and 0.2 us for each record, which lz4 may make as small as 7 [tried].
+                # All that is fetched is unpacked, however little of it is read: 350 bytes of memory
+                # and 0.2 us for each record, which lz4 may compress to 7 bytes [tried].
                 "fetch.message.max.bytes": 1 << 20,
                 "queued.max.messages.kbytes": 32 << 10,
                 "queued.min.messages": 50_000,
-                # A full queue is looked at again so soon; a second, the default, starves readers.
+                # Time until a full queue is checked again: the default, 1 s, starves readers.
                 "fetch.queue.backoff.ms": 10,
                 "fetch.wait.max.ms": 50,
                 "error_cb": self.door.hear,
@@ -239,7 +239,7 @@ def not_writable(admin: AdminClient, names: Iterable[str]) -> list[str]:
         try:
             allowed = answer(admin, future).authorized_operations
         except KafkaException:
-            allowed = []  # to write implies to describe
+            allowed = []  # permission to write implies to describe
         if allowed is not None and AclOperation.WRITE not in allowed:
             refused.append(name)
     return refused
@@ -263,8 +263,8 @@ def offsets(
 ) -> dict[Partition, int]:
     """Offsets of partitions by spec, as a committed reader sees them (the last stable offset).
 
-    After a broker's restart librdkafka goes on with the leaders that it remembers and is refused
-    for ever (FENCED_LEADER_EPOCH) [tried]; asking for the topics' metadata makes it look again.
+    After a broker's restart librdkafka uses the leaders that it has cached, and is refused each
+    time (FENCED_LEADER_EPOCH) [tried]; asking for the topics' metadata refreshes them.
     """
     wanted = list(partitions)
     deadline, wait = time.monotonic() + _LEADER_S, 0.02

@@ -1,7 +1,7 @@
 """Publishes a known sequence of records to a topic, each exactly once, however often it is killed.
 
 The sequence is deterministic and an idempotent producer leaves no gaps, so a partition always
-holds a prefix of its share. A new run compares that prefix and goes on behind it. (Transactions
+holds a prefix of its share. A new run compares that prefix and goes on after it. (Transactions
 would serve worse here: their control records make offsets differ from indexes.)
 """
 
@@ -116,7 +116,7 @@ class _Sender:
     def send(self, partition: int, record: Record) -> None:
         """Queue one record; blocks while the queue is full."""
         if self._producer is None:
-            # No time-out per record: one that is given up while others go on would be a gap.
+            # No time-out per record: dropping one while others are sent would leave a gap.
             options = {"linger.ms": 20, "compression.type": "lz4", "message.timeout.ms": 0}
             self._producer = self._kafka.producer(self._topic, **options)
             self._started = time.monotonic()
@@ -184,7 +184,7 @@ def _ready(kafka: Kafka, settings: Settings, topic: str) -> int:
     return plan.partitions
 
 
-@stamina.retry(on=Unavailable, timeout=30)  # a topic that was just made has no leader at first
+@stamina.retry(on=Unavailable, timeout=30)  # a new topic has no leader at first
 def _have(kafka: Kafka, topic: str, partitions: int) -> list[int]:
     """How many records each partition holds."""
     at = [(topic, p) for p in range(partitions)]

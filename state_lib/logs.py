@@ -11,7 +11,7 @@ import structlog
 def configure_logging(level: str = "INFO") -> None:
     """Set up structlog for this process. Times are UTC, ISO 8601.
 
-    Loggers are not cached: one that spoke before heeds whoever sets logging up after this.
+    Loggers are not cached: a later configuration holds for loggers that were used before, too.
     """
     renderer: structlog.types.Processor = (
         structlog.dev.ConsoleRenderer()

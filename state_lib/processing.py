@@ -31,7 +31,7 @@ class State:
         kind: what it is.
         schema: of its values, Spark's JSON.
         key_schema: of a map's keys.
-        ttl_ms: how long an entry lives after its last change; None: for ever.
+        ttl_ms: how long an entry lives after its last change; None: without end.
     """
 
     name: str
@@ -139,7 +139,7 @@ class Process:
 
     @property
     def outputs(self) -> list[OutputSpec]:
-        """Topics, with the store that they are told with."""
+        """Output topics, with the store by which they are listed."""
         store, dated = self.stores[0].name, bool(self.processor.event_time)
         return [OutputSpec(topic, store, dated) for topic in self.processor.outputs]
 

@@ -126,7 +126,7 @@ class Processing:
             text = self._key.text
             columns = ", ".join(repr(f"{text}.{c}") for c, _ in found)
             instead = f"groupBy({columns})"
-            if "(" in text:  # an expression makes it: there is no such column
+            if "(" in text:  # an expression, not a column's name
                 instead = f"Leave .alias({self._name!r}) out"
             raise ConfigurationError(
                 f"{at}: the key {self._name!r} is a struct, and a processor is given its columns. "

@@ -20,13 +20,13 @@ Hook = Callable[[type[BaseException], BaseException, TracebackType | None], obje
 
 
 def tell_refusals(*, hears: bool) -> None:
-    """Have this process say last words, and end with `EXIT_CONFIGURATION`, where it is refused.
+    """Let an uncaught ConfigurationError be logged, and end the process with `EXIT_CONFIGURATION`.
 
-    That is for a ConfigurationError that nobody catches. Again: nothing.
+    Calling it again does nothing.
 
     Args:
-        hears: whether the process is the job's own, a script. A SIGTERM for which nothing is set
-            is a stop then: the driver, which hears it at a batch's edge, is not there yet.
+        hears: whether the process is the job's own script. Then a SIGTERM without a handler is a
+            stop: the driver, which would stop at a batch's edge, does not exist yet.
     """
     if not isinstance(sys.excepthook, _Refusals):
         sys.excepthook = _Refusals(sys.excepthook)
@@ -72,7 +72,7 @@ class _Refusals:
 
 def _last_words(how: How, why: str) -> None:
     """In the log alone: nothing is known of Kafka."""
-    # Whoever declares a job needs none of these.
+    # Imported late: jobs that are accepted need none of these.
     import structlog  # noqa: PLC0415
 
     from state_lib.drivers.identity import Identity  # noqa: PLC0415

@@ -88,7 +88,7 @@ class OutputSpec:
 
     Attributes:
         topic: its name.
-        store: whose changes it tells.
+        store: the one whose changes it gets.
         dated: whether rows say themselves when they are, which may be at any time to come.
     """
 

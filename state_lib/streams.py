@@ -79,7 +79,7 @@ class KStream:
         return self._with_columns({colName: col}, "withColumn")
 
     def withColumns(self, colsMap: Mapping[str, Column]) -> KStream:  # noqa: N802, N803 - PySpark's
-        """Add or replace columns; each expression sees the columns of before."""
+        """Add or replace columns; each expression sees the columns before the call."""
         return self._with_columns(dict(colsMap), "withColumns")
 
     def withColumnRenamed(self, existing: str, new: str) -> KStream:  # noqa: N802 - PySpark's

@@ -1,6 +1,6 @@
 """What Spark must know before its JVM starts; ``spark-submit`` takes it as ``--conf``.
 
-Apart from `state_lib.spark`, so that whoever only launches a driver (Airflow's worker) need not
+Apart from `state_lib.spark`, so that who only launches a driver (Airflow's worker) need not
 import PySpark.
 """
 
@@ -27,17 +27,17 @@ CLASS_PATH = "spark.driver.extraClassPath"
 DAEMON = "state_lib.executor.worker_daemon"
 _CHECKPOINTING = "org.apache.spark.sql.execution.streaming.checkpointing"
 _SCRATCH = {
-    # A checkpoint guards nothing (docs/adr/0004), but for each of its files, two in every batch,
-    # Hadoop would start ten processes: to read links, to set modes, and as much for a checksum.
+    # Checkpoints protect nothing (docs/adr/0004), but for each of their files, two in every batch,
+    # Hadoop would start ten processes: for links and modes, and as many for a checksum.
     "spark.sql.streaming.checkpointFileManagerClass": (
         f"{_CHECKPOINTING}.FileSystemBasedCheckpointFileManager"
     ),
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
 }
-# Ahead of a user's own, which win. The first: a JVM that does not know the others starts as well.
-# The second: no full collections while classes are loaded. The others: a cold JVM spends most of
-# its time on compiling what it has run 5,000 times; three times that is soon reached by what runs
-# for each record, and loops are compiled as soon as ever.
+# Before a user's own options, which take precedence. The first: a JVM that does not know the others
+# starts as well. The second: no full collections while classes are loaded. The others: a cold JVM
+# spends most of its time compiling methods that ran 5,000 times; methods that run for each record
+# soon reach three times that, and loops are compiled as early as before.
 JVM_START = (
     "-XX:+IgnoreUnrecognizedVMOptions",
     "-XX:MetaspaceSize=256m",
@@ -46,7 +46,7 @@ JVM_START = (
     "-XX:Tier4CompileThreshold=45000",
 )
 _UNPACKED = "holdfast_packages"
-# What Spark's pages, event logs and plans must not show: it looks at names, and into texts.
+# What Spark must not show in its UI, event logs and plans: by names, and within texts.
 REDACTED = {
     "spark.redaction.regex": f"(?i){SECRETS}",
     "spark.redaction.string.regex": r"(?i)password\s*=\s*\S.*",

@@ -142,7 +142,7 @@ def _claim(kafka: Kafka, app: str) -> Claim | KafkaRefused | None:
     """
     try:
         claim = newest_claim(kafka, check_name("application", app))
-    except KafkaRefused as error:  # another team's: its topics may be seen and not read
+    except KafkaRefused as error:  # another team's: its topics are visible but must not be read
         return error
     except (ValueError, TypeError, KeyError, ConfigurationError):
         return None

@@ -40,7 +40,7 @@ class Hosts:
 
         Args:
             app: its id.
-            timeout_s: a host that has not answered by then is away, however slowly it goes on.
+            timeout_s: a host that has not finished its answer by then counts as away.
             brief: only the states of tasks.
 
         Raises:

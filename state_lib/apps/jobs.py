@@ -1,6 +1,6 @@
 """``python -m state_lib.apps.jobs KIND APP ID``: work on state whose report is the record ID.
 
-What it is told besides is in ``ID.given`` beside the report: JSON, as the functions below take it.
+Its other arguments are in ``ID.given`` beside the report: JSON, for the functions below.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def go_back(
 
 
 def repair(settings: Settings, app: str, tell: Tell, *, tasks: Sequence[str]) -> Mapping[str, Any]:
-    """Write lost topics of tasks anew; ``failed``: why some were not, by task."""
+    """Rewrite lost topics of tasks; ``failed``: why some were not rewritten, by task."""
     done: list[str] = []
 
     def watch(task: str, event: Mapping[str, Any]) -> None:

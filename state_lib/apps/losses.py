@@ -1,4 +1,4 @@
-"""Finds what Kafka lost of an application, and has hosts write it anew: for command and operators.
+"""Finds lost topics of an application, and has hosts rewrite them: for command and operators.
 
 Each host writes from its own copy, and a task of which nothing is lost any more is left alone: all
 of it may be killed, and run again.
@@ -28,7 +28,7 @@ Watch = Callable[[str, Mapping[str, Any]], None]
 def find_losses(
     settings: Settings, app: str, tasks: Sequence[int] | None = None
 ) -> tuple[list[Loss], Failures]:
-    """What tasks lost, those that lost nothing included; and why hosts could not tell, by task.
+    """Lost topics by task, also of tasks without any; and why hosts did not know, by task.
 
     Raises:
         NotFound: no such application.
@@ -71,7 +71,7 @@ def repair_losses(
         settings: where Kafka and the hosts are.
         app: the application.
         tasks: names of those that lost something.
-        watch: told of what hosts tell, and of each failure as an event ``failed``.
+        watch: called with events of hosts, and for each failure with an event ``failed``.
         stores: only these; None: all.
 
     Raises:

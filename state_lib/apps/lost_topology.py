@@ -1,4 +1,4 @@
-"""A topology topic that was deleted: what hosts remember of it, and how it is written anew.
+"""A topology topic that was deleted: what hosts remember of it, and how it is rewritten.
 
 With the topic went the declaration of the last driver, and the count of epochs. Hosts remember
 both. Until the declaration stands in the topic again no driver starts, for what a job declares now
@@ -25,7 +25,7 @@ from state_lib.protocol.marker import now_ms
 from state_lib.specs import Topology
 from state_lib.task.claiming import standing, would_take
 
-_AT_ONCE = 10_000  # records; a producer holds more
+_AT_ONCE = 10_000  # records; a producer's queue holds more
 _LEARNED = ("epoch", "topic_id")
 """What hosts add to ``extra`` of a claim."""
 
@@ -98,7 +98,7 @@ def look(kafka: Kafka, hosts: Hosts, app: str) -> LostTopology | None:
 
 
 def write(kafka: Kafka, lost: LostTopology, replication: int, min_insync: int) -> int:
-    """Write the topic anew; returns the epoch of the claim in it. May be killed and run again.
+    """Rewrite the topic; returns the epoch of the claim in it. May be killed and run again.
 
     Raises:
         InvalidRequest: a driver lives by now, or has claimed since the look.
@@ -141,7 +141,7 @@ def _more_is_left(
 def _remembered(app: str, held: Iterable[Held]) -> Iterator[Remembered]:
     for one in held:
         said = one.apps.get(app, {}).get("declared")
-        if said is None:  # away, knows nothing of it, or is older than this question
+        if said is None:  # away, without the application, or older than this request
             continue
         topology = Topology.from_json(said)
         epoch, topic_id = (topology.extra.get(name) for name in _LEARNED)

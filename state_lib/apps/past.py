@@ -1,9 +1,9 @@
 """Takes an application, or some of its tasks, back in time: for the command, and for operators.
 
 Snapshots are fetched while the stream goes on; then its driver ends at a batch's edge, tasks go
-back under a new epoch, and whoever supervises the driver starts a new one, which waits for the
-tasks, aligns them by the recorded batches, and goes on. Each task by itself either has gone back or
-has not, wherever this is killed: run it again.
+back under a new epoch, and the driver's supervisor starts a new one, which waits for the tasks,
+aligns them by the recorded batches, and goes on. Each task by itself has gone back or has not. If
+this is killed, run it again.
 """
 
 from __future__ import annotations
@@ -132,9 +132,9 @@ def carry_out(
         settings: as in `plan`.
         journey: from there.
         told: called with a line about each step.
-        watch: told of what hosts tell.
-        request: names this wish, and no other: a task that went back for it does not go again,
-            whatever was committed since. None: whoever calls has just planned.
+        watch: called with events of hosts.
+        request: id of this request: a task that has gone back for it does not go again, whatever
+            was committed since then. None: the caller has just planned.
 
     Raises:
         InvalidRequest: somebody has taken a task elsewhere since it was planned; of a ``request``.
@@ -156,7 +156,7 @@ def carry_out(
             told(f"ended at a batch's edge: {', '.join(ended)}")
         failpoint("past.stopped")
         where, again = {p: one.snapshot for p, one in left.items()}, journey.plans[0].republish
-        _plans(settings, app, where, check, republish=again)  # what was committed meanwhile, too
+        _plans(settings, app, where, check, republish=again)  # checks later commits, too
         epoch, topic_id = _new_epoch(kafka, app, by)
         failpoint("past.claimed")
         pasts = {
@@ -204,7 +204,7 @@ def _not_done(
 ) -> dict[int, PastPlan]:
     """Those that did not go back for a request yet, once what an earlier try began has ended.
 
-    Only they are checked: sources and batches of before may be gone for those that went.
+    Only they are checked: for the others, sources and batches may be gone already.
 
     Raises:
         InvalidRequest: somebody has taken one elsewhere since; or one cannot go back any more.

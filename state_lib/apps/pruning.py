@@ -48,8 +48,8 @@ def prune_application(
 
     Raises:
         NotFound: storage holds nothing of it, and it has never run.
-        StorageUnavailable: what was done is done; running it again goes on.
-        Unavailable: Kafka cannot be asked; what was done is done, and the next run goes on.
+        StorageUnavailable: running it again goes on from there.
+        Unavailable: Kafka cannot be asked; the next run goes on from there.
     """
     kafka, url = Kafka.of(settings), settings.snapshots_url
     tasks = stored_tasks(url, check_name("application", app))

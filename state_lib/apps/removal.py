@@ -42,7 +42,7 @@ class Removal:
     Attributes:
         kind: ``reset`` keeps the topology topic, and with it the epochs; ``delete`` keeps nothing.
         app: its id.
-        topology: as last declared, or as far as markers tell; None if there is neither.
+        topology: as last declared, else as far as markers have it; None without both.
         goes: topics that are deleted.
         stays: sources and outputs.
         hosts: what each host drops.
@@ -242,7 +242,7 @@ def _notice(kafka: Kafka, removal: Removal, topology: Topology, *, done: bool) -
 
 def _delete(kafka: Kafka, topic: str) -> bool:
     """Delete a topic; False if there was none."""
-    admin = kafka.admin()  # held until it has answered: another thread may have it replaced
+    admin = kafka.admin()  # kept until it has answered: another thread may replace it
     (future,) = admin.delete_topics([topic], operation_timeout=ADMIN_TIMEOUT_S).values()
     try:
         future.result()

@@ -24,7 +24,7 @@ AWAY_S = 900.0
 """How long a host may be away, or a restore fail and be tried again, until it is given up."""
 _FIRST_PAUSE_S, _MOST_PAUSE_S = 0.5, 5.0
 _AT_ONCE = 4
-"""Requests to a host: one that answers slowly for ever holds up no other."""
+"""Threads for requests to hosts, so that a slow host does not block others."""
 
 
 @dataclass
@@ -165,12 +165,12 @@ class RestoreWatch:
             if one.job["state"] == "failed":
                 raise from_wire(one.job["error"])
             one.state = one.job["state"]
-            if one.state == "done" or one.reached > one.furthest:  # that it was begun says nothing
+            if one.state == "done" or one.reached > one.furthest:  # a start alone is no progress
                 one.furthest, one.trouble_since = one.reached, None
                 one.pause_s = _FIRST_PAUSE_S
-        except Unavailable as error:  # it passes: a host that starts, a full disk, another restore
+        except Unavailable as error:  # transient: a starting host, a full disk, another restore
             self._in_trouble(one, error)
-        except InvalidRequest as error:  # PlanStale, above all
+        except InvalidRequest as error:  # mostly PlanStale
             one.state, one.why = "stale", error.message
         except HoldfastError as error:
             one.state, one.why = "failed", error.message

@@ -76,7 +76,7 @@ def run_plans(
     """Run plans side by side and stay until all have ended; hosts go on without the caller.
 
     Returns:
-        The failures, by task; ``watch`` is told of each as an event ``failed``.
+        The failures, by task; ``watch`` is called for each with an event ``failed``.
     """
 
     def one(plan: RestorePlan) -> HoldfastError | None:

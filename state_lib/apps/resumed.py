@@ -81,7 +81,7 @@ def _places(hosts: Sequence[HostHttp], app: str) -> dict[str, Place]:
     for task in _tasks(hosts, app):
         at = task["position"]
         if at is not None:
-            number = at.get("batch_number", at.get("n"))  # the latter of older hosts
+            number = at.get("batch_number", at.get("n"))  # "n" from older hosts
             found[task["task"]] = (at["epoch"], number)
     return found
 
@@ -91,6 +91,6 @@ def _tasks(hosts: Sequence[HostHttp], app: str) -> Sequence[dict]:  # type: igno
     for host in hosts:
         try:
             tasks += host.get(f"/v1/apps/{encoded(app)}/stores", patient=False)["tasks"]
-        except Unavailable:  # its tasks are missing, then
+        except Unavailable:  # its tasks count as missing
             continue
     return tasks

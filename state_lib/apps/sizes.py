@@ -47,7 +47,7 @@ class TopicSize:
 def owned_topics(topology: Topology) -> dict[str, str]:
     """Topics that the application owns, with their roles.
 
-    Those that tell what belongs to it come last: the markers, then the topology topic.
+    Those by which its topics are known come last: the markers, then the topology topic.
     """
     app = topology.app
     roles = {

@@ -164,7 +164,7 @@ def _sent(kind: Kind, value: Any) -> Any:
     try:
         return to_json(kind, from_json(kind, to_json(kind, value)))
     except (ValueError, TypeError, AttributeError):
-        return f"{value!r}, which is no {kind}"  # shows as a difference
+        return f"{value!r}, which is no {kind}"  # reported as a difference
 
 
 def _output_row(body: dict[str, Any], key: Any) -> dict[str, Any]:
@@ -179,7 +179,7 @@ def _output_row(body: dict[str, Any], key: Any) -> dict[str, Any]:
     else:
         given = body.pop(name)
     if given != key:
-        body[name] = given  # shows as a difference
+        body[name] = given  # reported as a difference
     return body
 
 

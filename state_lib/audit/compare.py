@@ -109,7 +109,7 @@ def _as_dicts(kind: Any, value: Any) -> Any:
             case {"struct": pairs} if isinstance(value, Mapping):
                 kinds = dict(pairs)
                 return {name: _as_dicts(kinds.get(name), item) for name, item in value.items()}
-    except (TypeError, ValueError):  # it is of another shape, which shows as a difference
+    except (TypeError, ValueError):  # another shape: reported as a difference
         pass
     return value
 

@@ -91,7 +91,7 @@ def audit(  # noqa: PLR0913 - what is audited, against what, and who is told
         totals: see `Totals`.
         spark: a session to use; else one is opened, and stopped at the end.
         wait_s: how long to wait for a moment at which all tasks stand at one place.
-        tell: told of each phase when it begins.
+        tell: called at the start of each phase.
 
     Raises:
         NotFound: no such application.
@@ -206,7 +206,7 @@ def read_batches(kafka: Kafka, app: str, max_future_ms: int) -> list[dict[str, A
         for messages in read(kafka, place[0], 0, first, end)
         for message in messages
     )
-    # Records of a kind are others': restores.
+    # Records with a kind are no batches but restores.
     return [{"max_future_ms": max_future_ms} | one for one in records if "kind" not in one]
 
 
@@ -259,7 +259,7 @@ def _session(app: str, settings: Settings, given: SparkSession | None) -> Iterat
         return
     with _stderr_to(settings.home / "logs" / f"audit-{app}.log"):
         spark = open_session(f"audit-{app}", settings, spark_ui_enabled="false")
-    spark.conf.set("spark.sql.shuffle.partitions", "4")  # 200 otherwise: adaptive execution is off
+    spark.conf.set("spark.sql.shuffle.partitions", "4")  # not 200: adaptive execution is off
     try:
         yield spark
     finally:

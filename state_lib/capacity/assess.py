@@ -170,7 +170,7 @@ def _task(
     stored, count = measured.stored.get(partition, (0, 0))
     rates, from_snapshot, age = measured.rates, None, None
     if snapshot is not None:
-        # One at the newest commit has no tail, however old that is.
+        # A snapshot at the newest commit has no tail, however old it is.
         age = 0 if snapshot.current else max(0, facts.now - snapshot.written_at)
         if snapshot.why_not is None:
             tail = sum(c.changelog_records * min(1.0, paces[c.store] * age / 1000) for c in own)

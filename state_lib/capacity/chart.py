@@ -25,7 +25,7 @@ def bars(
     """A group of horizontal bars for each row; one without a value says so.
 
     Args:
-        title: what is shown, for those who hear the page as well.
+        title: what is shown, also for screen readers.
         series: names of a row's bars.
         rows: label → a value for each of the series; None: not known.
         shown: a value as text.

@@ -72,7 +72,7 @@ def keep(settings: Settings, found: Capacity) -> Kept:
         StorageUnavailable: naming the URL.
     """
     reports, name = Reports.of(settings, found.app, "capacity"), new_report()
-    # The figures last: whoever sees them finds the page.
+    # The figures last, so that there is a page for all figures that are listed.
     reports.write(f"{name}.html", page(found).encode())
     reports.write(f"{name}.json", orjson.dumps(found.to_json()))
     reports.prune(settings.reports_kept)
@@ -99,7 +99,7 @@ def _newest_first(reports: Reports) -> Iterator[Mapping[str, Any]]:
 
 
 def _rates(settings: Settings, kafka: Kafka, app: str) -> tuple[Rates, str]:
-    """Of restores that hosts told of, else of the last drill, else of a benchmark."""
+    """From restores that hosts report, else from the last drill, else from a benchmark."""
     rates = restore_rates(kafka, app)
     if rates.seen:
         return rates, f"the last {rates.seen} restores of hosts"

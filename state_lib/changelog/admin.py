@@ -31,13 +31,13 @@ from state_lib.kafka import (
 
 log = structlog.get_logger(__name__)
 NEW_PARTITION_S = 0.05
-"""What each new partition may take longer: brokers that make thousands lead them one by one."""
+"""Seconds that each new partition adds to the time-out: brokers elect leaders one by one."""
 
 
 def ensure_topics(
     admin: AdminClient, plans: Sequence[TopicPlan], replication: int, min_insync: int
 ) -> dict[str, TopicFacts]:
-    """Create what is missing, verify what exists, and return the facts of all.
+    """Create missing topics, verify existing ones, and return the facts of all.
 
     Raises:
         ChangelogUnsafe: an existing topic has another partition count, or a setting that loses
@@ -64,7 +64,7 @@ def ensure_topics(
 
 
 def verify(plan: TopicPlan, facts: TopicFacts, config: dict[str, str]) -> None:
-    """Refuse a topic that cannot protect what it is for. Pure: facts in, error out."""
+    """Refuse a topic whose settings would lose what it keeps. Asks nobody."""
     for found in problems(plan, facts.partitions, config):
         _refuse(plan.name, found)
 
@@ -97,7 +97,7 @@ def set_topic_configs(admin: AdminClient, topic: str, config: Mapping[str, str])
 
     Raises:
         Unavailable: Kafka could not be asked.
-        KafkaRefused: this principal may not, or the brokers do not take such a value.
+        KafkaRefused: this principal may not, or the brokers reject the value.
     """
     entries = [
         ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
@@ -136,7 +136,7 @@ def _create(
 
 
 def _await(admin: AdminClient, plans: Sequence[TopicPlan]) -> None:
-    """Wait until brokers know new topics and their leaders: "created" does not mean that yet."""
+    """Wait until brokers know new topics and their leaders, which they do some time after."""
     partitions = [(p.name, i) for p in plans for i in range(p.partitions)]
     deadline = time.monotonic() + ADMIN_TIMEOUT_S + len(partitions) * NEW_PARTITION_S
     while True:

@@ -1,11 +1,11 @@
-"""What stands in ``<app>-topology``: claims of drivers, each with the topology that it declared.
+"""The records of ``<app>-topology``: claims of drivers, each with the topology that it declared.
 
-Claims carry the application's id as their key. Records with other keys in that topic are messages
-between processes; they are no claims and change no epoch. Those keys begin with a colon, which no
-application's id may; compaction keeps the newest of each.
+The key of a claim is the application's id. Records with other keys are messages between processes:
+they are no claims and change no epoch. Those keys begin with a colon, which no application's id
+may; compaction keeps the newest of each.
 
-A reset or a deletion writes a *notice*: a claim that nobody may act on. It has an epoch of its own,
-so a driver that still runs is superseded by it.
+A reset or a deletion writes a *notice*: a claim without a driver. It has an epoch of its own, so it
+supersedes a driver that still runs.
 """
 
 from __future__ import annotations
@@ -41,35 +41,35 @@ class Notice:
 STOP = b":stop"
 """A request: drivers that started before it stop at a batch's edge."""
 HANDOVER = b":handover"
-"""The same for whoever supervises next, who starts a new driver. Neither hides the other."""
+"""As `STOP`, but supervisors start a new driver afterwards. Has a key of its own: both are kept."""
 MAKE_WAY = b":make-way"
-"""A request to named drivers: end at a batch's edge, for one with other code takes over."""
+"""A request to named drivers: end at a batch's edge, as a driver with other code takes over."""
 STREAMING = b":streaming"
-"""A driver has aligned all tasks and streams; says where its Spark page is."""
+"""A driver has aligned all tasks and streams; has the address of its Spark UI."""
 ENDED = b":ended"
-"""Begins the key of how a driver ended, in its own words: see `state_lib.drivers.last_words`."""
+"""Prefix of the keys of drivers' reasons for their end: see `state_lib.drivers.last_words`."""
 RESTORE = b":restore"
-"""A restore to the past: its offset is the epoch under which tasks go back. It is no claim: what
-the last driver declared stays declared, and no supervisor takes it for a rival."""
+"""A restore to the past: its offset is the epoch under which tasks go back. It is no claim: the
+topology of the last driver stays, and supervisors do not take it for another driver."""
 PASSED = b":passed"
-"""Fills offsets that are epochs of a topology topic that was deleted: claims come behind them."""
+"""Filler of a topology topic that was created again, so that new claims get higher offsets."""
 
 
 @dataclass(frozen=True)
 class Claim:
-    """One claim. ``epoch`` is its record's offset, ``by`` what the driver said of itself."""
+    """One claim. ``epoch`` is its record's offset, ``by`` describes the driver."""
 
     epoch: int
     topology: Topology
 
     @property
     def by(self) -> Mapping[str, Any]:
-        """What `state_lib.driver.claims.write_claim` says of its writer; may be empty."""
+        """Its writer, as `state_lib.driver.claims.write_claim` describes it; may be empty."""
         return self.topology.extra
 
     @property
     def hosts(self) -> tuple[HostAddress, ...]:
-        """All that its driver places tasks on; none in a claim of an older Holdfast.
+        """The hosts that its driver places tasks on; none in a claim of an older Holdfast.
 
         Raises:
             ConfigurationError: they cannot be read.
@@ -78,7 +78,7 @@ class Claim:
 
     @property
     def notice(self) -> Notice | None:
-        """What this is if it is no driver's claim."""
+        """The notice, if this is no driver's claim."""
         body = self.topology.extra.get("notice")
         return None if body is None else Notice(**body)
 
@@ -87,7 +87,7 @@ class Claim:
         """From a record of the topic.
 
         Raises:
-            ConfigurationError: it is no claim, or one of a newer Holdfast; says where it stands.
+            ConfigurationError: it is no claim, or one of a newer Holdfast; names its offset.
         """
         offset = record.offset() or 0
         try:
@@ -104,12 +104,12 @@ class Claim:
 def candidates(
     kafka: Kafka, suffix: str = topology_topic(""), partitions: int | None = 1
 ) -> list[str]:
-    """Ids of applications that topics stand for by name and form, sorted; some may be nobody's.
+    """Ids of applications by the names and forms of topics, sorted; some may be no application.
 
     Args:
         kafka: connection.
-        suffix: how the topics' names end.
-        partitions: how many they have; None: any number.
+        suffix: of the topics' names.
+        partitions: how many the topics have; None: any number.
 
     Raises:
         Unavailable: Kafka cannot be asked.
@@ -156,7 +156,7 @@ def topology_of(kafka: Kafka, app: str) -> Topology:
 
 
 def gone(app: str, notice: Notice) -> NotFound:
-    """The error for whoever asks for an application after its notice."""
+    """The error for requests to an application after its notice."""
     if notice.done:
         return NotFound(
             f"application {app!r} was reset at {iso(notice.at)} by {notice.by}, and its job has "
@@ -171,7 +171,7 @@ def gone(app: str, notice: Notice) -> NotFound:
 
 
 def speaker(kafka: Kafka, timeout_s: float = 60.0) -> Producer:
-    """A producer for `tell`; quick if it was made half a second before, see `Kafka.producer`."""
+    """A producer for `tell`; made half a second ahead, it is quick: see `Kafka.producer`."""
     return kafka.producer(**_within(timeout_s))
 
 
@@ -189,7 +189,7 @@ def tell(  # noqa: PLR0913 - all but four are for few
     *,
     producer: Producer | None = None,
 ) -> int:
-    """Write a record (None: a null) to an application's topology topic, once or several times.
+    """Write a record to an application's topology topic, once or several times.
 
     Returns its offset, or that of the last.
 
@@ -197,10 +197,10 @@ def tell(  # noqa: PLR0913 - all but four are for few
         kafka: connection.
         app: whose topic.
         key: of the record.
-        body: as JSON.
+        body: its value, written as JSON; None: a null.
         timeout_s: how long brokers may take.
-        times: how often.
-        producer: of `speaker`, for who must be quick.
+        times: how many records.
+        producer: from `speaker`, for callers that cannot wait for a new one.
 
     Raises:
         Unavailable: the brokers did not take it.
@@ -228,5 +228,5 @@ def user_name() -> str:
     """Who runs this process."""
     try:
         return getpass.getuser()
-    except (KeyError, OSError):  # a container's number without a name
+    except (KeyError, OSError):  # a container's user id without a name
         return str(os.getuid())

@@ -1,4 +1,4 @@
-"""The last record of many partitions with one consumer: a reader for each would take seconds."""
+"""The last records of many partitions, by one consumer: one for each would take seconds."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _WAIT_S = 0.05
 
 
 def last_records(kafka: Kafka, topic: str, partitions: Sequence[int]) -> list[Message | None]:
-    """The last committed record of each partition, in their order; None of an empty one.
+    """The last committed record of each partition, in their order; None for an empty partition.
 
-    Looks at a short tail of all. Where that holds no record, because of aborted transactions, the
-    partition is read as `read_last` does.
+    Reads a short tail of each. A partition whose tail holds no record, because of aborted
+    transactions, is read as by `read_last`.
 
     Raises:
         Unavailable: the brokers do not answer.
@@ -77,7 +77,7 @@ def _drain(
 
 
 def _check(kafka: Kafka, error: KafkaError | None, message: Message) -> None:
-    """Pass over what passes by itself."""
+    """Raise an error of a consumer, unless it is transient."""
     codes = (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, NO_GROUP)  # noqa: SLF001
     if error is None or error.retriable() or error.code() in codes:
         return

@@ -1,4 +1,4 @@
-"""How large a record may be: each topic's ``max.message.bytes``, as far as librdkafka can go."""
+"""How large a record may be: each topic's ``max.message.bytes``, within librdkafka's bounds."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from state_lib.kafka import ADMIN_TIMEOUT_S, answer, unavailable
 from state_lib.kafka_door import is_forbidden
 
 FRAMING = 1024
-"""Bytes that a record needs in a batch beside key and value, our headers among them."""
+"""Bytes that a record needs in a batch beside key and value, for headers among others."""
 MOST = 64 << 20
-"""What we take at most, whatever the brokers do: half of a writer's buffer."""
+"""The greatest limit that we use, whatever brokers allow: half of a writer's buffer."""
 USUAL = 1_048_588 - FRAMING
-"""Where brokers have their default, or do not tell."""
+"""The limit by the brokers' default; also where it cannot be read."""
 _LEAST = 1000
-"""librdkafka does not go below."""
+"""librdkafka's least value."""
 _BATCH = 1 << 20
 
 

@@ -1,8 +1,8 @@
-"""The commit log below a task: what it writes its cuts to, and reads its state back from.
+"""The commit log of a task: its commits are written to it, and its state is restored from it.
 
-`CommitLog` is all that a task, its opening and its restore ask of a log. There are two: Kafka's
-(here), and one in memory for tests of pipelines (`state_lib.changelog.memory`). Whatever decides
-what a commit means lies above, once.
+`CommitLog` is all that a task, its opening and its restore need of a log. There are two: Kafka
+(here), and one in memory for tests of pipelines (`state_lib.changelog.memory`). Both share the code
+that decides on commits, which lies above them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from state_lib.kafka import Kafka, ends, require, starts
 class LogRange:
     """Facts of one changelog partition: the topic's id, log start and last stable offset.
 
-    ``delete_retention_ms`` is the topic's own: one that Kafka Streams made keeps tombstones a day.
+    ``delete_retention_ms`` is read from the topic: Kafka Streams' topics keep tombstones for a day.
     """
 
     topic_id: str
@@ -36,10 +36,10 @@ class LogRange:
 
 
 class Writer(Protocol):
-    """Writes cuts of one task. Opened, it has fenced every earlier one of its id."""
+    """Writes the commits of one task. Opening one fences all earlier writers of its id."""
 
     def open(self) -> None:
-        """Fence earlier writers, and end what they left open.
+        """Fence earlier writers, and end transactions that they left open.
 
         Raises:
             Unavailable: the log is away.
@@ -54,16 +54,16 @@ class Writer(Protocol):
         """Write records and a marker, all or nothing; see `TransactionalWriter.write`."""
 
     def write_part(self, records: Records) -> int:
-        """Write part of a changelog that counts when a marker names it."""
+        """Write part of a changelog, which counts once a marker covers it."""
 
     def close(self) -> None:
-        """Drop what is buffered; it fences nobody."""
+        """Drop buffered records; fences nobody."""
 
 
 class CommitLog(Protocol):
-    """Topics in partitions, to which a cut of records is committed whole.
+    """Topics in partitions, to which records are committed atomically.
 
-    Offsets are not dense: a transaction that ended takes one as well.
+    Offsets are not dense: the end of a transaction takes one as well.
     """
 
     def require(self, topics: Iterable[str]) -> None:
@@ -73,7 +73,7 @@ class CommitLog(Protocol):
         """A writer to one partition number. It fences nobody before it is opened.
 
         Args:
-            writer_id: whoever opens another one of this id fences it.
+            writer_id: opening another writer of this id fences it.
             partition: of every topic.
             marker: the topic of markers.
             topics: all that it will write to.
@@ -83,7 +83,7 @@ class CommitLog(Protocol):
         """
 
     def ranges(self, topics: Sequence[str], partition: int) -> dict[str, LogRange]:
-        """Facts of one partition of some topics, as committed readers see them.
+        """Facts of one partition of some topics, as readers of committed records see them.
 
         Raises:
             MissingTopic: naming it.
@@ -91,7 +91,7 @@ class CommitLog(Protocol):
         """
 
     def ends(self, topics: Sequence[str], partition: int) -> dict[str, int]:
-        """The end of each: what `LogRange.end` would be."""
+        """`LogRange.end` of each."""
 
     def read(
         self, topic: str, partition: int, start: int, end: int, batch: int = BATCH
@@ -102,17 +102,17 @@ class CommitLog(Protocol):
         """The last committed record of a partition; None if there is none."""
 
     def sample(self, topic: str, partition: int, start: int, end: int) -> Sample:
-        """About how large the records of a range are."""
+        """An estimate of how large the records of a range are."""
 
     def retention_ms(self, topic: str) -> int:
-        """After which age of a record (ms, by its own time) a topic may lose it; -1: never."""
+        """Age (ms, by its timestamp) from which a topic may delete a record; -1: never."""
 
     def keep_forever(self, topic: str) -> None:
-        """From now on a topic loses no record by its age."""
+        """Let a topic delete no record for its age from now on."""
 
 
 class KafkaLog:
-    """Topics of Kafka; a cut is one transaction."""
+    """Topics of Kafka; a commit is one transaction."""
 
     def __init__(self, kafka: Kafka) -> None:
         self.kafka = kafka

@@ -1,7 +1,7 @@
-"""A commit log in memory: for tests of pipelines, which need no broker then.
+"""A commit log in memory, for tests of pipelines without a broker.
 
-It keeps what tasks rely on: a cut becomes visible whole or not at all, whoever opens a writer
-fences the one before, and the end of a transaction takes an offset. Nothing is ever compacted or
+It has the properties that tasks rely on: a commit becomes visible whole or not at all, opening a
+writer fences the one before, and the end of a transaction takes an offset. Nothing is compacted or
 deleted, and nothing survives the process.
 """
 
@@ -98,24 +98,24 @@ class MemoryLog:
         return Sample(size / len(found), len(found) / (end - start))
 
     def retention_ms(self, topic: str) -> int:
-        """See `CommitLog`: for ever."""
+        """See `CommitLog`: never."""
         self.require([topic])
         return -1
 
     def keep_forever(self, topic: str) -> None:
-        """See `CommitLog`: it does."""
+        """See `CommitLog`: nothing to do."""
         self.require([topic])
 
     # ------------------------------------------------------------------ of writers
 
     def fence(self, writer_id: str) -> int:
-        """The epoch of a writer that is opened now: those of before write no more."""
+        """The epoch of a newly opened writer; earlier ones of its id cannot write any more."""
         with self._lock:
             self._epochs[writer_id] = self._epochs.get(writer_id, -1) + 1
             return self._epochs[writer_id]
 
     def check(self, writer_id: str, epoch: int) -> None:
-        """Raise NotOwner for a writer that another one has fenced, or that was never opened."""
+        """Raise NotOwner for a writer that was fenced, or never opened."""
         newest = self._epochs.get(writer_id, -1)
         if epoch < 0 or epoch != newest:
             raise NotOwner(
@@ -125,7 +125,7 @@ class MemoryLog:
             )
 
     def next_offsets(self, partition: int, topics: Iterable[str]) -> dict[str, int]:
-        """Where each partition's next record would stand."""
+        """The offset of each topic's next record in a partition."""
         return self.ends(list(topics), partition)
 
     def append(self, writer_id: str, epoch: int, partition: int, cut: Sequence[Message]) -> None:
@@ -152,7 +152,7 @@ class MemoryLog:
 
 
 class MemoryWriter:
-    """Writes cuts of one task to a `MemoryLog`. One at a time, as of Kafka's producer."""
+    """Writes the commits of one task to a `MemoryLog`, one at a time, as Kafka's producer does."""
 
     def __init__(self, log: MemoryLog, writer_id: str, partition: int) -> None:
         self._log, self._id, self._partition = log, writer_id, partition

@@ -1,4 +1,4 @@
-"""Which settings of a topic lose what it is for: asked at start, and by the scheduled check."""
+"""Settings by which a topic would lose what it keeps: for starts, and for the scheduled check."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from state_lib.specs import StoreSpec
 
 _AFTER = "message.timestamp.after.max.ms"
 _MOST = str(2**63 - 1)
-"""What brokers have that do not know the setting."""
+"""The value for brokers that do not know the setting."""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One setting that cannot protect what the topic is for.
+    """One setting by which a topic would lose what it keeps.
 
     Attributes:
         key: of the configuration; ``partitions`` for their count.
-        seen, needed: for people.
-        cure: the value that puts it right; None where no configuration does, or where the topic
-            is not the application's own.
+        seen, needed: the values, as text.
+        cure: the value to set; None if no value helps, or if the topic is not the application's
+            own.
     """
 
     key: str
@@ -31,7 +31,7 @@ class Problem:
 
 
 def problems(plan: TopicPlan, partitions: int, config: Mapping[str, str]) -> Iterator[Problem]:
-    """What is wrong with a topic that exists, the worst first."""
+    """Problems of an existing topic, the worst first."""
     if partitions != plan.partitions:
         yield Problem("partitions", str(partitions), str(plan.partitions))
     policies = {p.strip() for p in config["cleanup.policy"].split(",")}
@@ -43,7 +43,7 @@ def problems(plan: TopicPlan, partitions: int, config: Mapping[str, str]) -> Ite
     elif plan.owned:
         wanted = plan.config["cleanup.policy"]
         if policies != {wanted} and "compact" in (wanted, *policies):
-            # Where compaction is not wanted, it leaves but one of the records with equal keys.
+            # Compaction would delete all but the last of the records with equal keys.
             yield Problem("cleanup.policy", config["cleanup.policy"], wanted, wanted)
     elif "delete" in policies and config["retention.ms"] != "-1":
         needed = "-1 (records carry event time)"

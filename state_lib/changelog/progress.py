@@ -1,8 +1,8 @@
-"""``<app>-progress``: every batch as it was decided, before any task saw it.
+"""``<app>-progress``: the bounds and decisions of each batch, recorded before any task gets it.
 
-Align and audit repeat the decisions that stand here. Records of a driver that was superseded may
-follow those of its successor in the log, and a crash leaves records of batches that no task ever
-committed; `effective` sorts that out.
+Align and audit repeat these decisions. Records of a superseded driver may follow those of its
+successor in the log, and after a crash there are records of batches that no task ever committed:
+`effective` leaves both out.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from state_lib.protocol.positions import Numbers, Positions
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """One batch as it was decided."""
+    """One recorded batch."""
 
     epoch: int
     batch_number: int
@@ -38,23 +38,24 @@ class Recorded:
     code: str | None = None
     """Fingerprint of the job; None in records of older versions."""
     routing: str = ""
-    """Digits of where the job takes rows, if it has processors; see `Declaration.routing`."""
+    """Digest of where the job sends rows, if it has processors; see `Declaration.routing`."""
     limits: Mapping[str, int] = field(default_factory=dict)
-    """Store → what its topics take of one record; nothing in records of older versions."""
+    """Store → greatest size (bytes) of a record in its topics; empty in records of older versions.
+    """
     offset: int = -1
-    """Where the batch was recorded first: what came after it lies behind, repeats of it too."""
+    """Where the batch was recorded first; repeats of it are recorded again, behind that."""
     tick: bool = False
-    """Whether it has no records, and runs timers of processors."""
+    """Whether it reads no records, and runs timers of processors."""
     batch_time: int = NO_TIME
-    """By which processors decided; see `BatchPlan.batch_time`."""
+    """Processing time of processors; see `BatchPlan.batch_time`."""
     unknown: tuple[int, ...] = ()
-    """Ids of schemas that the registry did not know then: records of them are dead letters."""
+    """Schema ids that the registry did not know then: records with them are dead letters."""
 
     @classmethod
     def from_json(
         cls, data: Mapping[str, Any], offset: int, alike: Alike | None = None
     ) -> Recorded:
-        """From a record's value and its own offset; ``alike`` of those that were read before."""
+        """From a record's value and offset; ``alike``: shared with the records read before."""
         first, alike = data.get("recorded", -1), alike or Alike()
         return cls(
             epoch=data["epoch"],
@@ -82,9 +83,9 @@ class Recorded:
 
 
 class Alike:
-    """Holds once what is equal in many records: one of 100,000 takes a third of the memory then.
+    """Shares equal values among many records, which takes two thirds off their memory.
 
-    All name the same few partitions, and each begins where the one before it ends.
+    All name the same few partitions, and each batch begins where the one before it ends.
     """
 
     def __init__(self) -> None:
@@ -93,7 +94,7 @@ class Alike:
         self._limits: Mapping[str, int] = {}
 
     def positions(self, said: Mapping[str, Mapping[str, int]]) -> Positions:
-        """From JSON; the ones of the last call, if they are equal."""
+        """From JSON; the object of an earlier call, if it is equal."""
         own = self._partitions.setdefault
         found = Positions({own(p, p): offset for p, offset in Positions.of(said).items()})
         if found != self._positions:
@@ -101,7 +102,7 @@ class Alike:
         return self._positions
 
     def limits(self, said: Mapping[str, int]) -> Mapping[str, int]:
-        """Those of the last call, if they are equal."""
+        """The mapping of the last call, if it is equal."""
         if said != self._limits:
             self._limits = said
         return self._limits
@@ -116,18 +117,18 @@ class ProgressLog:
 
     @cached_property
     def _producer(self) -> Producer:
-        """Made by `connect`, or by the first `append`: who only reads needs none."""
+        """Made by `connect`, or by the first `append`: readers need none."""
         return self._kafka.producer(self._topic, **{"linger.ms": 0})
 
     def connect(self) -> None:
-        """Be quick in the first `append`, half a second from now or later."""
+        """Connect ahead: the first `append` is quick from half a second after this on."""
         _ = self._producer
 
     def append(self, *records: Mapping[str, object]) -> int:
-        """Write records, in order, and wait until the brokers have them; the offset of the last.
+        """Write records in order, and wait until the brokers have them; returns the last offset.
 
         Raises:
-            Unavailable: they did not take one; the batch has not begun.
+            Unavailable: the brokers did not take one; the batch has not begun.
             KafkaRefused: this principal must not write there.
         """
         outcome: list[tuple[KafkaError | None, Message]] = []
@@ -146,17 +147,17 @@ class ProgressLog:
         return int(outcome[-1][1].offset() or 0)
 
     def start(self) -> int:
-        """Offset of the oldest record that the topic holds; its end, if it holds none."""
+        """Offset of the oldest record in the topic; its end, if it is empty."""
         at = (self._topic, 0)
         return starts(self._kafka.admin(), [at])[at]
 
     def read(self, since: int = -1) -> list[Recorded]:
-        """Every batch from an offset on, in log order. Records of a ``kind`` are others'."""
+        """Every batch from an offset on, in log order. Records with a ``kind`` are no batches."""
         found, alike = self._said(since), Alike()
         return [Recorded.from_json(one, at, alike) for one, at in found if "kind" not in one]
 
     def parked(self, epoch: int, since: int = -1) -> list[int]:
-        """Tasks that the driver of an epoch has left out, by the last that it said since then."""
+        """Tasks that the driver of an epoch leaves out, by its last record since an offset."""
         out: list[int] = []
         for one, _ in self._said(since):
             if one.get("epoch") == epoch and "parked" in one:
@@ -167,7 +168,7 @@ class ProgressLog:
         admin = self._kafka.admin()
         at = (self._topic, 0)
         first, end = starts(admin, [at])[at], ends(admin, [at])[at]
-        begin = since if first <= since < end else first  # else it is another topic's offset
+        begin = since if first <= since < end else first  # beyond: an offset of an older topic
         for messages in read(self._kafka, self._topic, 0, begin, end):
             yield from ((orjson.loads(m.value() or b"{}"), m.offset() or 0) for m in messages)
 
@@ -178,8 +179,8 @@ def repeats(
     """The batches that lead from some positions to others, and where they end.
 
     Args:
-        at: where a task stands.
-        target: where it is to stand.
+        at: positions of a task.
+        target: positions to bring it to.
         chain: the `effective` batches.
 
     Returns:
@@ -187,7 +188,7 @@ def repeats(
     """
     here, found, batches, last = dict(at), list[Recorded](), list(chain), 0
     while here != target:
-        # What comes next never lies before the one that came last: each is gone over once.
+        # The next batch mostly follows the last one found, so the search starts there.
         order = itertools.chain(range(last, len(batches)), range(last))
         last = next((i for i in order if batches[i].covers(here)), -1)
         if last < 0:
@@ -202,15 +203,15 @@ def repeats(
 
 
 def effective(records: Iterable[Recorded]) -> list[Recorded]:
-    """The batches that stand, in order: later epochs override earlier ones from where they start.
+    """The batches that count, in order: later epochs override earlier ones from where they start.
 
     A driver records only when it holds every task or has fenced it (`state_lib.driver.left_out`):
-    what one of before writes after that does not stand, and is left out.
+    what an earlier driver writes after that is left out.
 
-    A batch that no task committed is overridden by whatever started at the same positions later.
-    An aligned batch is recorded again under the new epoch, with the stream time it had before: it
-    replaces what it covers, and what follows it still stands. Linear: what is overridden is the end
-    of what stood, and is gone over once; a batch that is repeated as it was takes its place.
+    A batch that no task committed is overridden by a later one from the same positions. An aligned
+    batch is recorded again under the new epoch, with the stream time it had before: it replaces
+    what it covers, and what follows it still counts. Linear: only batches at the end are
+    overridden, each once, and a batch that is repeated unchanged replaces itself.
     """
     chain = _Standing()
     newest = -1
@@ -219,7 +220,7 @@ def effective(records: Iterable[Recorded]) -> list[Recorded]:
             continue
         newest = record.epoch
         if record.from_ == record.to:
-            continue  # a tick, or initial positions: no records, nothing to judge
+            continue  # a tick, or initial positions: it reads no records
         if record.aligned and chain.replaces(record):
             continue
         after: list[Recorded] = []
@@ -233,9 +234,9 @@ def effective(records: Iterable[Recorded]) -> list[Recorded]:
 
 
 def ticks(records: Iterable[Recorded]) -> list[Recorded]:
-    """The ticks that stand, in order: every task takes each of them, late or not.
+    """The ticks that count, in order: every task takes each of them, sooner or later.
 
-    What a driver writes after the first record of its successor does not stand, as in `effective`.
+    What a driver writes after the first record of its successor does not count, as in `effective`.
     """
     found, newest = list[Recorded](), -1
     for record in records:
@@ -248,7 +249,7 @@ def ticks(records: Iterable[Recorded]) -> list[Recorded]:
 
 
 class _Standing:
-    """The batches that stand so far, and where each begins."""
+    """The batches that count so far, and where each begins."""
 
     def __init__(self) -> None:
         self.batches: list[Recorded] = []
@@ -269,7 +270,7 @@ class _Standing:
         return batch
 
     def replaces(self, again: Recorded) -> bool:
-        """Put a batch into the place of the same one, if all that follows is of its run."""
+        """Replace the recorded batch that this one repeats, if only batches of its run follow."""
         place = self._places.get(frozenset(again.from_.items()), -1)
         if place < self._run or self.batches[place].to != again.to:
             return False

@@ -1,8 +1,8 @@
-"""Reads committed records of one partition, ends when it should, and copes with gaps.
+"""Reads committed records of one partition up to its last stable offset.
 
-Offsets are not dense: control records of transactions, aborted records and compaction leave
-holes, so nothing here waits for "the record at end - 1". A read ends when the consumer says that
-it stands at the last stable offset.
+Offsets are not dense: control records of transactions, aborted records and compaction leave holes,
+so nothing here waits for "the record at end - 1". A read ends when the consumer reports the end of
+the partition.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from state_lib.errors import StateCorrupt, Unavailable
 from state_lib.kafka import NO_GROUP, Kafka, ends, starts, unavailable
 
 BATCH = 10_000
-_WAIT_S = 0.02  # a read that cannot be filled, the last one of all, waits its whole time
+_WAIT_S = 0.02  # the last read finds less than it asks for, and waits its whole time
 STALL_S = 60.0
 """Seconds without any answer from the broker after which a read gives up."""
 
@@ -61,7 +61,7 @@ def drain(
     while position < end:
         want = max(1, min(batch, end - position))
         messages = consumer.consume(want, _WAIT_S)
-        # One call per message, for a restore reads millions of them.
+        # One call per message only: a restore reads millions of them.
         records = [m for m in messages if m.error() is None]
         if records:
             position = (records[-1].offset() or 0) + 1
@@ -73,16 +73,16 @@ def drain(
             if error is None:
                 continue
             if error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - the public code
-                _raise(kafka, error, message, start, end)  # or a broker is away: no answer
+                _raise(kafka, error, message, start, end)  # returns if a broker is away
                 continue
             heard = time.monotonic()
-            # Below `end` it is a new leader that does not know its high watermark yet
-            # (KIP-207): to stop there would lose records that were committed.
+            # An end below `end` is that of a new leader which does not know its high watermark yet
+            # (KIP-207): stopping there would lose committed records.
             if (message.offset() or 0) >= end:
                 position = end
         if records:
             yield records
-            heard = time.monotonic()  # what the caller did with them took time as well
+            heard = time.monotonic()  # the caller's own work is not the broker's silence
         elif time.monotonic() - heard > stall_s:
             raise Unavailable(
                 f"no record arrived for {stall_s:.0f} s while reading up to offset {end} (now at "
@@ -114,7 +114,7 @@ def read_last(
 ) -> Message | None:
     """The last committed record of a partition, or the last one with a key; None if there is none.
 
-    Looks at a short tail first and lengthens it: aborted transactions may have left any number of
+    Reads a short tail first, then longer ones: aborted transactions may have left any number of
     holes before the end.
     """
     admin = kafka.admin()

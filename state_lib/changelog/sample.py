@@ -1,4 +1,4 @@
-"""How large a log is, from a few looks into it: brokers tell offsets, not records or bytes."""
+"""An estimate of a log's size from a few records: brokers report offsets, not records or bytes."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _LITTLE = {
 
 @dataclass(frozen=True)
 class Sample:
-    """Of the records seen.
+    """Averages over the records read.
 
     Attributes:
         record_bytes: mean bytes of key and value.
-        density: records per offset: compaction and control records leave holes.
+        density: records per offset; below 1 because of compaction and control records.
     """
 
     record_bytes: float = 100.0
@@ -34,7 +34,7 @@ class Sample:
 def sample(
     kafka: Kafka, topic: str, partition: int, start: int, end: int, places: int = _PLACES
 ) -> Sample:
-    """Read a few records at a few places of ``[start, end)``; the default where none are found.
+    """Read some records at some places of ``[start, end)``; the default if there are none.
 
     Raises:
         Unavailable: Kafka is away.
@@ -60,7 +60,7 @@ def sample(
 
 
 def _records(consumer: Consumer, end: int) -> list[Message]:
-    """The next few. A read that cannot be filled waits its whole time: so one record, then all."""
+    """The next records: one first, as a read of more than there are waits its whole time."""
     messages = consumer.consume(1, _FIRST_S)
     messages += consumer.consume(_RECORDS - 1, _REST_S) if messages else []
     return [m for m in messages if m.error() is None and (m.offset() or 0) < end]

@@ -9,9 +9,9 @@ from state_lib.errors import ConfigurationError
 from state_lib.specs import DAY_MS, StoreSpec, Topology
 
 DELETE_RETENTION_MS = 7 * DAY_MS
-"""Age up to which a directory or snapshot may be reused: tombstones live that long."""
+"""How long tombstones are kept: the age up to which a directory or snapshot may be reused."""
 RETENTION_MARGIN_MS = DAY_MS
-"""Kept beyond a window store's own retention, as Kafka Streams' additional retention."""
+"""Added to a window store's retention, as Kafka Streams' additional retention."""
 _FOREVER_FUTURE_MS = "9223372036854775807"
 
 
@@ -24,8 +24,8 @@ class TopicPlan:
         partitions: how many it must have.
         config: what a new one is created with.
         store: the store it protects, if it is a changelog.
-        owned: False for an output that the user may have made.
-        dated: as `state_lib.specs.OutputSpec` says of an output.
+        owned: False for an output, which the user may have created.
+        dated: of an output; see `state_lib.specs.OutputSpec`.
     """
 
     name: str
@@ -57,22 +57,22 @@ def driver_group(app: str) -> str:
 
 
 def progress_topic(app: str) -> str:
-    """Batches as they were decided: bounds, stream time, now."""
+    """Recorded batches: bounds, stream time, now."""
     return f"{app}-progress"
 
 
 def dead_letter_queue(app: str) -> str:
-    """The topic of records that could not be used, as they came, with the reason in headers."""
+    """The topic of unusable records, unchanged, with the reason in headers."""
     return f"{app}-dead-letters"
 
 
 def transactional_id(app: str, partition: int) -> str:
-    """Under which the owner of a task writes: whoever opens it fences the owner before."""
+    """Of the writer of a task's owner: a new owner fences the one before by it."""
     return f"{app}-{partition}"
 
 
 def changelog_config(spec: StoreSpec) -> dict[str, str]:
-    """Configuration of a store's changelog, as docs/architecture.md has it."""
+    """Configuration of a store's changelog; see docs/architecture.md."""
     config = _base("compact")
     config["delete.retention.ms"] = str(DELETE_RETENTION_MS)
     if spec.is_window:
@@ -86,7 +86,7 @@ def plan_topics(topology: Topology, source_retention_ms: int = -1) -> list[Topic
 
     Args:
         topology: of the application.
-        source_retention_ms: the longest of its sources'.
+        source_retention_ms: the longest retention of its sources.
 
     Raises:
         ConfigurationError: two names collide (app ``a`` store ``b-c``, app ``a-b`` store ``c``

@@ -20,22 +20,22 @@ Headers = list[tuple[str, bytes]]
 MakeMarker = Callable[[dict[str, list[int]]], bytes]
 Delivered = Callable[[KafkaError | None, Message], None]
 EARLIEST_MS = 1
-"""librdkafka writes time 0 as "now" [tried]: what happened at 0 is written as 1."""
+"""librdkafka writes time 0 as "now" [tried]: time 0 is written as 1."""
 
 
 def record_times(timestamps: Sequence[int]) -> Sequence[int]:
-    """Times (ms) as they will stand in Kafka; who keeps them beside must keep these."""
+    """Times (ms) as Kafka will have them; stores must keep the same."""
     return [t or EARLIEST_MS for t in timestamps] if 0 in timestamps else timestamps
 
 
 class OutcomeUnknown(HoldfastError):
-    """The transaction may or may not have been committed: close the task and look."""
+    """The transaction may or may not have been committed: close the task and open it again."""
 
     code = "outcome-unknown"
 
 
 class WriterOutdated(Unavailable):
-    """Nothing stands: a topic takes larger records than when this writer was made; open another.
+    """Nothing was written: a topic takes larger records since this writer was made; open another.
 
     Details: topic, size, limit (bytes).
     """
@@ -76,8 +76,8 @@ class TransactionalWriter:
         transactional_id: fences every earlier writer of the same id when opened.
         partition: the task's partition.
         timeout_s: for opening, flushing and committing one transaction.
-        topic: one that it will write to; known, it opens faster.
-        limits: see `size_limits`, of all topics that it will write to.
+        topic: one that it will write to, so that it opens faster.
+        limits: of all topics that it will write to; see `size_limits`.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class TransactionalWriter:
         return self._limits.get(topic, USUAL)
 
     def open(self) -> None:
-        """Fence earlier writers and finish or abort what they left open."""
+        """Fence earlier writers, and finish or abort transactions that they left open."""
         try:
             self._producer.init_transactions(self._timeout_s)
         except KafkaException as error:
@@ -134,13 +134,13 @@ class TransactionalWriter:
             The marker's value, once committed.
 
         Raises:
-            Unavailable: the transaction was aborted; nothing of it stands; it may be retried.
-            KafkaRefused: a topic must not be written; nothing stands; open a new writer.
-            TooLarge: a record is larger than its topic takes; nothing stands; a new writer looks
-                at the limits again.
-            WriterOutdated: a new writer would take it; nothing stands.
+            Unavailable: the transaction was aborted; it may be retried.
+            KafkaRefused: a topic must not be written; aborted; open a new writer.
+            TooLarge: a record is larger than its topic takes; aborted; a new writer reads the
+                limits again.
+            WriterOutdated: aborted; a new writer would take the record.
             NotOwner: another writer of the same id has fenced this one.
-            OutcomeUnknown: it cannot be told whether it was committed.
+            OutcomeUnknown: it is not known whether it was committed.
         """
         value, sent = b"", [*records]
 
@@ -156,9 +156,9 @@ class TransactionalWriter:
         return value
 
     def write_part(self, records: Records) -> int:
-        """A transaction without a marker: part of a changelog that counts when a marker names it.
+        """Commit part of a changelog without a marker: it counts once a marker covers it.
 
-        At least one record. Returns the offset behind the last one; raises as `write`.
+        At least one record. Returns the offset after the last one; raises as `write`.
         """
         return self._transact([records], [records.topic], lambda _cut: None).ends[records.topic]
 
@@ -183,7 +183,7 @@ class TransactionalWriter:
         return cut
 
     def close(self) -> None:
-        """Drop what is buffered and free the producer's threads."""
+        """Drop buffered records and end the producer's threads."""
         with contextlib.suppress(KafkaException, RuntimeError):
             self._producer.purge()
             self._producer.close(0.5)  # type: ignore[call-arg]
@@ -292,9 +292,9 @@ class TransactionalWriter:
         )
 
     def _too_large(self, records: Sequence[Records]) -> HoldfastError:
-        """Which record it was: the one that is most beyond what its topic takes by now.
+        """The error for the record that is furthest beyond its topic's present limit.
 
-        If that takes it by now, only this writer does not: another one has to be opened.
+        If no record is beyond, only this writer's limits are too small: open another one.
         """
         now = size_limits(self._kafka.admin(), [g.topic for g in records])
         largest = {g.topic: _largest(g) for g in records}
@@ -318,9 +318,9 @@ class TransactionalWriter:
         )
 
     def _cause(self, error: KafkaError) -> KafkaError:
-        """Records of a transaction that failed are purged; what it failed of, a commit tells.
+        """Why a transaction failed whose records were purged: the error of an attempt to commit it.
 
-        It cannot succeed: librdkafka refuses to commit when a record was not delivered.
+        That cannot succeed: librdkafka refuses to commit when a record was not delivered.
         """
         if error.code() == KafkaError._PURGE_QUEUE:  # noqa: SLF001 - the public code
             try:

@@ -58,7 +58,7 @@ def dirt(sample: LogSample, config: Mapping[str, str], *, windowed: bool) -> Dir
     dirtier = ratio / (1 - ratio)
     dead = sample.repeats / sample.records
     allowed = segment + clean * dirtier
-    if sample.live < 0 or windowed:  # expired windows stay in the log for a while
+    if sample.live < 0 or windowed:  # expired windows stay in the log for some time
         return Dirt(clean, uncleaned, allowed, dead)
     kept = sample.live + (before + behind) * sample.deletes / sample.records
     surplus = max(0.0, before + behind - kept) * record
@@ -119,7 +119,7 @@ def _of(
         if before is not None and _came_on(sample, *before[1:]):
             return "warn", sample.partition, f"{text}; the cleaner comes on, from {before[2]:,}"
         lag = int(config["min.compaction.lag.ms"])
-        if lag > 0:  # how much was written in that time is not known
+        if lag > 0:  # it is not known how much was written in that time
             return "warn", sample.partition, f"{text}, and what is younger than {span(lag)}"
         much = found.uncleaned > _MANY * found.allowed
         return ("fail" if much else "warn"), sample.partition, text

@@ -1,4 +1,4 @@
-"""What somebody must be told of: a condition that holds now, of one subject or of several."""
+"""Conditions that somebody must know of: each holds now, for one subject or several."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CANNOT_LOOK: Name = "cannot-look"
 CONDITIONS: tuple[Name, ...] = get_args(LookedFor)
 """What is looked for."""
 OF_RUNS: tuple[Name, ...] = get_args(OfRuns)
-"""What runs of Airflow's DAGs tell of themselves; each has its page in docs/runbook."""
+"""Conditions that runs of Airflow's DAGs report; each has its page in docs/runbook."""
 _SHOWN = 3
 
 

@@ -53,21 +53,21 @@ def filling(used: Sequence[tuple[int, int]], free: int, least_ms: int = _LEAST_M
         return Filling()
     last = used[-1][0]
     line = fit([(t - last) / DAY_MS for t, _ in used], [float(b) for _, b in used])
-    if line.slope - 2 * line.error <= 0:  # it may as well stand still
+    if line.slope - 2 * line.error <= 0:  # the slope may be zero
         return Filling()
     low, high = line.slope - 2 * line.error, line.slope + 2 * line.error
     return Filling(free / line.slope, free / high, free / low)
 
 
 def disk(facts: Facts) -> Iterator[Verdict]:
-    """One verdict for each host that tells."""
+    """One verdict for each host that reports its disk."""
     for host in facts.hosts:
         if host.away is None and host.disk_total:
             yield disk_of(host)
 
 
 def disk_of(host: HostSeen) -> Verdict:
-    """The verdict of one host, which tells of its disk."""
+    """The verdict on the disk of one host."""
     used = 1 - host.disk_free / host.disk_total
     least_ms = _LEAST_MS if used > _EARLY else _LONG_MS
     ahead = filling(host.disk_used, host.disk_free, least_ms)

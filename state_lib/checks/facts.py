@@ -20,7 +20,7 @@ class TopicSeen:
         replicas, in_sync: counts by partition.
         leaderless: partitions that nobody can read or write now.
         starts, ends: log start and last stable offset by partition; none where nobody asked.
-        untold: settings that the brokers do not tell: in ``config`` they are as planned.
+        untold: settings that brokers hide: ``config`` has their planned values.
     """
 
     id: str
@@ -49,7 +49,7 @@ class StoreSeen:
 
 @dataclass(frozen=True)
 class TaskSeen:
-    """One task as its host tells of it.
+    """One task, as its host reports it.
 
     Attributes:
         partition: of it.
@@ -77,7 +77,7 @@ class HostSeen:
         id: of it.
         away: why it did not answer; None if it did.
         tasks: of the application.
-        disk_total, disk_free: of the disk that its directories are on; 0 where it does not tell.
+        disk_total, disk_free: of the disk that its directories are on; 0 if not reported.
         disk_used: ``(time, bytes used)``, oldest first.
         refused: it is there, and does not accept the token.
     """

@@ -37,7 +37,7 @@ class Holding:
         Args:
             found: what holds.
             sure: the subjects that could be seen; None: all.
-            now: seconds, on any clock that goes on.
+            now: seconds, on any steady clock.
 
         Returns:
             What holds for long enough and is not known; what is known and is over for long enough.

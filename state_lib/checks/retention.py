@@ -29,7 +29,7 @@ def retention(facts: Facts) -> Iterator[Verdict]:
         elif "delete" not in seen.config["cleanup.policy"]:
             yield Verdict(NAME, plan.name, "ok", "nothing is deleted by age", "for ever")
         elif plan.store is not None:
-            if plan.store.is_window:  # others must not delete: `cleanup_policy` says so
+            if plan.store.is_window:  # other stores must not delete: see `cleanup_policy`
                 yield _of_windows(facts, plan, seen, plan.store)
         elif not plan.owned:
             yield _of_output(plan, seen)

@@ -29,7 +29,7 @@ class Stalling:
 
         Args:
             sight: the look.
-            now: seconds, on any clock that goes on.
+            now: seconds, on any steady clock.
 
         Returns:
             The condition, if it holds; and whether that is sure.
@@ -37,7 +37,7 @@ class Stalling:
         advanced = self._pace.feed(sight, now)
         found = tuple(driver_stalled(self._app, sight, self._pace.late(now)))
         if found:
-            self._commits = False  # whoever is started next may stall as well
+            self._commits = False  # the next driver may stall as well
         elif advanced or sight.lag == 0:
             self._commits = True
         at_work = state_of(sight) in ("running", "starting")

@@ -1,4 +1,4 @@
-"""Settings of topics that brokers do not tell: older ones, or services that hide some."""
+"""Settings of topics that brokers do not report: older brokers, or services that hide some."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ ASSUMED = {
 def told(
     config: Mapping[str, str], planned: Mapping[str, str]
 ) -> tuple[dict[str, str], tuple[str, ...]]:
-    """A configuration that is whole, and the names of what nobody told: taken as planned.
+    """A complete configuration, and the names of missing settings, which are taken as planned.
 
     Args:
-        config: as brokers told it, ``None`` where a value is hidden.
+        config: from brokers; ``None`` for hidden values.
         planned: of the topic.
     """
-    # A policy of nothing is one.
+    # An empty policy is a value.
     nothing = ("None", "")
     untold = tuple(
         key

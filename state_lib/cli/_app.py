@@ -20,7 +20,7 @@ from typer.core import TyperGroup
 from state_lib.errors import HoldfastError
 from state_lib.extras import missing
 
-# The order of --help; commands that are not named follow by alphabet.
+# The order in --help; other commands follow in alphabetical order.
 ORDER = ("demo", "up", "down", "status", "logs")
 _PIPED = "160"
 """How wide tables may be in files and pipes, which have no width: 80, the usual, folds words."""

@@ -70,7 +70,7 @@ def demo(
 
     console = Console()
     started = time.monotonic()
-    set_on_retry_hooks(())  # the bars say it better
+    set_on_retry_hooks(())  # the progress bars show it
     settings = Settings.load(jobs_dir=jobs)
     if not settings.airflow:
         message = "the demo goes through Airflow: unset HOLDFAST_AIRFLOW, or set it to true."

@@ -50,7 +50,7 @@ def logs(
     if not existing:
         message = f"no logs in {stack.paths.logs} yet; 'holdfast up' starts the stack."
         raise NotFound(message, directory=str(stack.paths.logs))
-    if follow:  # tail -F goes on over rotation, and exists wherever a shell does
+    if follow:  # tail -F follows rotated files, and is available on every Unix
         try:
             subprocess.run(["tail", "-n", str(lines), "-F", *existing], check=False)  # noqa: S603, S607
         except KeyboardInterrupt:

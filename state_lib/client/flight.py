@@ -327,7 +327,7 @@ class FlightHostClient:
             try:
                 yield from told(begin, FlightHostClient(self.address, self._token), silent)
             except Unavailable:
-                self._client = None  # and not closed: a thread waits there
+                self._client = None  # not closed, as a thread is waiting in it
                 raise
 
     def _chunks(self, reader: Any) -> Iterator[pa.RecordBatch]:

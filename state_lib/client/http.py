@@ -35,7 +35,7 @@ class HostHttp:
             base_url=address.http_url,
             headers=headers,
             timeout=httpx.Timeout(timeout_s, connect=min(timeout_s, CONNECT_S)),
-            trust_env=False,  # a proxy for the outside world does not know these hosts
+            trust_env=False,  # an outgoing proxy does not reach these hosts
         )
 
     def close(self) -> None:

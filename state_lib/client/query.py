@@ -89,7 +89,7 @@ class QueryClient:
         for host in self._hosts.values():
             try:
                 answers.append(host.get(f"/v1/apps/{encoded(app)}/stores"))
-            except NotFound as error:  # a host that owns no task of it need not know it
+            except NotFound as error:  # a host without a task of the application may not know it
                 unknown = error
         if not answers:
             raise unknown or NotFound(f"no hosts to ask about {app!r}: set HOLDFAST_HOSTS", app=app)

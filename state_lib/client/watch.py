@@ -63,7 +63,7 @@ class Watch:
                     heard_at = time.monotonic()
                 elif time.monotonic() - heard_at >= self._silent_s:
                     break
-        with self._lock:  # what has ended is not ended once more
+        with self._lock:  # end it only once
             if not self._over.is_set():
                 self.is_silent = True
                 self._end()

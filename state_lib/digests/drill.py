@@ -141,7 +141,7 @@ def drill(  # noqa: PLR0913 - who is asked, about what, where
         snapshots_url: where its snapshots are.
         folder: where its temporary directory is made; what an earlier drill that was killed has
             left there is removed.
-        tell: told of each task.
+        tell: called for each task.
 
     Raises:
         Busy: a drill of this application runs in this folder already.

@@ -21,7 +21,7 @@ from state_lib.stores.digest import StoreDigest, store_digest
 from state_lib.stores.rocksdb.options import RocksDBOptions
 from state_lib.stores.task_stores import TaskStores
 
-# Nobody waits for it, and live hosts may share its machine: little memory.
+# Little memory: it has time, and live hosts may run on the same machine.
 OPTIONS = RocksDBOptions(block_cache_bytes=32 << 20, write_budget_bytes=64 << 20)
 
 
@@ -92,7 +92,7 @@ class Replica:
     def _read(self, replay: Replay, spec: StoreSpec, topic: str, first: int, until: int) -> None:
         known = self._offsets.get(topic)
         if known is None:
-            self._stores.clear(spec.name)  # what a snapshot holds in another layout
+            self._stores.clear(spec.name)  # entries of a snapshot with another layout
             replay.full(spec, first, until)
         elif known < until:
             replay.tail(spec, known, until)

@@ -1,4 +1,4 @@
-"""What a replica leaves of a disk to whoever else writes there."""
+"""How much of a disk a replica leaves to others."""
 
 from __future__ import annotations
 

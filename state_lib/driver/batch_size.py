@@ -1,7 +1,4 @@
-"""How many records a batch takes: few at first, many while the stream catches up.
-
-(docs/adr/0015)
-"""
+"""How many records a batch takes: few at first, many while the stream catches up (ADR 0015)."""
 
 from __future__ import annotations
 
@@ -15,14 +12,14 @@ from state_lib.kafka import Kafka, Partition, ends, starts
 _GROWTH = 4
 _FULL = 0.9  # Spark rounds each partition's share down
 _CALM_S = 60.0
-_SEEN = 250  # records before the end, where all is read
+_SEEN = 250  # records to sample before the end of what is unread
 
 
 class BatchSize:
-    """The size of a stream's batches, by how long the last ones took.
+    """The size of a stream's batches, from how long the last ones took.
 
-    A batch has costs of its own, whatever it holds: small ones catch up slowly. Large ones keep a
-    stop waiting, and are memory until they are committed.
+    Each batch has a fixed cost, so small ones catch up slowly. Large ones delay a stop, and are
+    held in memory until they are committed.
 
     Args:
         settings: the sizes of the first batch and of the largest, and how long one should take.
@@ -39,10 +36,11 @@ class BatchSize:
         """Most records of the next batch."""
 
     def took(self, rows: int, seconds: float) -> bool:
-        """Hear of a batch; returns whether `records` has changed for it.
+        """Take a batch's size and time into account; returns whether `records` has changed.
 
-        A full one of less than half the target asks for larger ones, one of more than twice the
-        target for smaller ones, unless it was the first, in which the JVM warms up.
+        A full batch that took less than half of the target makes the next ones larger. One that
+        took more than twice the target makes them smaller, except the first, in which the JVM warms
+        up.
         """
         cold, self._cold = self._cold, False
         before = self.records
@@ -56,9 +54,9 @@ class BatchSize:
         return self.records != before
 
     def calmed(self) -> bool:
-        """Whether `records` is the first size again, as no batch was larger for a minute.
+        """Go back to the first size after a minute without larger batches; whether it changed.
 
-        What comes next is not known: it may be larger records than those of before.
+        Later records may be larger than those that the present size was found with.
         """
         if self.records <= self._first or self._now() - self._large_at < _CALM_S:
             return False
@@ -66,7 +64,7 @@ class BatchSize:
         return True
 
     def within(self, kafka: Kafka, positions: Mapping[Partition, int]) -> int:
-        """`records`, or as many as bytes allow of a batch that begins at some positions.
+        """`records`, or fewer if the bound of bytes allows fewer from some positions on.
 
         Raises:
             Unavailable: Kafka is away.
@@ -75,9 +73,9 @@ class BatchSize:
 
 
 def records_within(kafka: Kafka, positions: Mapping[Partition, int], bound: int) -> int:
-    """How many records of a batch that begins at some positions have at most ``bound`` bytes.
+    """How many records from some positions on have at most ``bound`` bytes.
 
-    By a few records of each topic, where most are unread.
+    Estimated by some records of each topic, from its partition with the most unread ones.
 
     Raises:
         Unavailable: Kafka is away.

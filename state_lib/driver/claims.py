@@ -1,4 +1,4 @@
-"""Claims: a driver writes itself to ``<app>-topology``, and takes every task."""
+"""Claims: a driver writes a record to ``<app>-topology``, and takes every task under its offset."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ def write_claim(  # noqa: PLR0913 - all but two are for few
     Args:
         kafka: connection.
         topology: as the job declares it.
-        driver: who claims; this process where none is given.
+        driver: who claims; by default this process.
         code: fingerprint of the job.
-        hosts: all that its tasks are placed on: one that lost its disk learns it from here.
-        producer: as `tell` takes it.
-        readers: topic -> schema of Avro that it is read by: see `state_lib.driver.readers`.
+        hosts: all that its tasks are placed on: a host that lost its disk learns that from here.
+        producer: see `tell`.
+        readers: topic → Avro schema that it is read by: see `state_lib.driver.readers`.
     """
     driver = driver or Identity.of_this_process()
     said = {
@@ -78,9 +78,9 @@ def check_same_application(kafka: Kafka, topology: Topology) -> None:
     opened can go back to what it was before.
 
     Raises:
-        ConfigurationError: the difference; whose driver, from which file and since when.
+        ConfigurationError: names the difference, and user, file and time of the other driver.
         LogLost: a topic that holds its state was deleted.
-        TopicRecreated: the topology topic was.
+        TopicRecreated: the topology topic was deleted.
     """
     claim = claim_or_none(kafka, topology.app)
     if claim is None or (claim.notice is not None and claim.notice.done):
@@ -108,10 +108,10 @@ def check_same_application(kafka: Kafka, topology: Topology) -> None:
 
 
 def _given_up(kafka: Kafka, published: Topology, declared: Topology) -> Topology:
-    """What was published, less the stores that are given up before anything was committed there.
+    """The published topology without stores that are given up and to which nothing was committed.
 
-    A job that keeps none of the stores is another one. An empty changelog alone is no proof: it may
-    have been made again, of which markers know.
+    A job that keeps none of the stores is another job. An empty changelog alone proves nothing: the
+    topic may have been deleted and created again, which markers show.
     """
     app, admin = published.app, kafka.admin()
     lost = [s.name for s in published.stores if declared.store(s.name) is None]
@@ -126,7 +126,7 @@ def _given_up(kafka: Kafka, published: Topology, declared: Topology) -> Topology
 
 
 def _check_topics_are_there(kafka: Kafka, published: Topology) -> None:
-    """Refuse to create what was there once: topics are made before the claim that lists them."""
+    """Refuse to create topics again: those of a published topology existed before its claim."""
     app = published.app
     wanted = [*(changelog_topic(app, s.name) for s in published.stores), commits_topic(app)]
     present = describe(kafka.admin(), wanted)
@@ -171,7 +171,7 @@ class Claimant:
     Args:
         topology: of the application.
         epoch: of the driver's claim.
-        hosts, token: where tasks are, and what hosts want.
+        hosts, token: where tasks are, and the token of the hosts.
         stopped: whether the driver is to end.
     """
 
@@ -205,12 +205,12 @@ class Claimant:
     ) -> list[Marker]:
         """Take every task, waiting for those that are opening; returns their markers by partition.
 
-        One that is restored to the past is waited for as long as its host says so.
+        A task that is being restored to the past is waited for as long as its host reports that.
 
         Args:
             timeout_s: how long to wait for tasks that cannot be left out.
-            park: told the tasks that are missing once others are taken; returns the markers of
-                those that are left out.
+            park: called with the missing tasks once others are taken; returns the markers of those
+                that it leaves out.
 
         Raises:
             Superseded: a newer driver exists.

@@ -1,4 +1,4 @@
-"""Tasks as the driver reaches them itself, beside Spark: commits without rows, and a look."""
+"""Calls of the driver itself to tasks, beside Spark: commits without rows, and a health check."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Direct:
     token: str | None
 
     def commit(self, plans: Mapping[int, ExchangePlan]) -> dict[int, Marker | Unavailable]:
-        """A commit without rows of each task; the marker that it left, or why there is none."""
+        """Commit without rows to each task; returns the new markers, or why a task has none."""
 
         def one(task: int) -> Marker | Unavailable:
             with closing(self._client(task)) as client:
@@ -41,9 +41,9 @@ class Direct:
             return dict(zip(plans, pool.map(one, plans), strict=True))
 
     def gone(self, away: Mapping[int, Unavailable]) -> dict[int, Unavailable]:
-        """Those of the tasks that did not commit in time that nobody answers for now.
+        """Of tasks that did not commit in time, those whose hosts do not answer.
 
-        The others are slow.
+        The others are merely slow.
         """
 
         def is_gone(task: int) -> bool:

@@ -1,4 +1,4 @@
-"""Epochs: the offsets of claims, which count only within the topic that they were written to."""
+"""Epochs: offsets of claims, which can be compared only within one topology topic."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from state_lib.task.claiming import outran
 
 @dataclass(frozen=True)
 class Epoch:
-    """Of a claim: its record's offset, and Kafka's id of the topology topic that holds it."""
+    """Offset of a claim, and Kafka's id of the topology topic that holds it."""
 
     number: int
     topic_id: str
@@ -38,11 +38,11 @@ def new_epoch(kafka: Kafka, app: str, write: Callable[[], int], looked_at: str) 
         kafka: connection.
         app: its id.
         write: writes a claim; returns its offset.
-        looked_at: id of the topic in which the last claim was looked at.
+        looked_at: id of the topic from which the last claim was read.
 
     Raises:
         MissingTopic: the topic does not exist.
-        Unavailable: the topic was deleted since; look at it again.
+        Unavailable: the topic was deleted since then; try again.
     """
     _require_same(app, looked_at, topology_id(kafka, app))
     number = write()
@@ -73,12 +73,12 @@ def claim_all(
         kafka: connection.
         app: its id.
         write: writes a claim to the topology topic; returns its offset.
-        take: lets all tasks be taken by the claim of an epoch; returns their markers.
-        looked_at: id of the topic in which the last claim was looked at.
+        take: takes all tasks for the claim of an epoch; returns their markers.
+        looked_at: id of the topic from which the last claim was read.
 
     Raises:
         Superseded: a newer driver has claimed the application.
-        TopicRecreated: the topology topic was deleted since the application was looked at.
+        TopicRecreated: the topology topic was deleted since the last claim was read.
         HoldfastError: as ``write`` and ``take``.
     """
     epoch = new_epoch(kafka, app, write, looked_at)
@@ -95,8 +95,8 @@ def claim_all(
             ) from error
         raise
     for partition, marker in enumerate(markers):
-        # Markers of older versions do not say of which topic their epoch is; tasks that are parked
-        # are not claimed yet.
+        # Markers of older versions do not name the topic of their epoch; parked tasks are not
+        # claimed yet.
         if marker.epoch == epoch.number and marker.batch_number:
             raise outran(f"{app}/{partition}", marker, epoch.number, epoch.topic_id)
     return epoch, markers

@@ -1,4 +1,4 @@
-"""Tasks that a driver begins without: taken in Kafka alone, so that nobody else commits there."""
+"""Tasks that a driver starts without: claimed in Kafka, so that nobody else commits to them."""
 
 from __future__ import annotations
 
@@ -23,24 +23,25 @@ log = structlog.get_logger(__name__)
 
 
 class LeftOut:
-    """Tasks of which no host could be reached for a while, when the driver began.
+    """Tasks whose hosts could not be reached for a while when the driver started.
 
-    Only such as know where the stream is: what they have next is on record then. One that is
-    restored to the past is waited for: where its outputs stand is known at its end.
+    Only tasks with a position in every source partition: their next batch is on record. A task that
+    is being restored to the past is waited for, as its published positions are known only after
+    that.
 
-    A host that hangs may be in the middle of a commit for the driver of before. So the driver
-    fences it, as another host would, and writes the claim to the task's marker itself: what the
-    host finds when it is back is a task that is claimed.
+    A host that hangs may be in the middle of a commit for the driver before. So this driver fences
+    its writer, as another host would, and writes the claim to the task's marker itself: when the
+    host is back it finds the task claimed.
 
     Args:
-        kafka: connection; its principal needs the rights of a host's writer, or tasks are waited
-            for.
+        kafka: connection; its principal needs the rights of a host's writer, else no task is left
+            out.
         topology: of the application.
         sources: facts of its source topics.
-        after_s: how long they are waited for, once others could be taken.
+        after_s: how long missing tasks are waited for, once others are taken.
 
     Attributes:
-        parked: why each of them is away.
+        parked: task → why it is away.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class LeftOut:
         self.parked: dict[int, str] = {}
 
     def of(self, epoch: Epoch) -> Callable[[Mapping[int, Unavailable]], dict[int, Marker]]:
-        """For the claim of an epoch: tells the markers of those that are left out from now on."""
+        """For the claim of an epoch: leaves tasks out, and returns their markers."""
         return lambda away: self._park(epoch, away)
 
     def _park(self, epoch: Epoch, away: Mapping[int, Unavailable]) -> dict[int, Marker]:
@@ -83,7 +84,7 @@ class LeftOut:
         return self._wanted <= set(marker.positions) and marker.state != RESTORING
 
     def _take(self, epoch: Epoch, task: int) -> Marker:
-        """End what its host has under way, and claim it; raises as `judge_claim` and the writer."""
+        """Fence its host's writer, and claim it; raises as `judge_claim` and the writer."""
         app = self._topology.app
         own = transactional_id(app, task)
         with closing(

@@ -10,9 +10,9 @@ from state_lib.declaration import Declaration
 
 
 def record_limits(admin: AdminClient, app: Declaration) -> dict[str, int]:
-    """Per store, what the strictest of its topics takes (bytes); a usual value for missing ones.
+    """Store → the least limit (bytes) of its topics; the usual limit for missing topics.
 
-    Of a processor under its own name: the strictest of all its topics.
+    A processor has an entry under its own name: the least limit of all its topics.
     """
     into = {
         verb.store.name: [changelog_topic(app.id, verb.store.name), *verb.kept.outputs]

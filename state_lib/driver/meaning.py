@@ -1,7 +1,7 @@
-"""A digest of what a processor or a function does: another one means other code.
+"""A digest of the code of a processor or a function.
 
-It goes by what Python runs, not by the pickle: that of an importable class is only its name, and
-that of another has paths in it.
+It covers the code that Python runs, not its pickle: the pickle of an importable class is only its
+name, and that of another class contains paths.
 """
 
 from __future__ import annotations
@@ -42,19 +42,20 @@ _NOT_CODE = {
 
 
 def meaning_of(*given: object) -> str:
-    """Sixteen digits of what functions do.
+    """Sixteen hexadecimal digits for the code of functions.
 
-    They change with their code; with functions, classes and values that they name, also by a module
-    (``rules.classify``) or within a decorator that keeps what it wraps; and with what they hold.
-    Of an object, like a `StatefulProcessor` or that of a method, they are those of its class, and
-    of what it holds. What comes from libraries is not looked into, and neither are other objects.
+    They change with the functions' code; with the functions, classes and values that it names, also
+    through a module (``rules.classify``) or a decorator that keeps the wrapped function; and with
+    values in closures and defaults. For an object, like a `StatefulProcessor` or the object of a
+    method, they cover its class and its attributes. Code of libraries and other objects are not
+    covered.
     """
     parts = [part for one in given for part in _parts(one)]
     return _hashed(parts)
 
 
 def _hashed(parts: list[str]) -> str:
-    """Short, as each text within another one is quoted anew."""
+    """Hashed, as nested texts would be quoted again at each level."""
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
@@ -70,7 +71,7 @@ class _Digest:
     """Text of values, the same in every process.
 
     Args:
-        module: of the package whose code is looked into wherever it is installed.
+        module: package whose code is covered wherever it is installed.
     """
 
     def __init__(self, module: str) -> None:
@@ -102,7 +103,7 @@ class _Digest:
         return text
 
     def _value(self, value: Any) -> str:
-        """Of what is neither plain nor code only the type: its text may have addresses."""
+        """Of other objects only the type, as their text may contain addresses."""
         match value:
             case Enum():
                 text = f"{type(value).__qualname__} {self.of(value.value)}"
@@ -114,7 +115,7 @@ class _Digest:
                 text = f"dict{sorted((self.of(k), self.of(v)) for k, v in value.items())}"
             case _ if isinstance(value, _PLAIN):
                 text = repr(value)
-            case date() | time():  # of a zone of its own the text may have an address
+            case date() | time():  # the text of a user's own zone may contain an address
                 text = f"{type(value).__name__} {value.isoformat()}"
             case re.Pattern():
                 text = f"{value.pattern!r} {value.flags}"
@@ -124,7 +125,7 @@ class _Digest:
         return text
 
     def object(self, given: object) -> list[str]:
-        """An object that has the code: its class, and what it holds."""
+        """An object with code: its class and its attributes."""
         if id(given) in self._seen:
             return [type(given).__qualname__]
         self._seen.add(id(given))
@@ -154,7 +155,7 @@ class _Digest:
         return _hashed([self._code(function.__code__), defaults, f"{used}"])
 
     def _used(self, value: Any, names: set[str]) -> str:
-        """What a function names; of a module what it may name of it."""
+        """The values that a function names; for a module, its members that may be named."""
         if not isinstance(value, ModuleType):
             return self.of(value)
         if id(value) in self._seen or self._is_library(value.__name__):
@@ -162,7 +163,7 @@ class _Digest:
         known: Mapping[str, Any] = vars(value)
         self._seen.add(id(value))
         found = [(n, self._used(known[n], names)) for n in sorted(names) if n in known]
-        self._seen.discard(id(value))  # another function may name other things of it
+        self._seen.discard(id(value))  # another function may name other members of it
         return _hashed([value.__name__, f"{found}"])
 
     def _code(self, code: CodeType) -> str:
@@ -186,9 +187,9 @@ def _is_code(name: str) -> bool:
 
 
 def _named(function: FunctionType) -> Iterator[tuple[str, Any]]:
-    """What a function names outside of itself, also in lambdas and comprehensions within it.
+    """Names outside of a function that it uses, also in its lambdas and comprehensions.
 
-    By name: the digest goes by the order.
+    Sorted, as the digest depends on the order.
     """
     known = function.__globals__
     names = sorted({*_names(function.__code__)})
@@ -205,7 +206,7 @@ def _names(code: CodeType) -> Iterator[str]:
 
 
 def _is_set(cell: CellType) -> bool:
-    """Not yet, of a variable that is assigned behind the function."""
+    """False for a variable that is assigned after the function is defined."""
     try:
         _ = cell.cell_contents
     except ValueError:

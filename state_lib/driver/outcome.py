@@ -1,4 +1,4 @@
-"""What came of a batch's exchanges, as executors' rows tell it."""
+"""The outcome of a batch's exchanges, from the rows that executors return."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from state_lib.protocol.marker import Marker
 def noted(
     results: Sequence[Any], plan: BatchPlan, standing: Standing, partitions: int
 ) -> dict[int, Unavailable]:
-    """Note where tasks stand by now; returns those that could not be reached.
+    """Note the tasks' new markers; returns the tasks that could not be reached.
 
     Args:
         results: rows of `state_lib.executor.exchange.RESULT_DDL`.
         plan: of the batch.
-        standing: is told the markers.
+        standing: gets the markers.
         partitions: of the application.
 
     Raises:
-        Superseded: by whichever task.
-        HoldfastError: another one refused the batch, or is missing.
+        Superseded: a task reported it.
+        HoldfastError: a task refused the batch for another reason, or is missing.
     """
     expected = set(range(partitions) if plan.tasks is None else plan.tasks)
     refused = {r.task: from_wire(orjson.loads(r.error)) for r in results if r.error is not None}

@@ -1,4 +1,4 @@
-"""Asking again while somebody is away."""
+"""Retries while a service is away."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ T = TypeVar("T")
 
 
 def never() -> bool:
-    """Nobody stops it."""
+    """Never stop: a default."""
     return False
 
 
 def patiently(ask: Callable[[], T], patience_s: float, stopped: Callable[[], bool] = never) -> T:
-    """Ask; where that is Unavailable, ask again for so long, or until ``stopped`` says so."""
+    """Call ``ask``; retry on Unavailable for ``patience_s`` or until ``stopped`` returns True."""
     for attempt in stamina.retry_context(
         on=lambda error: isinstance(error, Unavailable) and not stopped(),
         attempts=None,

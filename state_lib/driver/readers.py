@@ -1,4 +1,4 @@
-"""The schema that a topic was read by before: a batch is finished by what it was begun with."""
+"""The Avro schema that a topic was read by before: a batch that it began is finished with it."""
 
 from __future__ import annotations
 
@@ -16,18 +16,17 @@ log = structlog.get_logger(__name__)
 
 
 def of_before(settings: Settings, app: str, topic: str, newest: str) -> str | None:
-    """What the last driver read a topic by, if that is another schema and is needed still.
+    """The schema that the last driver read a topic by, if it differs and is still needed.
 
-    It is while tasks stand at two positions: a job that reads by another schema is other code, and
-    may not finish what some of them have done (`state_lib.driver.versions`). A driver that lives
-    comes to a batch's edge before another takes over.
+    It is needed while tasks stand at two positions: a job with another schema is other code, which
+    may not finish a batch that some tasks have committed (`state_lib.driver.versions`). A driver
+    that still runs ends at a batch's edge before another takes over.
 
     Args:
-        settings: where Kafka is. If that does not answer nothing is taken from it, and the check
-            before the claim has the last word.
+        settings: where Kafka is. If it does not answer, None: the check before the claim decides.
         app: the application.
         topic: the topic.
-        newest: what it would be read by.
+        newest: the schema that it would be read by.
     """
     try:
         kafka = Kafka.of(settings)

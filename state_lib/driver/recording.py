@@ -1,4 +1,4 @@
-"""Puts the batches of one claim on record, and sees that the progress topic is what it was."""
+"""Records the batches of one claim, and notices a progress topic that was deleted or cut."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ log = structlog.get_logger(__name__)
 
 
 class Recording:
-    """Of one claim.
+    """Records the batches of one claim.
 
-    With processors each record counts, ticks too: tasks know which they have taken by its offset,
-    and a topic that was deleted or cut has to be noticed.
+    With processors each record counts, those of ticks too: tasks know by the offset which ones they
+    have taken, and a topic that was deleted or cut has to be noticed.
 
     Args:
         app: the application.
         progress: its log.
-        kafka: where that is.
-        standing: where tasks stand; told the topic's id.
+        kafka: where the log is.
+        standing: positions of tasks; gets the topic's id.
         patience_s: how long Kafka may be away.
         counts: whether there are processors.
     """
@@ -51,10 +51,10 @@ class Recording:
             standing.log = facts[self._topic].id
 
     def check(self) -> None:
-        """Refuse to go on where ticks that tasks missed are not on record any more.
+        """Refuse to go on if the log has lost ticks that tasks have missed.
 
         Raises:
-            ConfigurationError: says which tasks, and what can be done.
+            ConfigurationError: names the tasks, and what can be done.
         """
         standing, start = self._standing, patiently(self._progress.start, self._patience_s)
         if tasks := cut_off(standing.markers, standing.log, start):
@@ -69,11 +69,11 @@ class Recording:
             )
 
     def begin(self, plan: BatchPlan) -> tuple[int, list[int]]:
-        """Write what begins a claim.
+        """Write the first record of a claim.
 
         Returns:
-            Its offset, and tasks that are there and have taken what lies behind: the topic has lost
-            that, by an unclean election perhaps.
+            Its offset, and the present tasks that have taken a record at that offset or a higher
+            one: the topic has lost it, by an unclean election perhaps.
         """
         standing, begin = self._standing, self._progress.append(plan.record())
         beyond = [p for p in standing.present if standing.markers[p].taken(standing.log) >= begin]
@@ -82,11 +82,11 @@ class Recording:
         return begin, beyond
 
     def put(self, plan: BatchPlan, stopped: Callable[[], bool] = never) -> BatchPlan:
-        """A plan that is on record.
+        """Record a plan; returns it with its offset.
 
         Raises:
-            Realign: the progress topic is not what it was when the driver began. Or it is not known
-                whether a tick is on record, which is for every task then: align finds out.
+            Realign: the progress topic is another one than when the driver started. Or it is not
+                known whether a tick was recorded, and so is for every task: align finds out.
             Unavailable: as `ProgressLog.append`.
         """
         try:
@@ -94,7 +94,7 @@ class Recording:
                 lambda: self._progress.append(plan.record()), self._patience_s, stopped
             )
         except Unavailable as error:
-            if not plan.tick:  # a batch that nobody takes is overridden by the next one
+            if not plan.tick:  # a batch that no task takes is overridden by the next one
                 raise
             raise Realign(
                 f"a tick of {self._app!r} may be on record or not: {error.message}. The stream is "

@@ -1,10 +1,11 @@
 """Which recorded batches are repeated together, as one batch of Spark's and one commit.
 
-A stream that runs near its head makes many small batches. Repeated one by one they take as long as
-they took then, or longer; a run of them takes as long as one. (docs/adr/0023)
+A stream that has caught up makes many small batches. Repeated one by one they take at least as long
+as they took then; a run of them takes as long as one batch. (docs/adr/0023)
 
-Each batch of an application that runs Python per key is a step of its own: what that does depends
-on how the stream was cut. Only such have ticks, each in its place among them. (docs/adr/0024)
+With processors or folds each batch is repeated by itself, as their results depend on how the stream
+was cut into batches. Only such applications have ticks, which keep their place among the batches.
+(docs/adr/0024)
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ from state_lib.driver.versions import Chain
 from state_lib.kafka import Partition
 
 MOST_BATCHES = 1_000
-"""In a run: each is recorded once more before it, and judges its own rows."""
+"""Batches in a run: each is recorded once more before it, and decides on its own rows."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """A recorded batch that is repeated, from where to where.
+    """A recorded batch to be repeated, and the bounds between which it is.
 
-    It may begin within the batch, and end there: tasks stand where they stand, and nothing is
-    repeated that lies beyond all of them.
+    They may lie within the batch: it begins at the tasks' positions, and nothing beyond the
+    foremost of all tasks is repeated.
     """
 
     batch: Recorded
@@ -36,21 +37,21 @@ class Step:
     def of(
         cls, batch: Recorded, at: Mapping[Partition, int], target: Mapping[Partition, int]
     ) -> Step:
-        """What a batch is for tasks at some positions, up to others.
+        """The part of a batch from some positions up to a target.
 
-        They stay where they are in partitions that the batch did not know yet.
+        Partitions that the batch did not know yet keep their positions.
         """
         to = {p: max(at[p], min(batch.to.get(p, at[p]), o)) for p, o in target.items()}
         return cls(batch, {p: at[p] for p in target}, to)
 
     @property
     def records(self) -> int:
-        """Offsets that it reads."""
+        """Number of offsets that it reads."""
         return sum(self.to.values()) - sum(self.at.values())
 
     @property
     def is_to_its_end(self) -> bool:
-        """Whether it leads to where the batch ended."""
+        """Whether it ends where the batch ended."""
         return all(self.to.get(p) == end for p, end in self.batch.to.items())
 
 
@@ -63,16 +64,17 @@ def run_of(
     *,
     alone: bool,
 ) -> list[Step]:
-    """A batch, and those after it that may be repeated with it: what one by one would come next.
+    """A batch, and those after it that may be repeated together with it.
 
     Args:
-        first: what tasks have next.
-        chain: the batches that stand.
-        target: beyond which nothing is repeated.
-        places: where tasks stand, and up to where their outputs were written. A run ends at the
-            next one ahead, and never leads over one.
-        most_records: of a run that begins at some positions; asked only if one batch is not all.
-        alone: whether that is all in any case, as with ticks.
+        first: the tasks' next batch.
+        chain: the `effective` batches.
+        target: positions beyond which nothing is repeated.
+        places: positions of tasks, and those up to which their outputs were written. A run ends at
+            the next of them, and crosses none.
+        most_records: greatest number of records in a run from some positions on; called only if
+            there is more than one batch.
+        alone: whether the batch is repeated by itself in any case, as with ticks.
     """
     if alone:
         return [first]
@@ -100,7 +102,7 @@ def run_of(
 
 
 def _are_alike(one: Recorded, after: Recorded) -> bool:
-    """Whether only their bounds and times differ, and stream time did not go back."""
+    """Whether two batches differ only in bounds and times, and stream time did not go back."""
     return (
         one.code == after.code
         and one.limits == after.limits

@@ -1,4 +1,4 @@
-"""Where an application stands, as its driver knows it."""
+"""The positions of an application's tasks, as its driver knows them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from state_lib.protocol.positions import Numbers, Positions
 
 @dataclass
 class Standing:
-    """Where the application stands, as the driver knows it from the markers."""
+    """The state of all tasks, as the driver knows it from their markers."""
 
     epoch: int
     markers: list[Marker]
@@ -20,25 +20,25 @@ class Standing:
     batch_number: int = 0
     positions: Numbers = field(default_factory=Positions)
     told: int = NO_TIME
-    """The greatest recorded stream time: a task may stand at it though its answer was lost."""
+    """The greatest recorded stream time: a task may be at it, though its answer was lost."""
     parked: dict[int, str] = field(default_factory=dict)
     """Tasks that are left out until they are back, and why; see `state_lib.spark.parking`."""
     log: str = ""
-    """Kafka's id of the progress topic; empty without processors, where no tick is told apart."""
+    """Kafka's id of the progress topic; empty without processors, which alone need it."""
 
     @property
     def stream_time_ms(self) -> int:
-        """The greatest of any task. Never less than before."""
+        """The greatest stream time of any task. Never less than before."""
         return max(self.told, *(m.stream_time_ms for m in self.markers))
 
     @property
     def recorded(self) -> int:
-        """Offset in the progress log of the last record that tasks which are there have taken."""
+        """Offset in the progress log of the last record that the present tasks have taken."""
         return max(self.markers[p].taken(self.log) for p in self.present)
 
     @property
     def batch_time(self) -> int:
-        """The greatest wall time by which any task's batch was judged (ms)."""
+        """The greatest batch time of any task (ms)."""
         return max(m.batch_time_ms for m in self.markers)
 
     def is_due(self, stream_time_ms: int, now: int) -> bool:
@@ -59,9 +59,9 @@ class Standing:
 
     @property
     def is_level(self) -> bool:
-        """Whether every task that is not parked is known to stand at one stream time and commit.
+        """Whether all tasks that are not parked are known to be at the same stream time and commit.
 
-        Savepoints want one commit of all.
+        Savepoints need one commit of all.
         """
         present = [self.markers[p] for p in self.present]
         return (

@@ -1,4 +1,4 @@
-"""Batches without records, that run timers: each is for every task, before whatever comes next."""
+"""Ticks: batches without records that run timers. Every task takes each, before any later batch."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from state_lib.executor.plan import BatchPlan
 
 log = structlog.get_logger(__name__)
 _MOST = 1_000
-"""Ticks between two batches: a handler may register a timer of the past each time that it runs."""
+"""Most ticks between two batches: a handler may register a timer that is due each time it runs."""
 
 
 @dataclass
 class Ticking:
-    """Of one claim.
+    """The ticks of one claim.
 
     Attributes:
-        standing: where tasks stand.
+        standing: state of the tasks.
         partitions: of the application.
-        record: puts a plan on record.
-        run: brings one to its tasks.
-        under_way: a tick that is on record, and that not all tasks are known to have taken.
+        record: records a plan.
+        run: runs a plan on its tasks.
+        under_way: a recorded tick that not all tasks are known to have taken.
     """
 
     standing: Standing
@@ -35,10 +35,10 @@ class Ticking:
     under_way: BatchPlan | None = None
 
     def tick(self, plan: BatchPlan) -> None:
-        """A batch without records: Spark's, as every other, for it runs processors.
+        """Record and run a tick, as a job of Spark's, since it runs processors.
 
         Raises:
-            Unavailable: as of a batch; it is done again.
+            Unavailable: as for a batch; `finish` repeats it.
         """
         plan = self.record(replace(plan, tick=True))
         self.standing.told = plan.stream_time_ms
@@ -46,14 +46,14 @@ class Ticking:
         self.finish()
 
     def drain(self, plan: Callable[[], BatchPlan], stopped: Callable[[], bool]) -> None:
-        """Finish what is under way; timers that no commit got to come before the next rows.
+        """Before a batch: finish a tick under way, and run timers that were left over.
 
         Args:
-            plan: makes one of a batch without records.
-            stopped: whether they are not to be waited for.
+            plan: makes the plan of a tick.
+            stopped: whether to give up.
 
         Raises:
-            Unavailable: stopped before they were through: the rows do not come either.
+            Unavailable: stopped before all were run; the batch must not run either.
         """
         self.finish()
         for _ in range(_MOST):
@@ -68,9 +68,9 @@ class Ticking:
         log.warning("timers that are due go on registering others", ticks=_MOST)
 
     def finish(self) -> None:
-        """One that was recorded is for every task, before whatever comes next.
+        """Run a recorded tick on the tasks that have not taken it, before any later batch.
 
-        Its number stays, unless a task that came back has a higher one by what it repeated.
+        It keeps its number, unless a task that came back has a higher one from its repeats.
         """
         tick, standing = self.under_way, self.standing
         if tick is None:

@@ -1,11 +1,11 @@
-"""Which code may go on: a batch that some tasks have committed is finished by the code it began in.
+"""A batch that some tasks have committed is finished by the code that began it.
 
-A batch is repeated for the tasks that missed it (`state_lib.spark.align`). Were it repeated by a
-job that was edited meanwhile, a row could go to a task that has done the batch already, or come
-from one that has: lost, or counted twice.
+A batch is repeated for the tasks that missed it (`state_lib.spark.align`). If a job that was edited
+meanwhile repeated it, rows could go to other tasks than before: a row would be lost, or counted
+twice.
 
-What a processor does with its rows is its own task's affair: that may change in between, or a
-processor that raises on a row of one task could not be mended.
+The code of a processor may change in between, as it affects only the rows of its own task;
+otherwise a processor that raises on a row could not be fixed.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from state_lib.task.opening import newest_marker
 
 log = structlog.get_logger(__name__)
 ENDING_S = 30.0
-"""How long a driver may take to end beyond what its last batch may take."""
+"""How long a driver may take to end, after its last batch."""
 
 
 def may_finish(recorded: Recorded, code: str, routing: str) -> bool:
-    """Whether a job may do a batch that some tasks have done: rows go to the same tasks.
+    """Whether a job may finish a batch that some tasks have done: its rows go to the same tasks.
 
-    A tick has none. One that an older Holdfast recorded says nothing.
+    Always for a tick, which has no rows, and for an older Holdfast's record without a fingerprint.
 
     Args:
         recorded: the batch.
@@ -64,9 +64,9 @@ def check_code(
         app: the application.
         recorded: the batch.
         code: of this job; see `may_finish`.
-        routing: of this job, too.
-        accepted: fingerprint of the other code, if a person takes the risk.
-        tasks: that missed the batch.
+        routing: of this job.
+        accepted: fingerprint of the other code, if a person accepts the risk.
+        tasks: those that missed the batch.
 
     Raises:
         CodeChanged: names both, the batch, and how to go on.
@@ -100,16 +100,16 @@ def make_way(
     routing: str,
     settings: Settings,
 ) -> None:
-    """Before a claim: let a driver of other code come to a batch's edge, and see that it did.
+    """Before a claim: ask a driver with other code to end at a batch's edge, and check that it did.
 
-    A claim ends the other driver at once, maybe within a batch, and what it declares counts from
-    then on: the code of before might not fit any more.
+    A claim ends the other driver at once, maybe within a batch, and publishes the new topology: the
+    old code might not fit it any more.
 
-    While tasks are parked that have missed batches, it is not asked to: it alone may finish them.
+    The other driver is not asked while parked tasks have missed batches, which it alone may finish.
 
     Raises:
-        CodeChanged: it has left a batch half done, or has yet to bring back a parked task.
-        Unavailable: it does not come to an edge, for a while; nothing was claimed.
+        CodeChanged: it left a batch unfinished, or has parked tasks to bring back.
+        Unavailable: it did not end in time; nothing was claimed.
     """
     claim = newest_claim(kafka, topology.app)
     if claim is None or claim.notice is not None or claim.by.get("code") in (None, code):
@@ -132,7 +132,7 @@ def make_way(
             time.sleep(0.25)
     markers = [newest_marker(kafka, topology, p) for p in range(topology.partitions)]
     if any(m.state == RESTORING for m in markers):
-        return  # where they will stand is not known yet: `align` looks once more
+        return  # the final positions are not known yet: `align` checks again
     chain = Chain(
         lambda: effective(
             ProgressLog(kafka, topology.app).read(_since(kafka, topology.app, markers))
@@ -147,7 +147,7 @@ def make_way(
 def _check_parked(
     kafka: Kafka, topology: Topology, epoch: int, code: str, routing: str, accepted: str
 ) -> None:
-    """Refuse to end the driver of an epoch while it has tasks to bring back."""
+    """Refuse to end the driver of an epoch while it has parked tasks to bring back."""
     markers = [newest_marker(kafka, topology, p) for p in range(topology.partitions)]
     progress, since = ProgressLog(kafka, topology.app), _since(kafka, topology.app, markers)
     parked = progress.parked(epoch, since)
@@ -179,10 +179,10 @@ def _check_parked(
 
 
 def cut_off(markers: Sequence[Marker], log: str, start: int) -> list[int]:
-    """Tasks that may have missed ticks which the progress topic does not hold any more.
+    """Tasks that may have missed ticks which the progress topic has lost.
 
-    Only such as stand behind others, or behind where outputs were written: a topic that was cut
-    while all of them slept has nothing that they missed.
+    Only tasks behind others, or behind where outputs were written: if the topic was cut while the
+    whole application was idle, nobody missed anything.
 
     Args:
         markers: of all tasks.
@@ -196,7 +196,7 @@ def cut_off(markers: Sequence[Marker], log: str, start: int) -> list[int]:
 
 
 def _since(kafka: Kafka, app: str, markers: Sequence[Marker]) -> int:
-    """Offset in the progress log that all of them have taken; -1: of one that was made anew."""
+    """Offset in the progress log up to which all tasks have taken records; -1 in another topic."""
     topic = progress_topic(app)
     log = require(kafka.admin(), [topic])[topic].id
     return min(m.recorded if m.recorded_in in ("", log) else -1 for m in markers)
@@ -208,7 +208,7 @@ def _others(watched: Watched, kafka: Kafka, app: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Behind:
-    """The tasks that stand furthest behind, where that is, and the batch that they have next.
+    """The tasks that are furthest behind, their positions, and their next batch.
 
     ``batch`` is None if no record covers the positions.
     """
@@ -219,14 +219,13 @@ class Behind:
 
 
 class Chain:
-    """The `effective` batches from where any of the tasks stands, gone through once.
+    """The `effective` batches from the hindmost task on, searched once from front to back.
 
-    What tasks have next never lies before what those that stood further behind had next: each
-    search begins where the last one ended.
+    Tasks are looked up from the hindmost on, so each search begins where the last one ended.
 
     Args:
-        read: gives the batches; called only if they are needed, and once.
-        read_ticks: gives the ticks that stand.
+        read: returns the batches; called once, and only if they are needed.
+        read_ticks: returns the ticks that count.
     """
 
     def __init__(
@@ -238,15 +237,15 @@ class Chain:
         self._batches: Sequence[Recorded] | None = None
         self._ticks: Sequence[Recorded] | None = None
         self.at = 0
-        """Where the next search begins: at the batch that was found last."""
+        """Index of the batch that was found last, where the next search begins."""
 
     @property
     def left(self) -> int:
-        """How many batches there are from the one on that was found last."""
+        """Number of batches from the last found one on."""
         return len(self._batches or ()) - self.at
 
     def next_of(self, positions: Mapping[Partition, int]) -> Recorded | None:
-        """The batch that a task at these positions has next; None if no record covers them."""
+        """The next batch of a task at these positions; None if no record covers them."""
         if self._batches is None:
             self._batches = self._read()
         for at in itertools.chain(range(self.at, len(self._batches)), range(self.at)):
@@ -258,12 +257,12 @@ class Chain:
     def tick_of(
         self, positions: Mapping[Partition, int], since: int, before: Recorded | None
     ) -> Recorded | None:
-        """The tick that a task at these positions has next, before a batch.
+        """The next tick of a task at these positions, if it comes before a batch.
 
         Args:
-            positions: where the task stands.
-            since: offset of the record that it took last.
-            before: the batch that it has next.
+            positions: of the task.
+            since: offset of the last record that it took.
+            before: its next batch.
         """
         if self._ticks is None:
             self._ticks = sorted(self._read_ticks(), key=lambda tick: tick.offset)
@@ -281,15 +280,15 @@ def behind(
     published: Sequence[Mapping[Partition, int]] = (),
     taken: Sequence[int] = (),
 ) -> Behind | None:
-    """Which tasks are not at the foremost positions, or missed a tick; None if all are.
+    """The tasks furthest behind the foremost positions, or that missed a tick; None if none are.
 
-    Only partitions count that all tasks know: initial positions may be half committed.
+    Only partitions that all tasks know count: initial positions may be committed in part.
 
     Args:
         at: positions by task.
-        chain: of the batches that they may have next.
-        published: up to where outputs were written, by task: see `Marker.published_to`.
-        taken: by task, the offset of the record that it took last; without, no tick is looked for.
+        chain: the batches that they may have next.
+        published: positions up to which outputs were written, by task: see `Marker.published_to`.
+        taken: offset of the last record that each task took; empty: ticks are not looked for.
     """
     common = set.intersection(*(set(x) for x in at))
     shared = [{p: x[p] for p in common} for x in at]

@@ -38,7 +38,7 @@ class Alarms:
         return cls(**{**data, **own})
 
     def begin(self) -> None:
-        """A new driver. What is wrong stays told, until the new one puts it right."""
+        """Start with a new driver. Alarms stay raised until it has recovered."""
         self.joined, self.missing_since = False, None
         self.interrupted()
 
@@ -65,7 +65,7 @@ class Alarms:
         events = self._silence(app, driver, sight, now)
         if self.stalled and (committed or sight.lag == 0):
             self.stalled = False
-            self.lag.interrupted()  # what has gathered meanwhile is no trend
+            self.lag.interrupted()  # lag from that time is no trend
             text = f"{app} commits again" if committed else f"{app} has nothing left to do"
             events.append(
                 Event("recovered", text, {"of": "stalled", "batch_number": sight.batch_number})
@@ -97,7 +97,7 @@ class Alarms:
             if not self.silent:
                 return []
             self.silent = False
-            self.pace.interrupted()  # whatever kept it silent kept it from working
+            self.pace.interrupted()  # while it was silent it could not work either
             self.lag.interrupted()
             text = f"Kafka hears from the driver of {app} again"
             return [Event("recovered", text, {"of": "unresponsive"})]

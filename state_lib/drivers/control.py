@@ -29,8 +29,8 @@ def ask_to_stop(kafka: Kafka, app: str, *, why: str, handover: bool = False) -> 
         kafka: connection.
         app: whose drivers.
         why: for people.
-        handover: it is meant for a driver and not for its stream: whoever supervises next starts a
-            new one. It takes nothing from a stop that is asked for before it or after.
+        handover: the driver is to end but not its stream: its supervisor starts a new one. It does
+            not cancel a stop that is asked for before or after it.
 
     Raises:
         NotFound: the application has never run on these brokers.
@@ -97,7 +97,7 @@ class Control:
         """Read what was said since the last call; why to stop, if so.
 
         Args:
-            epoch: of our claim; None before it: whoever claims meanwhile is overridden by it.
+            epoch: of our claim; None before it, as it overrides all claims until then.
 
         Raises:
             Superseded: another process has claimed after ``epoch``.
@@ -106,7 +106,7 @@ class Control:
         """
         there, known = self._id(), self._topic_id
         self._require_there(there, known)
-        if there and known and there != known:  # whoever claims in the new one comes after us
+        if there and known and there != known:  # a claim in the new topic is later than ours
             self._is_made_again, self._at = True, 0
         self._topic_id = there or known
         end, start = self._end(), self._at or 0

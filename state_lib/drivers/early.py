@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 class Early:
-    """Connects in a thread, and heeds what is said to the driver from now on.
+    """Connects in a thread, and takes requests to the driver from now on.
 
-    Nothing depends on it: what fails here is met again when the driver asks, and told there.
+    Only an optimization: what fails here fails again when the driver connects, and is raised then.
     """
 
     def __init__(self, app: str, settings: Settings) -> None:
@@ -28,7 +28,7 @@ class Early:
         self._thread.start()
 
     def watched(self) -> Watched:
-        """How the driver is seen and heard, once that is known.
+        """The driver's connection to the outside, once it is made.
 
         Raises:
             ConfigurationError: a file that a setting names cannot be read.

@@ -24,7 +24,7 @@ def complaints(settings: Settings, app: str) -> tuple[str, ...]:
     All are asked at the same time, and none has longer than `TIMEOUT_S`, also if it drips.
     """
     headers = dict[bytes, bytes]()
-    with contextlib.suppress(ConfigurationError):  # then hosts say how many, and no names
+    with contextlib.suppress(ConfigurationError):  # else hosts give counts, no names
         if (token := settings.read_token()) is not None:
             headers[b"Authorization"] = f"Bearer {token}".encode()
     found = asyncio.run(_complaints(settings.host_addresses, app, headers))
@@ -43,7 +43,7 @@ async def _complaints(
 
 async def _complaint(client: httpx.AsyncClient, host: HostAddress, app: str) -> str | None:
     try:
-        async with asyncio.timeout(TIMEOUT_S):  # httpx' own is for each read
+        async with asyncio.timeout(TIMEOUT_S):  # httpx has a time-out only for each read
             answer = await client.get(f"{host.http_url}/readyz")
         body = answer.json()
         waiting = dict(body.get("not_ready", {}))

@@ -53,7 +53,7 @@ class Living:
             driver: its id.
             launched_at: when it was launched, or adopted.
             sight: the look.
-            process: whether its process lives; None where only Kafka can tell.
+            process: whether its process lives; None if only Kafka shows that.
             now: when that was.
         """
         if sight.end_of(driver) is not None:

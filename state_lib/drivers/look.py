@@ -38,7 +38,7 @@ ASK_HOSTS_AFTER_MS = 10_000
 class Looker:
     """Looks again and again. For one thread at a time.
 
-    Clients that met an absent broker are thrown away: librdkafka's admin client may wait for ever
+    Clients that met an absent broker are dropped: librdkafka's admin client may wait endlessly
     for a controller that is long back [tried].
 
     Attributes:
@@ -53,7 +53,7 @@ class Looker:
         self.refused: KafkaRefused | None = None
 
     def look(self) -> Sight:
-        """One look, of a few seconds at most; an absent Kafka is told in ``away``."""
+        """One look, of a few seconds at most; ``away`` is set if Kafka does not answer."""
         try:
             if self._story is None:
                 self._story = _Story(Kafka.of(self._settings), self._app)
@@ -93,7 +93,7 @@ def observe(looker: Looker, process: DriverProcess | None) -> tuple[Sight, bool 
 
 
 class _Story:
-    """All that Kafka has told about one application, read as it comes."""
+    """All that Kafka has of one application, read as it comes."""
 
     def __init__(self, kafka: Kafka, app: str) -> None:
         self._kafka, self._app = kafka, app
@@ -125,7 +125,7 @@ class _Story:
         for message in self._tail.read({p: end[p] for p in own}, ASK_TIMEOUT_S):
             self._take(message)
         if self._claim is not None and self._claim.topology.sources != sources:
-            return self.look()  # now that its sources are known
+            return self.look()  # its sources are known now
         return self._sight(there, end)
 
     def close(self) -> None:
@@ -168,7 +168,7 @@ class _Story:
     def _progressed(self, said: dict[str, Any]) -> None:
         if "parked" in said:
             self._parked = said["epoch"], tuple(int(p) for p in said["parked"])
-        if "kind" not in said:  # those that have one are no batches: restores, for example
+        if "kind" not in said:  # records with a kind are no batches, but restores for example
             self._repeats += said.get("tasks") is not None
             self._begun = said
 
@@ -225,7 +225,7 @@ class _Story:
 def _facts(claim: Claim, uis: Mapping[str, str | None]) -> DriverFacts | None:
     by = claim.by
     if "id" not in by:
-        return None  # of an older version
+        return None  # written by an older version
     own = {key: by[key] for key in ("id", "host", "pid", "log", "claimed_at")}
     whose = {key: by.get(key, "") for key in ("file", "user")}
     restarts = by.get("restarts", 0)

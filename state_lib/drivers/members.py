@@ -31,7 +31,7 @@ def living_drivers(kafka: Kafka, app: str, timeout_s: float = ADMIN_TIMEOUT_S) -
     except KafkaException as error:
         raise unavailable(f"describe group {group!r}", error, admin) from error
     admin.visible.add(group)
-    # One that came again after a broker's restart is in there twice for a while.
+    # A member that rejoined after a broker's restart is listed twice for some time.
     return tuple(sorted(set(found)))
 
 
@@ -48,7 +48,7 @@ def _require_visible(kafka: Kafka, app: str, timeout_s: float) -> None:
             try:
                 asker.committed([place], timeout=_STEP_S)
             except KafkaException:
-                # Who may not see it is told so aside, and the coordinator looked for for ever.
+                # A lack of permission is reported as an event; the call itself only times out.
                 told = asker.poll(0)
                 if told is not None and (error := told.error()) and error.code() == NO_GROUP:
                     raise KafkaException(error) from None

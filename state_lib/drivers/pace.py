@@ -45,7 +45,7 @@ class Pace:
     def feed(self, sight: Sight, now: float) -> bool:
         """Take one look in; whether a batch was committed since the one before.
 
-        One that waited while others were repeated for parked tasks tells nothing of its own time.
+        The time of a batch that waited for repeats for parked tasks is not counted.
         """
         blind = now - self.fed_at > BLIND_S
         self.fed_at = now

@@ -46,15 +46,15 @@ class Presence:
         """Whether this driver can be seen.
 
         Raises:
-            KafkaRefused: it may not join its group: whoever looks would think that it is dead.
+            KafkaRefused: it may not join its group: watchers would take it for dead.
         """
         if self._refused is not None:
             raise self._refused
 
     def streaming(self, epoch: int, ui: str | None) -> None:
-        """Say that the stream runs, and where Spark's page is; a convenience, so never an error.
+        """Report that the stream runs, and the address of Spark's UI; failures are ignored.
 
-        It takes half a second: let a thread do it.
+        Takes half a second: call it in a thread.
         """
         self._say(STREAMING, {"epoch": epoch, "ui": ui})
 
@@ -67,7 +67,7 @@ class Presence:
             retry: whether starting it again could help.
             handover: as `Ended`.
         """
-        # In the log, too: one that is refused before its first claim has no topic to say it in.
+        # In the log, too: a driver that is refused before its first claim has no topic.
         words = {"how": how, "why": why, "retry": retry, "handover": handover}
         log.info(IN_LOG, id=self.who.id, restarts=self.who.restarts, **words)
         said = False
@@ -115,7 +115,7 @@ class Presence:
             }
         )
         try:
-            # The group is all that counts: whoever gets the partition reads nothing of it.
+            # Only membership counts: the member that is assigned the partition does not read it.
             consumer.subscribe(
                 [topology_topic(self._app)], on_assign=lambda member, _: member.assign([])
             )

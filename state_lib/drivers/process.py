@@ -78,10 +78,10 @@ class DriverProcess:
         return self.host == socket.gethostname()
 
     def alive(self) -> bool | None:
-        """Whether any process of it lives; None where that cannot be told from here.
+        """Whether any process of it lives; None if that cannot be seen from here.
 
-        That is on another machine, and where its processes belong to another user: then its
-        membership in Kafka's group tells.
+        That is on another machine, and if its processes belong to another user: then its
+        membership in Kafka's group shows it.
 
         The environment of a process reads as empty for a moment while it becomes another program
         (``exec``), as spark-submit does twice [tried]: that is no death.
@@ -101,7 +101,7 @@ class DriverProcess:
         except psutil.AccessDenied:
             return None
         except (psutil.Error, OSError):
-            pass  # what was launched has ended; what it started may live
+            pass  # the launched process has ended, but its children may live
         return bool(processes.surely_marked(ID_VARIABLE, self.id))
 
     def end(self, timeout_s: float = 90) -> None:
@@ -122,7 +122,7 @@ class DriverProcess:
             if not living:
                 return
             jobs = [p for p in living if _stops_at_an_edge(p)]
-            # Without any job the JVM is starting still; after one it ends by itself.
+            # Without a job the JVM is still starting; after a job it ends by itself.
             for process in set(jobs or (() if asked else living)) - asked:
                 _signal(process, signal.SIGTERM)
                 asked.add(process)

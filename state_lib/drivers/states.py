@@ -15,7 +15,7 @@ def last_end(sight: Sight) -> Ended | None:
     end = sight.end_of(facts.id)
     over = sight.stop is not None or (end is not None and end.how != "failed")
     if not over and last is not None and last.how == "failed":
-        return last  # maybe of one that was to follow it, and did not come as far as a claim
+        return last  # maybe that of a successor which ended before its claim
     if over or end is not None:
         return end
     why = f"the driver on {facts.host}, process {facts.pid}, is gone without a word"

@@ -94,11 +94,11 @@ class Supervision:
         Args:
             driver: its id.
             now: wall seconds.
-            sight: of before the launch: what was said after it is meant for this driver; or the one
-                that showed the driver. Where Kafka was away, the first one after that counts.
+            sight: the look before the launch, as later requests are meant for this driver; or the
+                look that found the driver. If Kafka was away, the first look after that counts.
             ending: as `Requests`.
-            stop: a request of before that is meant for the stream of a driver that was found; it
-                counts for more than ``ending``.
+            stop: an earlier request to stop the stream of a driver that was found; it takes
+                precedence over ``ending``.
         """
         self.id, self.launched_at, self.phase = driver, now, "starting"
         self.epoch, self.base = -1, None
@@ -131,19 +131,19 @@ class Supervision:
 
         Args:
             sight: taken after ``process`` was asked for (`state_lib.drivers.look.observe`).
-            process: whether the driver's process lives; None where only Kafka can tell.
+            process: whether the driver's process lives; None if only Kafka shows that.
             now: wall seconds: this state outlives processes, and their monotonic clocks.
             said: the last lines of the driver's log, once it is gone.
 
         Returns:
-            What is new. Every incident is told once when it begins and once when it ends; after
+            New events. Every incident is reported once when it begins and once when it ends; after
             ``stopped``, ``superseded`` or ``gave_up`` comes nothing.
         """
         if self.over:
             return []
         events = self._reach_kafka(sight, now)
         if sight.away is not None:
-            return events  # the rest would be judged by an old look
+            return events  # the other facts are those of an earlier look
         if self.base is None:
             self._begin(sight)
         if self.phase in ("waiting", "due"):
@@ -209,13 +209,13 @@ class Supervision:
         self.epoch = sight.epoch
         if self.phase == "starting":
             self.phase = "running"
-            if sight.facts is not None:  # one that was adopted knows what was before
+            if sight.facts is not None:  # an adopted driver knows its earlier restarts
                 self.restarts = max(self.restarts, sight.facts.restarts)
             where = sight.facts and f" on {sight.facts.host}, process {sight.facts.pid}"
             text = f"the driver of {self.app} has claimed it (epoch {sight.epoch}{where or ''})"
             events.append(Event("started", text, {"epoch": sight.epoch, "driver": self.id}))
             self.done_before = sight.done
-        # The first commit may only resolve positions, which proves nothing about batches.
+        # The first commit may only resolve positions, which does not show that batches work.
         moved = sight.batch_number > 1 or sight.done > self.done_before or sight.lag == 0
         if sight.batch_number > 0 and moved and not self.committed:
             self.committed, self.failures = True, Failures()
@@ -231,7 +231,7 @@ class Supervision:
             return [self._stopped(sight, end)]
         if self._taken_over(sight) or (end is not None and end.how == "superseded"):
             return [self._superseded(sight)]
-        # One that fails on its way out was to end, too; after a stop of the stream that is told.
+        # A driver that fails while it stops was to end, too.
         if self.requests.is_handover(sight, end) or (end is None and self.requests.hears(sight)):
             return [self._stopped(sight, end)]
         lines = list(said[-SAID_LINES:])

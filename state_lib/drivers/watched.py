@@ -1,4 +1,4 @@
-"""How a driver's process is seen and heard from outside, across restarts of its stream."""
+"""A driver's connection to the outside, which outlives restarts of its stream."""
 
 from __future__ import annotations
 
@@ -19,9 +19,8 @@ if TYPE_CHECKING:
 class Watched:
     """One of each for a process.
 
-    ``stopping`` is set by whoever wants the process to stop at a batch's edge, also by its driver
-    when that is asked to: a stop must outlive a stream that fails meanwhile. ``kafka`` is the
-    connection by which all of that is said.
+    ``stopping`` is set to stop the process at a batch's edge, also by its driver when it is asked
+    to: a stop must outlive a stream that fails meanwhile. ``kafka`` is the connection for all.
     """
 
     presence: Presence

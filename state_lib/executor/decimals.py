@@ -1,7 +1,7 @@
-"""Sums of decimals, exact: each of 128 bits, as four numbers of 32.
+"""Exact sums of decimals of 128 bits, as four numbers of 32 bits.
 
-A sum that is beyond 38 digits wraps around, as those of whole numbers do beyond 64 bits: no other
-answer is the same at every cut. It takes 10^10 values of 28 digits to come there.
+A sum beyond 38 digits wraps around, as sums of integers do beyond 64 bits: nothing else is
+independent of how the stream was cut into batches. It takes 10^10 values of 28 digits.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from state_lib.serdes.columns import Mask, bitmap, buffer_of, valid_mask, view_o
 from state_lib.serdes.kinds import MOST_DIGITS
 
 MOST_SUMMED = 28
-"""Digits of what is summed: Spark's sum of one batch has ten more."""
+"""Most digits of summed values: Spark's sum of a batch has ten more."""
 _Limbs = npt.NDArray[np.int64]
 _COUNT, _BITS = 4, 32
 _MASK = (1 << _BITS) - 1
 _MOST = 10**MOST_DIGITS - 1
 _LAST = _MOST >> (_BITS * (_COUNT - 1))
-"""A last number that is farther from zero may be beyond."""
+"""If the last number is farther from zero, the sum may be beyond 38 digits."""
 
 
 def folded(column: Any, heads: npt.NDArray[np.int64]) -> tuple[Any, int]:
-    """One sum for each run, and how many wrapped; nulls are skipped, and null if all are."""
+    """One sum per run of equal keys, null if all its values are; and how many sums wrapped."""
     there = _there(column)
     some = np.logical_or.reduceat(there, heads)
     return _array(np.add.reduceat(_limbs(column, there), heads, axis=0), column.type, some)
 
 
 def added(was: Any, now: Any) -> tuple[Any, int]:
-    """Two columns, and how many sums wrapped; where one is null the other counts."""
+    """Sums of two columns, and how many wrapped; null plus a value is that value."""
     before, behind = _there(was), _there(now)
     limbs = _limbs(was, before) + _limbs(now, behind)
     return _array(limbs, now.type, before | behind)
@@ -45,7 +45,7 @@ def _there(column: Any) -> Mask:
 
 
 def _limbs(column: Any, there: Mask) -> _Limbs:
-    """The least first; the last bears the sign. Those of nulls are 0."""
+    """The four numbers, the least significant first; the last has the sign. 0 for nulls."""
     raw = view_of(column, "V16").view("<u4").reshape(-1, _COUNT)
     limbs = np.where(there[:, None], raw, 0).astype(np.int64)
     limbs[:, -1] = limbs[:, -1].astype(np.uint32).view(np.int32)

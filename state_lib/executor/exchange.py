@@ -36,9 +36,9 @@ RESULT = pa.schema([("task", pa.int32()), ("marker", pa.binary()), ("error", pa.
 RESULT_DDL = "task int, marker binary, error binary"
 _FIRST_WAIT_S, _MOST_WAIT_S = 0.1, 2.0
 _LEAST_S = 1.0
-"""What the last try may take."""
+"""Time of the last try, at least."""
 _Work = Callable[["OpenExchange", Pace], Marker]
-"""Does within an open exchange what is to be done, and commits it."""
+"""Does the work of an open exchange, and commits it."""
 
 
 class OpenExchange(Protocol):
@@ -64,17 +64,17 @@ class OpenExchange(Protocol):
         """Records for an output topic, in the same transaction."""
 
     def dead_letters(self, letters: pa.BinaryArray) -> None:
-        """Records that could not be used, as `state_lib.host.letters` reads them."""
+        """Unusable records, in the form of `state_lib.host.letters`."""
 
     def commit(self, header: CommitHeader) -> Marker:
-        """Commit what was sent; returns the marker that stands afterwards."""
+        """Commit what was sent; returns the marker after it."""
 
 
 class TaskClient(Protocol):
     """Reaches tasks: over Flight, or in this process (`state_lib.testing`)."""
 
     def marker(self, app: str, partition: int, timeout_s: float = ...) -> Marker:
-        """Where a task stands."""
+        """The marker of a task."""
 
     def exchange(
         self,
@@ -109,8 +109,8 @@ def exchange_partition(
     try:
         check_placed(task, table)
         marker = exchange(plan, task, table, _client(plan, task)).to_bytes()
-    except HoldfastError as error:  # for the driver, as what it is: Spark would only try again
-        if type(error) is HoldfastError:  # nobody meant it: a connection that broke, perhaps
+    except HoldfastError as error:  # returned to the driver: if raised, Spark would only retry
+        if type(error) is HoldfastError:  # of no kind, such as a broken connection: let Spark retry
             raise
         refusal = orjson.dumps(error.to_wire())
     row = [[task], [marker], [refusal]]
@@ -119,17 +119,17 @@ def exchange_partition(
 
 
 def leave_partition(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Instead of `exchange_partition`, where nothing is to be kept: take rows, and leave them."""
+    """In place of `exchange_partition` to warm up Spark: reads all rows, and keeps none."""
     for _ in batches:
         continue
     yield from ()
 
 
 def check_placed(task: int, table: pa.Table | None) -> None:
-    """Refuse rows of other tasks: their keys would be stored where nobody looks for them.
+    """Refuse rows of other tasks: their keys would be stored where no lookup finds them.
 
     Raises:
-        Misplaced: whose rows they are, and which settings of Spark's to look at.
+        Misplaced: names the tasks that they belong to, and settings of Spark's to check.
     """
     seen = [] if table is None else pc.unique(table.column("task")).to_pylist()
     if set(seen) <= {task}:
@@ -150,9 +150,8 @@ def exchange(plan: ExchangePlan, task: int, table: pa.Table | None, client: Task
 
     Raises:
         Superseded, Realign: this driver must stop or align; trying again would not help.
-        Unavailable: the host stayed away for ``plan.patience_s``, answered nobody for as long in
-            the middle of an exchange, refused for as long what it was asked for, or was not done
-            in ``plan.timeout_s``.
+        Unavailable: for ``plan.patience_s`` the host was away, was silent in the middle of an
+            exchange, or refused it; or it was not done within ``plan.timeout_s``.
     """
     if not plan.initial:
         verbs = {} if table is None else _fold(plan, table)
@@ -168,7 +167,7 @@ def exchange(plan: ExchangePlan, task: int, table: pa.Table | None, client: Task
 
 
 def _exchanged(plan: ExchangePlan, task: int, client: TaskClient, work: _Work) -> Marker:
-    """One commit of `exchange`, whoever makes it."""
+    """One commit of `exchange`, by this try or by another copy of the Spark task."""
     deadline = time.monotonic() + plan.timeout_s
     patience_s = plan.timeout_s if plan.patience_s is None else plan.patience_s
     patience = time.monotonic() + patience_s
@@ -179,7 +178,7 @@ def _exchanged(plan: ExchangePlan, task: int, client: TaskClient, work: _Work) -
             silent_s = None
             if patience_s < plan.timeout_s:
                 _look(plan, task, client, patience - time.monotonic())
-                if not reached:  # one that answers and refuses is no better than one that is away
+                if not reached:  # once: a host that answers but refuses counts as away after that
                     patience = time.monotonic() + patience_s
                 silent_s, reached = patience_s, True
             batch, left = plan.batch, max(_LEAST_S, deadline - time.monotonic())
@@ -189,12 +188,12 @@ def _exchanged(plan: ExchangePlan, task: int, client: TaskClient, work: _Work) -
                 if open_exchange.already_done or _is_taken(batch, open_exchange.marker):
                     return open_exchange.marker
                 return work(open_exchange, pace)
-        except Moved:  # another copy commits: that is no refusal
+        except Moved:  # another copy of this Spark task has committed: no refusal
             reached = False
             if time.monotonic() > deadline:
                 raise
         except Unavailable:
-            patience += pace.busy_s  # while processors worked, nobody waited for the host
+            patience += pace.busy_s  # processors' own time is not the host's
             if time.monotonic() > min(patience, deadline):
                 raise
         time.sleep(wait * random.uniform(0.5, 1.0))  # noqa: S311 - jitter
@@ -202,13 +201,13 @@ def _exchanged(plan: ExchangePlan, task: int, client: TaskClient, work: _Work) -
 
 
 def _is_taken(batch: BatchPlan, marker: Marker) -> bool:
-    """Whether a task has taken a tick, maybe under another number: no position tells of that."""
+    """Whether a task has taken a tick, maybe under another number: positions do not show it."""
     return batch.tick and 0 <= batch.recorded <= marker.taken(batch.recorded_in)
 
 
 def _look(plan: ExchangePlan, task: int, client: TaskClient, within_s: float) -> None:
-    """Raise Unavailable if nobody answers: a host that hangs would hold an exchange to its end."""
-    with contextlib.suppress(NotFound):  # the exchange lets the host learn of the application
+    """Raise Unavailable if the host does not answer: a hung one would block a whole exchange."""
+    with contextlib.suppress(NotFound):  # the host learns of the application by the exchange
         client.marker(plan.app, task, max(_LEAST_S, within_s))
 
 
@@ -286,7 +285,7 @@ def _begun(
     open_exchange: OpenExchange,
     pace: Pace,
 ) -> Marker:
-    """Commit a part of the initial state of a processor: the task stays where it is."""
+    """Commit a part of a processor's initial state; the task's positions do not change."""
     from state_lib.executor.process.run import run_initial  # noqa: PLC0415 - imports much of PySpark
 
     here, batch, name = open_exchange.marker, plan.batch, plan.initial

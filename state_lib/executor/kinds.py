@@ -1,4 +1,4 @@
-"""Spark's types as kinds of values (`state_lib.serdes.kinds`): derived, never repeated."""
+"""Spark's types as kinds of values (`state_lib.serdes.kinds`)."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _FLAT: dict[type[T.DataType], Kind] = {
 
 
 def kind_of(type_: T.DataType) -> Kind:
-    """What a value of a type is: whole numbers are int64, fractions float64.
+    """The kind of values of a type: whole numbers are int64, fractions float64.
 
     Raises:
-        TypeError: there is no such kind; says which part of it has none.
+        TypeError: there is none; names the part of the type.
     """
     if (flat := _FLAT.get(type(type_))) is not None:
         return flat

@@ -1,4 +1,4 @@
-"""Merges a batch's combined rows of one verb into what its store holds. Columns, never rows."""
+"""Merges a batch's combined rows of one verb into its stored values, column by column."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ Ints = npt.NDArray[np.int64]
 _INT64 = np.iinfo(np.int64)
 _LOW = 0xFFFF_FFFF
 NOTHING = -(2**62)
-"""Stands for null in columns of times: less than every event time."""
+"""Null in columns of times: less than every event time."""
 
 
 @dataclass(frozen=True)
 class Rows:
     """Rows of one verb of one task, sorted by composite key, one per key.
 
-    ``columns``: per field the batch's partial value; ``order``: the three columns that tell which
-    record is the latest, for verbs with `last`; ``high``: per sum of int64 its bits from 32 on,
-    before it wrapped; ``wrapped``: per sum of decimals, how many wrapped already.
+    ``columns``: per field, the batch's partial values; ``order``: the three columns by which the
+    latest record is found, for verbs with `last`; ``high``: per sum of int64, its bits from 32 on
+    before it wrapped; ``wrapped``: per sum of decimals, how many wrapped in this batch.
     """
 
     keys: pa.BinaryArray
@@ -46,10 +46,9 @@ class Rows:
 
 @dataclass(frozen=True)
 class Merged:
-    """New values: ``values`` as the changelog has them; ``fields`` to show in outputs.
+    """New values: ``values`` for the changelog; ``fields`` for outputs.
 
-    ``wrapped``: per sum, how many went beyond what it can hold (2^63, of decimals 38 digits) and
-    around.
+    ``wrapped``: per sum, how many overflowed (2^63, for decimals 38 digits) and wrapped around.
     """
 
     values: pa.BinaryArray
@@ -173,7 +172,7 @@ def _heads(keys: pa.BinaryArray) -> Ints:
 
 
 def _how(op: str, kind: pa.DataType) -> tuple[Any, Any]:
-    """What changes nothing, and what joins two values: NaN is the greatest number."""
+    """The neutral value of an operation, and its function: NaN is the greatest number."""
     if pa.types.is_floating(kind):
         return {
             "sum": (0.0, np.add),
@@ -189,7 +188,7 @@ def _how(op: str, kind: pa.DataType) -> tuple[Any, Any]:
 
 
 def _chosen(newer: Any, now: Any, was: Any) -> Any:
-    """Where it is newer the one, else the other."""
+    """``now`` where ``newer``, else ``was``."""
     if pa.types.is_nested(now.type):
         places = np.arange(len(now)) + np.where(newer, 0, len(now))
         return pa.concat_arrays([now, was]).take(pa.array(places))
@@ -201,7 +200,7 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def _best(op: str, values: Any, run: Ints, heads: Ints) -> Any:
-    """The least or greatest value of each run, of those that sort; nulls are skipped."""
+    """The least or greatest value of each run, by sorting; nulls are skipped."""
     columns = {"run": pa.array(run), "there": pc.is_valid(values)}
     columns |= {f"part{i}": part for i, part in enumerate(_parts(values))}
     way = "ascending" if op == "min" else "descending"
@@ -212,7 +211,7 @@ def _best(op: str, values: Any, run: Ints, heads: Ints) -> Any:
 
 
 def _parts(values: Any) -> Iterator[Any]:
-    """What they are sorted by: a struct by its fields, as Spark does, null before all others."""
+    """Columns to sort values by: a struct by its fields, nulls first, as Spark does."""
     if not pa.types.is_struct(values.type):
         yield values
         return
@@ -241,7 +240,7 @@ def _fold(op: str, column: pa.Array, heads: Ints) -> pa.Array:
 
 
 def _both(op: str, was: pa.Array, now: pa.Array) -> pa.Array:
-    """Two columns joined; where one is null the other counts."""
+    """Two columns combined; null and a value give that value."""
     if not _is_number(now.type):
         rows = np.arange(len(now))
         both = pa.concat_arrays([was, now])
@@ -260,13 +259,13 @@ def _plain(column: pa.Array, instead: Any) -> npt.NDArray[Any]:
 
 
 def _array(values: npt.NDArray[Any], kind: pa.DataType, none: npt.NDArray[np.bool_]) -> pa.Array:
-    if pa.types.is_floating(kind):  # one NaN and one zero, to the byte
+    if pa.types.is_floating(kind):  # one form of NaN and of zero
         values = np.where(np.isnan(values), np.nan, values + 0.0)
     return pa.array(values, kind, mask=none)
 
 
 def _joined(columns: dict[str, pa.Array], name: str, rest: pa.Array) -> Ints:
-    """Make a sum of its two parts, modulo 2^64; returns its bits from 32 on before it wrapped."""
+    """Add a sum's two parts modulo 2^64; returns its bits from 32 on before it wrapped."""
     low, none = _plain(columns[name], 0), pc.is_null(rest).to_numpy(zero_copy_only=False)
     high: Ints = _plain(rest, 0) + (low >> 32)
     columns[name] = pa.array((high << 32) + (low & _LOW), pa.int64(), mask=none)
@@ -274,7 +273,7 @@ def _joined(columns: dict[str, pa.Array], name: str, rest: pa.Array) -> Ints:
 
 
 def _wraps(was: pa.Array, now: pa.Array, high: Ints) -> int:
-    """How many sums do not fit into 64 bits."""
+    """How many sums overflow 64 bits."""
     old, new = _plain(was, 0), _plain(now, 0)
     exact = high + (old >> 32) + (((old & _LOW) + (new & _LOW)) >> 32)
     return int(np.count_nonzero((exact < -(1 << 31)) | (exact >= 1 << 31)))

@@ -1,4 +1,4 @@
-"""Rows of a store as they appear in output topics: JSON objects with key, window and fields."""
+"""Entries of a store in output topics: JSON objects with key, window and fields."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def output_keys(verb: Kept, rows: Rows) -> pa.BinaryArray:
 
 
 def _key(verb: Kept, rows: Rows) -> dict[str, list[Any]]:
-    """The key under its name, or its columns under theirs."""
+    """The key by its name, or its columns by theirs."""
     keys: Any = serde_from(verb.key_serde).decode_arrow(rows.inner)
     columns = [] if verb.key_name else columns_of(verb.key_serde)
     if not columns:

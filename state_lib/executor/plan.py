@@ -1,4 +1,4 @@
-"""What one batch is: plain data that travels from the driver to the executors."""
+"""The plan of one batch: plain data that the driver sends to executors."""
 
 from __future__ import annotations
 
@@ -12,38 +12,38 @@ from state_lib.protocol.marker import NO_TIME
 from state_lib.protocol.positions import Positions
 
 SEEN, DROPPED, DEAD = -1, -2, -3
-"""Kinds of entries that change no store: they carry event times, drop counts and dead letters.
-Kinds from 0 on are indexes of verbs."""
+"""Kinds of entries that change no store: event times, drop counts and dead letters. Kinds from 0 on
+are indexes of verbs."""
 UNBOUNDED = 2**31 - 1
-"""The limit of a record (bytes) where a plan has none of its store."""
+"""The limit of a record (bytes) in a store without one in the plan."""
 
 
 @dataclass(frozen=True)
 class BatchPlan:
-    """Bounds and judgement of one batch, the same for every task of it.
+    """Bounds and decisions of one batch, the same for all of its tasks.
 
     Attributes:
         epoch, batch_number: of the driver and the batch.
         from_, to: positions before and after.
-        stream_time_ms: by which lateness is judged.
-        now: wall time (ms) by which "too far in the future" is judged.
+        stream_time_ms: by which rows are late.
+        now: wall time (ms) by which rows are too far in the future.
         max_future_ms: how far ahead of ``now`` an event time may be.
         topic_ids: of the sources.
         tasks: those that take part; None for all.
-        repeated: whether it was decided before, and these tasks have missed it.
+        repeated: whether it was recorded before, and these tasks have missed it.
         parked: tasks that are left out until they are back, by `state_lib.spark.parking`.
         code: fingerprint of the job.
-        limits: store → what its topics take of one record (key plus value, bytes).
+        limits: store → greatest record (key plus value, bytes) that its topics take.
         recorded: offset in the progress log where this batch was recorded first; -1 before that.
-        numbered: source partitions of a repeated batch as it was first recorded: which task has a
-            row without a key goes by their numbers. There are no rows of others, which are newer.
-        run: the batches that this one repeats together, each of which judges its own rows.
-        tick: whether it has no records, and runs timers.
+        numbered: source partitions of a repeated batch as first recorded: rows without a key go to
+            tasks by these partitions' numbers. Newer partitions have no rows in it.
+        run: the batches that this one repeats together, each with decisions for its own rows.
+        tick: whether it reads no records, and runs timers.
         recorded_in: Kafka's id of the progress topic; empty without processors.
-        routing: digits of where rows go, as `Declaration.routing`.
-        batch_time: processing time of processors (ms): wall time, but it never goes back as that
-            may. `NO_TIME` without any.
-        unknown: ids of schemas of Avro that the registry did not know when it was decided.
+        routing: digest of where rows go, see `Declaration.routing`.
+        batch_time: processing time of processors (ms): wall time that never goes back. `NO_TIME`
+            without processors.
+        unknown: Avro schema ids that the registry did not know when the batch was recorded.
     """
 
     epoch: int
@@ -69,12 +69,12 @@ class BatchPlan:
     unknown: tuple[int, ...] = ()
 
     def sources(self) -> list[tuple[str, int]]:
-        """Source partitions in the order in which rows number them."""
+        """Source partitions by the number that rows have for them."""
         known = sorted(self.to)
         return [*self.numbered, *(p for p in known if p not in self.numbered)]
 
     def record(self) -> dict[str, object]:
-        """As ``<app>-progress`` keeps it: of a repeated batch, its own source partitions."""
+        """The record in ``<app>-progress``; for a repeated batch, with its own partitions only."""
         return {
             "epoch": self.epoch,
             "n": self.batch_number,
@@ -101,9 +101,9 @@ class BatchPlan:
 
 
 def together(plans: Sequence[BatchPlan]) -> BatchPlan:
-    """One plan for batches that follow one another: it ends as the last one, which is the latest.
+    """One plan for consecutive batches, with the end of the last one.
 
-    What differs among them are bounds, numbers, and what rows are judged by.
+    They differ in bounds, numbers and the times that rows are compared with.
     """
     if len(plans) == 1:
         return plans[0]
@@ -112,11 +112,11 @@ def together(plans: Sequence[BatchPlan]) -> BatchPlan:
 
 @dataclass(frozen=True)
 class ExchangePlan:
-    """Everything an executor needs to carry one task's rows to its host.
+    """What an executor needs to bring one task's rows to its host.
 
-    ``timeout_s``: how long an exchange may take. ``patience_s``: how long it is tried again while
-    its host is away, or the task is opening; None: as long. ``processors``: their numbers follow
-    those of ``kept``. ``initial``: the processor that takes its initial state, and no batch.
+    ``timeout_s``: how long an exchange may take. ``patience_s``: how long it is retried while its
+    host is away or the task is opening; None: ``timeout_s``. ``processors``: numbered after
+    ``kept``. ``initial``: a processor that takes its initial state, in place of a batch.
     """
 
     app: str

@@ -1,4 +1,4 @@
-"""What the last check saw of each log, so that the next one can tell whether its cleaner moves.
+"""What the last check saw of each log, by which the next one knows whether its cleaner works.
 
 A note of this machine's: without it, a cleaner that is merely late is called stuck.
 """
@@ -34,7 +34,7 @@ def note(
     samples: Mapping[str, Sequence[LogSample]],
     now: int,
 ) -> None:
-    """Write it anew; a directory that cannot be written is no reason to end a check."""
+    """Replace the file; a directory that cannot be written does not fail a check."""
     seen = dict(earlier)
     for topic, found in samples.items():
         seen |= {(topic, s.partition): (now, s.end, s.first_repeat) for s in found}

@@ -47,7 +47,7 @@ def stores_measured(kafka: Kafka, facts: Facts, look_s: float = 5.0) -> list[Sto
 
 
 def restore_rates(kafka: Kafka, app: str) -> Rates:
-    """From the last restores that hosts told of; from a benchmark where there are none."""
+    """From the last restores that hosts report; from a benchmark if there are none."""
     rates = list(seen_rates(_told(kafka, app)))
     if not rates:
         return Rates(FULL_RECORDS_PER_S, TAIL_RECORDS_PER_S, FETCH_BYTES_PER_S, OPEN_S)

@@ -84,7 +84,7 @@ def sample_log(
 ) -> LogSample:
     """One partition, read at `places`; an error is part of the sample."""
     counted = _Count(LogSample(partition, start, end))
-    consumer = kafka.reader(**{"auto.offset.reset": "earliest"})  # windows may go meanwhile
+    consumer = kafka.reader(**{"auto.offset.reset": "earliest"})  # brokers may delete windows
     try:
         for first, last in places(start, end, records):
             counted.place(first, last)
@@ -121,7 +121,7 @@ class _Count:
 
     def place(self, first: int, last: int) -> None:
         """Another one begins."""
-        self._behind = self._offsets - first  # added to an offset: how many came before it
+        self._behind = self._offsets - first  # plus an offset: number of offsets before it
         self._offsets += last - first
         self._pack()
 

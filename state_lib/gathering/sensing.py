@@ -70,7 +70,7 @@ class Sense:
         name: of the condition.
         snapshot_age_ms: how old the newest snapshot of a task may become.
         read_logs: read changelogs at some places, to see whether they are compacted.
-        host_timeout_s: for each host, all at the same time; however slowly it goes on.
+        host_timeout_s: for the whole answer of each host; all are asked at the same time.
     """
 
     def __init__(
@@ -103,9 +103,9 @@ class Sense:
         self._look = looks[name]
 
     def look(self) -> Look:
-        """One look; who cannot be asked now is told in ``blind``.
+        """One look; ``blind`` is set if something cannot be asked now.
 
-        Of an application that has not run, or not since it was reset, nothing is wrong.
+        Nothing is wrong with an application that has not run, or not since it was reset.
 
         Raises:
             ConfigurationError: what a person must correct, such as a refused log-in.
@@ -113,14 +113,14 @@ class Sense:
         """
         try:
             return self._look()
-        except LogLost as error:  # that is a condition of its own
+        except LogLost as error:  # another condition reports that
             return Look(sure=NOTHING, blind=error.message)
         except NotFound as error:
             return Look(blind=error.message)
         except (ConfigurationError, Unauthorized):
             raise
         except (HoldfastError, KafkaException) as error:
-            self.close()  # see `Looker`: clients that met an absent broker are not used again
+            self.close()  # clients that met an absent broker are not reused: see `Looker`
             why = error.message if isinstance(error, HoldfastError) else str(error)
             return Look(sure=NOTHING, blind=why)
 
@@ -196,7 +196,7 @@ class Sense:
         hosts = self._hosts()
         away = "; ".join(host.away for host in hosts if host.away is not None) or None
         found, seen = tuple(store_lost(self._app, hosts)), stores_seen(self._app, hosts)
-        gone = away is None and not any(host.tasks for host in hosts)  # or nobody knows it yet
+        gone = away is None and not any(host.tasks for host in hosts)  # or not known there yet
         return Look(found, None if gone else seen, away)
 
     def _snapshot_stale(self) -> Look:

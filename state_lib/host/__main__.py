@@ -44,7 +44,8 @@ def main(arguments: list[str] | None = None) -> int:
             raise
         log.error("host cannot start", host=host_id, why=wanted.message)
         return 1
-    # A signal that another thread gets, as after a SIGCONT, wakes no lock that this one waits for.
+    # With a time-out: a signal that another thread receives, as after a SIGCONT, does not wake a
+    # lock that this one waits for.
     while not stop.wait(LOOK_S):
         pass
     host.stop()

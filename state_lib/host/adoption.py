@@ -76,8 +76,8 @@ class Applications:
             known = self.apps.get(topology.app)
             if known is not None and not _same_topic(known, topology):
                 has_begun = self._require_newer(topology, known)
-                self._retire(topology.app)  # it was deleted, unknown to this host, and made anew
-                if not has_begun:  # or only some of its topics were made anew
+                self._retire(topology.app)  # deleted and created again, unnoticed by this host
+                if not has_begun:  # or only some of its topics were created again
                     self._keep_aside(topology)
             with self._lock:
                 if self._is_outdated(topology):
@@ -88,7 +88,7 @@ class Applications:
                     if key not in self.tasks:
                         self.tasks[key] = StateTask(self._context, topology, partition)
                         self.openers.open_soon(self.tasks[key])
-                # Last: who takes no lock must never find an application without its tasks.
+                # Last: readers without the lock must not find an application without its tasks.
                 self.apps[topology.app] = topology
 
     def drop(self, app: str, topic_id: str, epoch: int) -> None:
@@ -107,7 +107,7 @@ class Applications:
             self._retire(app)
             folder = self._context.state_dir / check_name("application", app)
             if folder.exists():
-                # Renamed first, so that a host that is killed here does not remember half of it.
+                # Renamed first, so that nothing of it is found after a kill at this point.
                 doomed = folder.rename(folder.with_name(f".{app}.gone-{time.time_ns()}"))
                 shutil.rmtree(doomed, ignore_errors=True)
         log.info("dropped an application", app=app, epoch=epoch)
@@ -193,5 +193,5 @@ class Applications:
 
 
 def _same_topic(one: Topology, other: Topology) -> bool:
-    """Whether both were learned from the same topology topic, and not one made anew."""
+    """Whether both were learned from the same topology topic, not from one created again."""
     return bool(one.extra.get("topic_id") == other.extra.get("topic_id"))

@@ -16,13 +16,13 @@ from state_lib.stores.task_stores import TaskStores
 from state_lib.task import StateTask
 
 _MS = 1000
-# Kafka Streams' names of RocksDB's properties (KIP-607); per family, summed over a store's.
+# Kafka Streams' names of RocksDB's properties (KIP-607), summed over the families of a store.
 PROPERTIES = {
     "size_all_mem_tables_bytes": "rocksdb.size-all-mem-tables",
     "total_sst_files_size_bytes": "rocksdb.total-sst-files-size",
     "estimate_pending_compaction_bytes": "rocksdb.estimate-pending-compaction-bytes",
 }
-# Of the one block cache that all engines of the process share.
+# Properties of the block cache that all engines of the process share.
 CACHE_PROPERTIES = {
     "block_cache_usage_bytes": "rocksdb.block-cache-usage",
     "block_cache_capacity_bytes": "rocksdb.block-cache-capacity",

@@ -1,4 +1,4 @@
-"""Digests of a task's stores, all at one marker, told part by part."""
+"""Digests of a task's stores, all at one marker, sent part by part."""
 
 from __future__ import annotations
 
@@ -40,6 +40,6 @@ def digests(task: StateTask, stores: Sequence[str] | None) -> Iterator[dict[str,
                 parts.append(part)
                 yield {"store": name, "entries": part.entries}
             with task.view() as (_, now):
-                if now is not opened:  # closing ends open iterators: that was no end
+                if now is not opened:  # closing the task ends iterators early
                     raise Unavailable(f"task {task.name} was closed meanwhile", task=task.name)
             yield {"store": name, "digest": str(added(parts))}

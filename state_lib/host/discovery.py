@@ -40,7 +40,7 @@ class Discovery:
         self._manager, self._address = manager, address
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="discovery", daemon=True)
-        self._refused: set[str] = set()  # so that the log says it once
+        self._refused: set[str] = set()  # logged only once
 
     def start(self) -> None:
         """Begin: from now on the host is not ready before it knows its applications."""
@@ -70,7 +70,7 @@ class Discovery:
         except HoldfastError as error:
             log.warning("applications are not known yet", why=error.message)
             return {EVERY: f"Kafka cannot be asked which ones have tasks here: {error.message}"}
-        except Exception as error:  # it is tried again
+        except Exception as error:  # retried later
             log.exception("applications are not known yet")
             return {EVERY: f"it cannot be told which ones have tasks here: {error!r}"}
         return {app: why for app, why in answers.items() if why is not None}
@@ -87,10 +87,10 @@ class Discovery:
                 log.info("learned from Kafka", app=app, epoch=claim.epoch)
         except Unavailable as error:
             return error.message
-        except HoldfastError as error:  # nobody's topic, another's, or a newer version's claim
+        except HoldfastError as error:  # not ours, or a claim of a newer version
             self._refused.add(app)
             log.warning("not taken for an application", app=app, why=error.message)
-        except Exception:  # a record of any form must not keep the host from the others
+        except Exception:  # a malformed record must not affect other applications
             self._refused.add(app)
             log.exception("not taken for an application", app=app)
         return None

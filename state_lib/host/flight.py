@@ -77,7 +77,7 @@ class FlightHost(flight.FlightServerBase):  # type: ignore[misc]
             writer.begin(DOWN)
             if is_done(marker, request["epoch"], request["n"]):
                 writer.write_metadata(pack({"op": "already", "marker": marker.to_json()}))
-                for _ in reader:  # an answer is lost if the call ends before its first message
+                for _ in reader:  # if the call ends before its first message, the answer is lost
                     pass
                 return
             writer.write_metadata(pack({"op": "go", "marker": marker.to_json()}))
@@ -155,23 +155,23 @@ def _start_restore(manager: TaskManager, body: Body) -> Body:
 
 
 def _restore(manager: TaskManager, body: Body) -> Iterator[Body]:
-    """Run a restore; what happens."""
+    """Run a restore; returns events."""
     plan = RestorePlan.from_json(body["plan"])
     return run_restore(manager, body["app"], int(body["partition"]), plan)
 
 
 def _fetch_past(manager: TaskManager, body: Body) -> Iterator[Body]:
-    """Bring a snapshot to go back to; what happens."""
+    """Fetch a snapshot to go back to; returns events."""
     return fetch_past(manager, body["app"], int(body["partition"]), body["snapshot"])
 
 
 def _past(manager: TaskManager, body: Body) -> Iterator[Body]:
-    """Restore a task to the past; what happens."""
+    """Restore a task to the past; returns events."""
     return run_past(manager, body["app"], int(body["partition"]), Past.from_json(body["past"]))
 
 
 def _repair(manager: TaskManager, body: Body) -> Iterator[Body]:
-    """Write lost topics of a task anew; what happens."""
+    """Rewrite lost topics of a task; returns events."""
     return run_repair(manager, body["app"], int(body["partition"]), body["stores"])
 
 

@@ -12,9 +12,9 @@ _M_ARENA_MAX = -8  # malloc.h of glibc
 def share_heap(arenas: int = ARENAS) -> bool:
     """Let all threads share ``arenas`` arenas of glibc's malloc; call it before threads start.
 
-    By default each thread takes from one of up to 16 arenas, and what a large batch left free in
-    one of them is of no use to the next batch's threads: with batches of 2 M keys a host grew to
-    2.4 GiB instead of 1.4, and was no faster (`benchmarks/README.md`, A host's memory).
+    By default each thread uses one of up to 16 arenas, and memory that a large batch freed in one
+    of them is not reused by threads of others: with batches of 2 M keys a host grew to 2.4 GiB
+    instead of 1.4, and was no faster (`benchmarks/README.md`, A host's memory).
 
     Returns:
         Whether the C library knows the setting (glibc does, musl and macOS do not).

@@ -17,9 +17,9 @@ from state_lib.specs import Topology
 def is_of_claim(
     kafka: Kafka, known: Topology | None, app: str, epoch: int, topic_id: str | None
 ) -> bool:
-    """Whether what is known is of that claim: in a topic that was made anew epochs recur.
+    """Whether the known topology is that of a claim: in a topic created again epochs recur.
 
-    ``topic_id``: of the topic with the claim; None if its driver does not say: Kafka is asked.
+    ``topic_id``: of the topic with the claim; None if its driver does not send it: Kafka is asked.
     """
     if known is None or known.extra.get("epoch") != epoch:
         return False

@@ -1,6 +1,6 @@
 """What a host counts, in Kafka Streams' words, for Prometheus.
 
-`HostMetrics` is told of restores and commits; everything else is read when somebody asks
+`HostMetrics` is called for restores and commits; everything else is read when somebody asks
 (`state_lib.host.collector`).
 """
 

@@ -38,7 +38,7 @@ class Openers:
         self.quarantined: dict[str, Quarantined] = {}
         self.lost: dict[str, LogLost] = {}
         self._under_way: set[str] = set()
-        self._kept: Counter[str] = Counter()  # task → how many keep it away
+        self._kept: Counter[str] = Counter()  # task → how many callers keep it from being opened
         self._retry: dict[str, tuple[float, float]] = {}  # task → not before, wait after that
         self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="open")
         self._stopped = False
@@ -63,7 +63,7 @@ class Openers:
     def attempt(self, task: StateTask) -> None:
         """One attempt: tasks that cannot be opened must not hold the openers of the others."""
         with self._lock:
-            if self._kept[task.name]:  # since it was submitted: it would wait, and hold an opener
+            if self._kept[task.name]:  # since it was submitted: it would block an opener
                 self._under_way.discard(task.name)
                 return
         why = self._why_not(task)
@@ -98,7 +98,7 @@ class Openers:
         details = {"task": task.name}
         if task.past is not None:
             why = f"it is being restored to the past, to snapshot {task.past}; {why}"
-            details["past"] = task.past  # who waits for it may wait as long as that takes
+            details["past"] = task.past  # callers may wait as long as that takes
         raise Unavailable(f"task {task.name} is not ready: {why}; try again", **details)
 
     @contextmanager
@@ -129,7 +129,7 @@ class Openers:
             self.lost[task.name] = error
             return error.message
         except HoldfastError as error:
-            self.lost.pop(task.name, None)  # it is no reason any more
+            self.lost.pop(task.name, None)  # it is not lost any more
             log.warning("task is not open", task=task.name, why=error.message)
             return error.message
         except Exception as error:

@@ -144,7 +144,7 @@ def _rows(task: StateTask, stores: TaskStores, scans: Sequence[tuple[Slice, Any]
         accepts, segment = part.accepts, part.segment
         for key, value in entries:
             yield Row(segment, key, value if accepts is None or accepts(key) else None)
-    # A scan of an engine that was closed ends as if there were no more entries.
+    # A scan of a closed engine ends as if there were no more entries.
     with task.view() as (_, now):
         if now is not stores:
             raise Unavailable(

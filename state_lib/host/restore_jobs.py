@@ -28,7 +28,7 @@ Restore = Callable[[StateTask, RestorePlan], Marker]
 
 
 class Job:
-    """One restore, from request to end, for whoever asks how it goes."""
+    """One restore, from request to end, with its progress for clients."""
 
     def __init__(self, task: StateTask, plan: RestorePlan) -> None:
         self.task, self.plan = task, plan
@@ -142,7 +142,7 @@ class RestoreJobs:
                 )
             job, name = Job(task, plan), f"restore {task.name}"
             threading.Thread(target=self._run, args=[job], name=name, daemon=True).start()
-            self._jobs[task.name] = job  # not before: where no thread can start nothing runs
+            self._jobs[task.name] = job  # after the start, which may fail
             return job
 
     def is_running(self, task: StateTask) -> bool:

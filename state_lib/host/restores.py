@@ -33,7 +33,7 @@ def plan_restore(manager: TaskManager, app: str, partition: int, wanted: str = A
 def run_restore(
     manager: TaskManager, app: str, partition: int, plan: RestorePlan
 ) -> Iterator[Event]:
-    """Run a plan, and tell how it goes; the last event is ``done`` with the marker.
+    """Run a plan; yields its events, the last of which is ``done`` with the marker.
 
     A caller that leaves does not end the restore. Whoever asks for the same plan meets it.
 
@@ -62,7 +62,7 @@ def start_restore(
 
 
 def run_past(manager: TaskManager, app: str, partition: int, past: Past) -> Iterator[Event]:
-    """Restore a task to the past, and tell how it goes; the last event is ``done`` with the marker.
+    """Restore a task to the past; yields its events, the last of which is ``done`` with the marker.
 
     A caller that leaves does not end it.
 
@@ -78,7 +78,7 @@ def run_past(manager: TaskManager, app: str, partition: int, past: Past) -> Iter
 
 
 def fetch_past(manager: TaskManager, app: str, partition: int, snapshot: str) -> Iterator[Event]:
-    """Bring a snapshot to its host for `run_past`; the task goes on meanwhile.
+    """Fetch a snapshot to its host for `run_past`; the task goes on meanwhile.
 
     Raises:
         Busy, InvalidRequest, Unavailable: see `StateTask.fetch_past`.
@@ -99,13 +99,14 @@ def find_loss(manager: TaskManager, app: str, partition: int) -> dict[str, Any]:
         NotFound, NotOwner: as `TaskManager.task`.
         Busy: the task is opening or restoring.
     """
-    return loss_of(manager.owned(app, partition)).to_json()  # to learn an application is to fence
+    # Not `task`: learning an application would fence its owner.
+    return loss_of(manager.owned(app, partition)).to_json()
 
 
 def run_repair(
     manager: TaskManager, app: str, partition: int, stores: Sequence[str] | None
 ) -> Iterator[Event]:
-    """Write lost topics anew, and tell how it goes; the last event is ``done`` with the marker.
+    """Rewrite lost topics; yields its events, the last of which is ``done`` with the marker.
 
     A caller that leaves does not end it.
 

@@ -55,7 +55,7 @@ class RetentionWatch:
         except HoldfastError as error:
             log.warning("could not look at retention", task=task.name, why=error.message)
             return AGAIN_S
-        except Exception:  # the other tasks need this thread
+        except Exception:  # the thread goes on for the other tasks
             log.exception("could not look at retention", task=task.name)
             return AGAIN_S
         return self._every_s

@@ -73,7 +73,7 @@ class StateHost:
     def start(self) -> None:
         """Open remembered tasks in the background and answer requests."""
         at = self.address
-        self.tasks.start()  # first: who asks for a task must not hear that it does not exist
+        self.tasks.start()  # first, so that requests do not find tasks missing
         self._discovery.start()
         self._flight = FlightHost(self.tasks, at.flight_url, self._token, self._snapshots)
         self._http.start()

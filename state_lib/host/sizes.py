@@ -11,7 +11,7 @@ def approximate_size(task: StateTask, store: str) -> tuple[int, int]:
     try:
         with task.view() as (_, opened):
             found = opened.stores.get(store)
-        if found is None:  # declared since this task was opened
+        if found is None:  # a store declared since this task was opened
             return 0, 0
         engine, families = opened.engine(store), found.families()
         entries = sum(engine.approximate_num_entries(family) for family in families)

@@ -58,7 +58,7 @@ class At:
 
 
 class Job:
-    """One snapshot, from request to end, for whoever asks how it goes.
+    """One snapshot, from request to end, with its progress for clients.
 
     Args:
         task: of which.
@@ -125,7 +125,7 @@ class SnapshotJobs:
     Args:
         tasks: of this host.
         url: where snapshots go.
-        on_written: told of the task and wall time (ms) of each that is listed.
+        on_written: called with the task and wall time (ms) of each listed snapshot.
     """
 
     def __init__(
@@ -141,7 +141,7 @@ class SnapshotJobs:
         self._slots = threading.BoundedSemaphore(_AT_ONCE)
         self._threads: set[threading.Thread] = set()
         for left in tasks.context.state_dir.glob(f"*/*{_SUFFIX}"):
-            shutil.rmtree(left, ignore_errors=True)  # of a process that was killed
+            shutil.rmtree(left, ignore_errors=True)  # left by a process that was killed
 
     def start(
         self, app: str, partition: int, at: At | None = None, request: str | None = None
@@ -209,7 +209,7 @@ class SnapshotJobs:
     def _run(self, job: Job) -> None:
         task = job.task
         try:
-            if job.at is not None:  # before it has a slot: every task waits for the same commit
+            if job.at is not None:  # before waiting for a slot: all tasks need the same commit
                 self._checkpoint(job)
             with self._slot(job):
                 if self._was_taken(job):
@@ -247,7 +247,7 @@ class SnapshotJobs:
             return False
         task = job.task
         found = taken_for(self._url, task.topology.app, task.partition, job.requests[0])
-        with self._lock:  # who has joined meanwhile wants a new one
+        with self._lock:  # requests that have joined meanwhile need a new one
             if found is None or not set(job.requests) <= set(found.requests):
                 return False
             job.closed = True
@@ -302,7 +302,7 @@ def _checked(request: Any) -> str:
 
 
 class _Taken:
-    """Makes the checkpoint in the committing thread; tells this one."""
+    """Makes the checkpoint in the committing thread, and notifies the waiting one."""
 
     def __init__(self, task: StateTask, directory: Path) -> None:
         self._task, self._directory = task, directory

@@ -1,4 +1,4 @@
-"""The tasks that a host owns: found for whoever asks, claimed, kept open and flushed."""
+"""The tasks that a host owns: looked up for requests, claimed, kept open and flushed."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ class TaskManager:
             Unavailable: it may have tasks here, which this host does not know yet.
         """
         if app not in self.apps and learn:
-            self._learn(app, None)  # without the lock: Kafka may take its time
+            self._learn(app, None)  # without the lock: Kafka may be slow
         topology = self.apps.get(app)
         if topology is None:
             waiting = self.unlearned | self.applications.unread
@@ -170,8 +170,8 @@ class TaskManager:
 
     def restore(self, task: StateTask, plan: RestorePlan) -> Marker:
         """Run a plan for a task of this host; see `StateTask.restore`."""
-        task.opening().check_cancelled()  # it has waited for its turn
-        with self.openers.kept_away(task):  # it opens itself
+        task.opening().check_cancelled()  # it may have waited long
+        with self.openers.kept_away(task):  # `restore` opens the task itself
             marker = task.restore(plan)
         self.openers.forget(task)
         return marker
@@ -184,7 +184,7 @@ class TaskManager:
         return marker
 
     def repair(self, task: StateTask, stores: Sequence[str] | None) -> Marker:
-        """Write lost topics of a task anew and open it; see `repair_task`."""
+        """Rewrite lost topics of a task and open it; see `repair_task`."""
         with self.openers.kept_away(task):
             marker = repair_task(task, stores)
         self.openers.forget(task)
@@ -205,7 +205,7 @@ class TaskManager:
             HoldfastError: as `state_lib.host.learning.learn` and `StateTask.claim`.
         """
         check_name("application", app)
-        with self._looking_up(app, epoch):  # the first one learns for all
+        with self._looking_up(app, epoch):  # one look-up serves all callers
             known = self.apps.get(app)
             if not learning.is_of_claim(self.context.kafka, known, app, epoch, topic_id):
                 self._learn(app, epoch, topic_id)
@@ -222,7 +222,7 @@ class TaskManager:
 
     @contextlib.contextmanager
     def _looking_up(self, app: str, epoch: int) -> Iterator[None]:
-        """Alone, or Unavailable: Kafka may take longer than whoever claims waits for an answer."""
+        """Hold the lock, or raise Unavailable: Kafka may take longer than claimants wait."""
         lock = self._claimed.setdefault(app, threading.Lock())
         if not lock.acquire(timeout=LOOKED_UP_S):
             raise Unavailable(
@@ -250,7 +250,7 @@ class TaskManager:
                     self._keep(task)
                 except HoldfastError as error:
                     log.warning("flush failed", task=task.name, why=error.message)
-                except Exception:  # the other tasks need this thread
+                except Exception:  # the thread goes on for the other tasks
                     log.exception("flush failed", task=task.name)
 
     def _keep(self, task: StateTask) -> None:

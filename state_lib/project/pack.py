@@ -18,9 +18,9 @@ from packaging.requirements import Requirement
 
 from state_lib.errors import ConfigurationError
 
-# What a Spark task imports: state_lib.executor, the client, serdes, settings; where it reads
-# snapshots (state_lib.spark.source) stores and storage, whose other protocols than that of files
-# need a package of their own (--with s3fs).
+# What Spark tasks import: state_lib.executor, the client, serdes, settings; to read snapshots
+# (state_lib.spark.source) also stores and storage, for which other protocols than files need a
+# package of their own (--with s3fs).
 ROOTS = (
     "confluent-kafka[schemaregistry]",
     "fastavro",
@@ -39,7 +39,7 @@ ROOTS = (
     "xxhash",
 )
 OURS = ("state_lib", "pyspark_holdfast")
-_COMPRESSION = 1  # shared objects shrink little more, at ten times the time
+_COMPRESSION = 1  # higher levels shrink shared objects little, and take ten times longer
 
 
 def pack(output: Path, extra: Iterable[str] = ()) -> int:

@@ -18,7 +18,7 @@ TEMPLATE = Path(__file__).with_name("template")
 ENDING = ".in"
 OURS = ("state_lib", "holdfast_airflow", "pyspark_holdfast")
 """An editable installation does not name them as its packages."""
-# It becomes a file, a DAG, an application and an event's topic.
+# The name is used for a file, a DAG, an application and a topic of events.
 _LEGAL = re.compile(r"[a-z][a-z0-9_]{0,59}")
 
 
@@ -80,7 +80,7 @@ def _check(name: str) -> None:
     elif name == KAFKA:
         why = "the local stack has a service of that name"
     elif name in {*sys.stdlib_module_names, *packages_distributions(), *OURS}:
-        # The folder of a script is the first place where Python looks for modules.
+        # Python looks for modules in the script's folder first.
         why = f"jobs/{name}.py would hide the Python module {name!r} from every job beside it"
     else:
         return

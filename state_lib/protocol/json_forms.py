@@ -33,23 +33,23 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 
 
 def parse_key(serde: Any, text: str) -> Any:
-    """The key that a URL or a command line means; the serde itself judges its range.
+    """The key that the text of a URL or a command line stands for; the serde checks its range.
 
     Args:
         serde: description of the key serde, as in the topology.
         text: the key, percent-decoded.
 
     Raises:
-        InvalidRequest: not a key of this serde; says what one looks like.
+        InvalidRequest: not a key of this serde; the message describes one.
     """
     return _parsed(serde, text, "key", "all")
 
 
 def parse_prefix(serde: Any, text: str) -> Any:
-    """The prefix that a URL or a command line means; of several columns, a dict of the first.
+    """The prefix that a text stands for; for keys of several columns, a dict of the first ones.
 
     Raises:
-        InvalidRequest: not one of this serde, or keys of it have none.
+        InvalidRequest: not a prefix of this serde, or its keys have no prefixes.
     """
     _require_prefixes(serde)
     return _parsed(serde, text, "prefix", "the first")
@@ -85,7 +85,7 @@ def key_text(serde: Any, key: Any) -> str:
 
 
 def key_json(serde: Any, key: Any) -> Any:
-    """A key in an answer; no field is left out."""
+    """A key as answers show it, with all fields."""
     return key if serde == "json" else _finite(to_json(serde, key))
 
 
@@ -101,7 +101,7 @@ def key_from_json(serde: Any, shown: Any) -> Any:
 
 
 def value_json(serde: Any, value: Any) -> Any:
-    """A value in an answer, without a struct's hidden fields."""
+    """A value as answers show it, without a struct's hidden fields."""
     if serde == "json":
         return value
     if columns := columns_of(serde):
@@ -115,13 +115,13 @@ def prefix_bytes(serde: Any, prefix: Any) -> bytes:
 
     Args:
         serde: description of the key serde.
-        prefix: of `parse_prefix`, or a Python user's: text, bytes, or some of a key's columns,
-            those that come first in its bytes, which are numbers, times and booleans, then texts
-            and bytes, each in their order.
+        prefix: from `parse_prefix`, or given in Python: text, bytes, or a dict of the columns that
+            come first in the key's bytes. Numbers, times and booleans come before texts and bytes;
+            within both groups columns keep their order.
 
     Raises:
-        InvalidRequest: of another type; other columns, or none; or keys of another serde, of
-            which a prefix means nothing.
+        InvalidRequest: a prefix of another type, of other columns or of none; or a serde whose
+            keys have no prefixes.
     """
     _require_prefixes(serde)
     if isinstance(serde, dict) and prefix == {}:
@@ -144,7 +144,7 @@ def _require_prefixes(serde: Any) -> None:
 
 
 def _finite(shown: Any) -> Any:
-    """With numbers that JSON lacks as text."""
+    """NaN and infinities as text, which JSON has no numbers for."""
     if isinstance(shown, float) and not math.isfinite(shown):
         return "NaN" if math.isnan(shown) else "Infinity" if shown > 0 else "-Infinity"
     if isinstance(shown, dict):

@@ -1,7 +1,7 @@
-"""The marker of a task: the last record of its ``<app>-commits`` partition, and all that counts.
+"""The marker of a task: the last record of its ``<app>-commits`` partition.
 
-A marker says how far a task has come. Everything else (the local store, the offsets in Spark's
-checkpoint, the consumer group) is derived or a convenience.
+A marker says how far a task has come, and it alone decides that. Everything else (the local store,
+the offsets in Spark's checkpoint, the consumer group) is derived or a convenience.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from state_lib.protocol.positions import Positions
 from state_lib.protocol.stored import from_stored, to_stored
 
 IN_DOUBT = "in doubt"
-"""In `Marker.logs`, the id of a changelog that is lost until a repair of it has ended."""
+"""In `Marker.logs`, in place of a changelog's id: it is being repaired, and lost until then."""
 RUNNING, RESTORING = "running", "restoring"
-"""`Marker.state`: a task that is restoring has no state of its own until that has ended."""
+"""Values of `Marker.state`. A restoring task cannot be used before its restore has ended."""
 NO_INITIAL = -1
 """In `Marker.initial`: the processor began without an initial state."""
 NO_TIME = -1
-"""Stream time, or a batch's time, before there was any (ms since the epoch otherwise)."""
+"""Stream time, or a batch's time, before the first record (otherwise ms since the epoch)."""
 _POSITIONS = {"positions", "maxima", "from_", "to"}
 """Fields of a marker or of a header that are `Positions`."""
 
@@ -35,47 +35,48 @@ class Marker:
     """Where a task stands.
 
     Attributes:
-        epoch: of the driver whose commit this is; the offset of its claim in ``<app>-topology``.
+        epoch: of the driver that made this commit: the offset of its claim in ``<app>-topology``.
         batch_number: within the epoch; 0 is the claim itself.
-        owner: host that wrote the marker.
+        owner: the host that wrote the marker.
         positions: next offset to read, per source topic and partition.
         topic_ids: Kafka's id of each source topic, so that a topic that was deleted and created
             again is noticed.
         maxima: greatest event time (ms) that this task saw, per source topic and partition.
-        stream_time_ms: of the whole application, by which the last batch was judged.
+        stream_time_ms: of the whole application, by which the last batch decided what was late.
         published: ``{"positions", "clock", "recorded", "recorded_in"}`` up to which outputs were
             written. After a restore to the past that is beyond ``positions``; ``again`` is set if
-            they are to be written again. ``recorded`` tells ticks apart, which cover no position.
+            outputs are to be written again. ``recorded`` identifies ticks, which read no records.
         cut: changelog topic → ``[end offset, records]`` of the last commit.
-        ends: changelog topic → end offset of the last commit that wrote to it; none of older
-            versions, see `Marker.committed`.
-        dropped: reason → count since the beginning.
+        ends: changelog topic → end offset of the last commit that wrote to it; empty in markers of
+            older versions, see `Marker.committed`.
+        dropped: reason → records dropped since the application began.
         written_at: wall time (ms).
         state: ``running``, or ``restoring`` while a restore to the past is under way.
-        recorded: offset in the progress log of the last commit's record; -1 of older versions. That
-            of the next batch lies behind it.
-        logs: changelog topic → Kafka's id of it, as the owner found them: one that was deleted and
-            created again does not hold what was committed. `IN_DOUBT`: nor does what is there.
-        starts: changelog topic → log start as an owner first met it. Compaction never moves it, so
-            where it is higher later, entries were taken away.
-        settled: the owner had a whole directory of the task. Where it has none later, that is a
-            loss and no beginning.
-        claimed_in: Kafka's id of the topology topic that held the claim of ``epoch``; none of older
-            versions. In another one the same epoch is another driver's.
-        rewound: epoch of the last restore to the past; -1 without one. Directories and snapshots of
-            before have let windows expire that are live again: see `state_lib.restore.validity`.
-        back: what that restore is, or was: see `state_lib.restore.past`.
+        recorded: offset in the progress log at which the last commit was recorded; -1 in markers of
+            older versions. The next batch is recorded behind it.
+        logs: changelog topic → Kafka's id of it when the owner opened the task. A topic that was
+            deleted and created again has another id, and lacks what was committed. `IN_DOUBT`: the
+            topic that exists now lacks it as well.
+        starts: changelog topic → log start when an owner first opened the task. Compaction does not
+            move it: a higher one later means that records were deleted.
+        settled: whether the owner had a complete directory of the task. If it has none later, the
+            directory was lost; a task that is not settled is new.
+        claimed_in: Kafka's id of the topology topic that held the claim of ``epoch``; empty in
+            markers of older versions. In another topic the same offset is another driver's.
+        rewound: epoch of the last restore to the past; -1 without one. In older directories and
+            snapshots windows have expired that are live again: see `state_lib.restore.validity`.
+        back: the request of that restore, under way or done: see `state_lib.restore.past`.
         batch_time_ms: processing time (ms) of the last batch of an application with processors:
             wall time, never less than before.
-        due: at which stream time or wall time (ms) the next timer of a stateful processor is due,
-            by time mode: ``eventtime`` or ``processingtime``.
-        initial: processors that have begun, with how many rows of their initial state this task
-            took; `NO_INITIAL`: they had none.
-        recorded_in: Kafka's id of the progress topic that ``recorded`` is an offset of: one that
-            was made anew counts from 0 again. None of applications without processors.
-        overdue: whether more timers were due than one commit runs: those that are left come first.
-        begun: processors whose initial state is taken in part: ``{"key", "rows"}``, the last key in
-            hexadecimal, and how many rows so far.
+        due: time mode (``eventtime`` or ``processingtime``) → the stream time or wall time (ms) at
+            which the next timer of a stateful processor is due.
+        initial: processors that have begun → rows of their initial state that this task took;
+            `NO_INITIAL`: they had no initial state.
+        recorded_in: Kafka's id of the progress topic that ``recorded`` is an offset of: offsets of
+            a topic that was created again start from 0. Empty for applications without processors.
+        overdue: whether more timers were due than one commit runs; the rest run before other rows.
+        begun: processors whose initial state is taken in part → ``{"key", "rows"}``: the last key
+            in hexadecimal, and the number of rows so far.
     """
 
     epoch: int = -1
@@ -106,7 +107,7 @@ class Marker:
     begun: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def taken(self, log: str) -> int:
-        """``recorded`` in the progress topic of that id; -1 if it is an offset of another one."""
+        """``recorded``, if it is an offset of the progress topic of that id; else -1."""
         return self.recorded if self.recorded_in == log else -1
 
     @property
@@ -119,7 +120,7 @@ class Marker:
 
     @property
     def claim(self) -> int:
-        """Epoch of the last driver that has claimed the task: a restore to the past is none."""
+        """Epoch of the last driver that claimed the task; that of a restore to the past is none."""
         alone = self.state == RESTORING or 0 <= self.epoch == self.rewound
         return int(self.back["before"]) if alone and self.back else self.epoch
 
@@ -130,7 +131,7 @@ class Marker:
 
     @property
     def committed(self) -> dict[str, int]:
-        """Changelog topic → end offset of what was committed to it, as far as it is known."""
+        """Changelog topic → end offset of what was committed to it, where known."""
         return {**self.ends, **{topic: end for topic, (end, _count) in self.cut.items()}}
 
     def to_bytes(self) -> bytes:
@@ -152,7 +153,7 @@ class Marker:
         return cls(**_known(cls, data))
 
     def owned_by(self, owner: str, logs: Mapping[str, str]) -> Marker:
-        """The same place, under another owner, who found these changelogs: others are forgotten."""
+        """The same position under a new owner; ``logs``: ids of the changelogs that it found."""
         return replace(
             self,
             owner=owner,
@@ -164,7 +165,7 @@ class Marker:
         )
 
     def claimed_by(self, epoch: int, owner: str, topic_id: str = "") -> Marker:
-        """The same place, under a new driver; ``topic_id`` as `claimed_in`."""
+        """The same position under a new driver; ``topic_id``: see ``claimed_in``."""
         return replace(
             self,
             epoch=epoch,
@@ -178,20 +179,20 @@ class Marker:
         )
 
     def doubting(self, owner: str, topics: Iterable[str]) -> Marker:
-        """The same place, of an owner who has its state and does not trust some changelogs."""
+        """The same position under an owner that has the state but distrusts some changelogs."""
         logs = {**self.logs, **dict.fromkeys(topics, IN_DOUBT)}
         return replace(self, owner=owner, logs=logs, written_at=now_ms(), settled=True)
 
 
 @dataclass(frozen=True)
 class CommitHeader:
-    """What a commit says about itself; its data comes beside it.
+    """What identifies and bounds a commit; its data is sent beside it.
 
-    ``from_`` and ``to`` are positions before and after; ``maxima`` and ``dropped`` are those of
-    this task's rows of this batch alone; ``read_at`` is the epoch and batch number that its
-    exchange read; ``recorded`` is the offset of the batch in the progress log; ``batch_time_ms``,
-    ``due``, ``initial``, ``recorded_in``, ``overdue`` and ``begun`` as in `Marker`; None: what is
-    due, or begun, has not changed.
+    ``from_`` and ``to`` are positions before and after; ``maxima`` and ``dropped`` are about this
+    task's rows of this batch alone; ``read_at`` is the epoch and batch number of the marker that
+    the exchange read at; ``recorded`` is the offset of the batch in the progress log.
+    ``batch_time_ms``, ``due``, ``initial``, ``recorded_in``, ``overdue`` and ``begun``: see
+    `Marker`; ``due`` or ``begun`` is None if it has not changed.
     """
 
     epoch: int
@@ -236,8 +237,8 @@ def judge(marker: Marker, header: CommitHeader) -> Verdict:
 
     Raises:
         Superseded: the commit's driver has been replaced.
-        Realign: a restore to the past has ended its claim; or the epoch was never claimed here, or
-            ``from`` is not where the task stands.
+        Realign: a restore to the past has ended the driver's claim; or the epoch was never claimed
+            here; or ``from`` is not the task's position.
         Moved: the marker moved since the exchange read its values.
     """
     numbers: dict[str, Any] = {
@@ -274,9 +275,10 @@ def judge(marker: Marker, header: CommitHeader) -> Verdict:
 
 
 def overtaken(marker: Marker, epoch: int, details: Mapping[str, Any]) -> CommitRefused:
-    """The error for a driver of a lower epoch than the task's.
+    """The error for a driver whose epoch is lower than the task's.
 
-    If that is of a restore to the past, no other driver has come: it claims anew, and goes on.
+    If the task's epoch is that of a restore to the past, there is no newer driver: this one may
+    claim again, and go on.
     """
     if marker.claim <= epoch:
         return Realign(
@@ -294,7 +296,7 @@ def overtaken(marker: Marker, epoch: int, details: Mapping[str, Any]) -> CommitR
 def advance(
     marker: Marker, header: CommitHeader, owner: str, cut: Mapping[str, list[int]]
 ) -> Marker:
-    """The marker after an applied commit: counts and maxima accumulate, positions move."""
+    """The marker after a commit: counts and maxima are added up, positions move."""
     dropped = dict(marker.dropped)
     for reason, count in header.dropped.items():
         dropped[reason] = dropped.get(reason, 0) + count
@@ -328,10 +330,10 @@ def advance(
 
 
 def is_muted(marker: Marker, header: CommitHeader) -> bool:
-    """Whether the outputs of a commit were written before a restore to the past.
+    """Whether the outputs of a commit were written already, before a restore to the past.
 
     Raises:
-        Realign: those of some of its records were, and of others not.
+        Realign: they were for some of its records, and not for others.
     """
     there, here = _written(marker), header.from_
     moved = {p: to for p, to in header.to.items() if to > here.get(p, 0)}
@@ -352,11 +354,12 @@ def is_muted(marker: Marker, header: CommitHeader) -> bool:
 
 
 def _published(marker: Marker, header: CommitHeader) -> Mapping[str, Any]:
-    """It stays where it is while a task that was restored to the past comes up to it."""
+    """The new `Marker.published`: it stays until a task restored to the past has reached it."""
     if any(header.to.get(p, 0) < offset for p, offset in _written(marker).items()):
         return marker.published
     before, log = (-1, "") if marker.published.get("again") else _told(marker.published)
-    is_cut = header.recorded < marker.taken(header.recorded_in)  # else offsets ascend
+    # Offsets in a log ascend: a lower one than the last means that the log was cut.
+    is_cut = header.recorded < marker.taken(header.recorded_in)
     if header.recorded >= 0 and (log != header.recorded_in or before < header.recorded or is_cut):
         before, log = header.recorded, header.recorded_in
     return {
@@ -367,18 +370,18 @@ def _published(marker: Marker, header: CommitHeader) -> Mapping[str, Any]:
 
 
 def _told(published: Mapping[str, Any]) -> tuple[int, str]:
-    """The last record whose outputs were written, and the log that it stands in."""
+    """Of `Marker.published`: offset of the last record whose outputs were written, and its log."""
     return int(published.get("recorded", -1)), str(published.get("recorded_in", ""))
 
 
 def _telling(recorded: int, log: str) -> dict[str, Any]:
-    """The inverse: nothing of one that is not known."""
+    """The inverse of `_told`; empty if the record is not known."""
     of_log = {"recorded_in": log} if log else {}
     return {"recorded": recorded, **of_log} if recorded >= 0 else {}
 
 
 def _written(marker: Marker) -> Positions:
-    """Up to where outputs were written, as far as the marker says it itself."""
+    """Positions up to which outputs were written, where the marker has them."""
     return Positions.of(marker.published.get("positions", {}))
 
 
@@ -388,7 +391,7 @@ def _plain(one: Marker | CommitHeader) -> dict[str, Any]:
 
 
 def _known(cls: type[Marker | CommitHeader], data: Mapping[str, Any]) -> dict[str, Any]:
-    """Without the fields of newer versions."""
+    """Fields that this version knows."""
     known = {k: v for k, v in from_stored(data).items() if k in cls.__dataclass_fields__}
     return known | {k: Positions.of(known[k]) for k in _POSITIONS & known.keys()}
 

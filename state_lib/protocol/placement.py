@@ -1,4 +1,4 @@
-"""Which host a task belongs to: rendezvous hashing, so that all agree without talking."""
+"""Which host a task belongs to: rendezvous hashing, which everybody computes alike."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Names of fields where they are written down: on disk, in Kafka, and on the wire.
 
-Versions are mixed while hosts and drivers are upgraded, and bytes outlive them all: so a field that
-has another name by now is written under the old one, and read by it.
+Hosts and drivers of several versions run while they are upgraded, and stored bytes are older still:
+so a field that was renamed in the code is read and written under its old name.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 STORED = {"batch_number": "n", "from_batch_number": "from_n", "stream_time_ms": "clock"}
-"""Fields whose stored name is another one."""
+"""Field → its name where it is stored, if that is another one."""
 _FIELDS = {stored: field for field, stored in STORED.items()}
 
 

@@ -1,4 +1,4 @@
-"""What executors and hosts say to each other over Arrow Flight: schemas, operations, errors."""
+"""What executors and hosts exchange over Arrow Flight: schemas, operations, errors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TOKEN_HEADER = "authorization"  # noqa: S105 - a header's name
 
 
 ALIVE = {"event": "alive"}
-"""What a host tells at the begin of a story, and whenever it had nothing to tell for `BEAT_S`."""
+"""The first message of a stream of events, sent again after `BEAT_S` without any other."""
 BEAT_S = 5.0
 
 

@@ -1,4 +1,4 @@
-"""Runs a job that nobody waits for: it tells that it lives, and leaves its result or its error."""
+"""Runs a job in the background: it writes heartbeats, and its result or error, to a record."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def run_job(
     except HoldfastError as raised:
         log.error("the job failed", id=job, why=raised.message)
         result, error = None, raised.to_wire()
-    except Exception as raised:  # who reads the record is the only one who hears of it
+    except Exception as raised:  # the record alone reports it
         log.exception("the job failed", id=job)
         message = f"{type(raised).__name__}: {raised}. The end of its log tells where"
         result, error = None, {"code": "internal", "message": message, "details": {}}
@@ -77,15 +77,15 @@ class _Beating(threading.Thread):
                 return
 
     def _die(self) -> None:
-        """Say so, and end this process as whoever is on this machine would."""
+        """Record it, and end this process by SIGTERM, as somebody on this machine would."""
         error = HoldfastError("it was asked to end, and has ended itself").to_wire()
         replace(self._record, at=now_ms(), state="failed", error=error).write(self._reports)
         os.kill(os.getpid(), signal.SIGTERM)
 
     def end(self, result: Mapping[str, Any] | None, error: Mapping[str, Any] | None) -> int:
-        """The last words; tried again for a while. Raises StorageUnavailable in the end."""
+        """Write the last record; retried for some time. Raises StorageUnavailable in the end."""
         self._over.set()
-        self.join()  # a sign of life must not follow them
+        self.join()  # no heartbeat may follow the last record
         state: State = "done" if error is None else "failed"
         last = replace(self._record, at=now_ms(), state=state, result=result, error=error)
         deadline = time.monotonic() + LAST_TRY_S

@@ -1,4 +1,4 @@
-"""What a job tells of itself while it runs and when it has ended: one small JSON file."""
+"""The record of a job while it runs and when it has ended: one small JSON file."""
 
 from __future__ import annotations
 
@@ -65,5 +65,5 @@ class Record:
         raw = reports.read(f"{job}.json")
         if raw is None:
             return None
-        data = orjson.loads(raw)  # a newer version may say more
+        data = orjson.loads(raw)  # a newer version may have more fields
         return cls(**{k: v for k, v in data.items() if k in cls.__dataclass_fields__})

@@ -16,12 +16,12 @@ from state_lib.specs import StoreSpec
 from state_lib.stores.task_stores import Checkpoint
 
 SourceName = Literal["local", "snapshot", "changelog"]
-# Seen on one core of a small machine (benchmarks/): estimates for people, nothing depends on them.
+# Measured on one core of a small machine (benchmarks/): only for estimates that are shown.
 FULL_RECORDS_PER_S = 350_000
 TAIL_RECORDS_PER_S = 150_000
 FETCH_BYTES_PER_S = 100e6
 OPEN_S = 0.2
-_ENTRY_BYTES = 24  # of an SST, per entry: lengths, sequence number, index and filter
+_ENTRY_BYTES = 24  # overhead per entry in an SST: lengths, sequence number, index and filter
 _SPACE_FULL, _SPACE_TAIL = 1.3, 2.0  # room for compaction
 
 
@@ -149,7 +149,7 @@ def _steps_after(facts: Facts, checkpoint: Checkpoint, found: Validity) -> tuple
     steps = []
     for spec in facts.topology.stores:
         topic = _topic(facts, spec)
-        if topic not in found.kept:  # another layout, an interrupted build, or in memory only
+        if topic not in found.kept:  # another layout, an interrupted build, or a memory store
             steps.append(_step(facts, spec, facts.logs[topic].start, full=True))
         elif not found.current:
             steps.append(_step(facts, spec, checkpoint.offsets[topic][1], full=False))

@@ -178,7 +178,7 @@ def size_of(paths: Sequence[Path]) -> int:
     """Bytes of all files below some directories; what vanishes meanwhile counts as nothing."""
     total = 0
     for path in paths:
-        for folder, _, files in os.walk(path):  # unlike rglob, it survives what is removed
+        for folder, _, files in os.walk(path):  # unlike rglob, it tolerates removed files
             for file in files:
                 with contextlib.suppress(FileNotFoundError):
                     total += Path(folder, file).stat().st_size

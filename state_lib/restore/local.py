@@ -80,7 +80,7 @@ def set_aside(path: Path, why: str) -> Path:
     """Rename a directory that must not be used again; returns its new place."""
     aside = path.with_name(f"{path.name}.aside-{time.time_ns()}")
     path.rename(aside)
-    with contextlib.suppress(OSError):  # a full disk: the reason is in the log as well
+    with contextlib.suppress(OSError):  # full disk; the log has the reason, too
         (aside / _REASON).write_text(why)
     return aside
 

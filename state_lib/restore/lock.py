@@ -25,7 +25,7 @@ def restore_lock(path: Path) -> Iterator[None]:
         yield
     finally:
         with contextlib.suppress(OSError):
-            file.unlink()  # while it is held: who waits for it looks again
+            file.unlink()  # still locked: others that opened it notice and open a new one
         os.close(held)
 
 
@@ -53,11 +53,11 @@ def _acquire(file: Path) -> int:
                 process=holder,
             ) from error
         if _is_at(descriptor, file):
-            with contextlib.suppress(OSError):  # a full disk: who holds it stays untold
+            with contextlib.suppress(OSError):  # full disk: the holder's process id is missing then
                 os.ftruncate(descriptor, 0)
                 os.write(descriptor, str(os.getpid()).encode())
             return descriptor
-        os.close(descriptor)  # its holder removed it in between: this one locks nothing
+        os.close(descriptor)  # removed by its holder in between: this lock has no effect
 
 
 def _is_at(descriptor: int, file: Path) -> bool:

@@ -28,9 +28,9 @@ from state_lib.specs import Topology
 from state_lib.stores.digest import StoreDigest
 from state_lib.stores.task_stores import layout_of
 
-# Of one core of a small machine: estimates for people, nothing depends on them.
+# Measured on one core of a small machine: only for estimates that are shown.
 _COMPARED_PER_S = 300_000
-_SPACE = 2  # the snapshot beside the stores, and what differs once more in them
+_SPACE = 2  # the snapshot beside the stores, and the differences in them
 _LATER = "take a later one ('holdfast snapshot list')"
 
 
@@ -210,7 +210,7 @@ def check_stores(topology: Topology, manifest: Manifest) -> None:
     held = {s.name: s for s in manifest.stores}
     known = tuple(held[s.name] for s in topology.stores if s.name in held)
     wrong = contradictions(replace(topology, stores=known), topology)
-    for spec in topology.stores:  # backends may differ: it is the order of entries that counts
+    for spec in topology.stores:  # backends may differ, the order of entries may not
         then, now = (layout_of(s).partition("/")[2] for s in (held.get(spec.name, spec), spec))
         if then != now:
             wrong.append(f"its store {spec.name!r} is laid out as {then}, and now as {now}")
@@ -258,7 +258,7 @@ def _batches(kafka: Kafka, plan: PastPlan, begin: Numbers, target: Positions) ->
     progress, topic = ProgressLog(kafka, app), progress_topic(app)
     if plan.ticks:
         _check_ticks(plan, topic, require(kafka.admin(), [topic])[topic].id, progress.start())
-    for since in (plan.recorded, -1):  # without processors nothing says of which topic it is
+    for since in (plan.recorded, -1):  # the offset may be another topic's
         found, reached = repeats(begin, target, effective(progress.read(since)))
         if reached == target:
             return found

@@ -170,7 +170,7 @@ def _cheapest(facts: Facts, options: list[Option]) -> Option:
             return option
     for topic, why in cut_logs(facts.topology, facts.marker, facts.logs).items():
         raise log_lost(facts.topology, facts.partition, topic, why)
-    raise AssertionError  # a changelog that is whole is valid
+    raise AssertionError  # a complete changelog is always valid
 
 
 def _wished(facts: Facts, options: list[Option], wanted: str) -> Option:

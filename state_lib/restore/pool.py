@@ -112,6 +112,6 @@ class _Worker:
 
     def _send(self, line: bytes) -> None:
         if self._process.stdin is not None:
-            with contextlib.suppress(BrokenPipeError):  # the end of its output tells
+            with contextlib.suppress(BrokenPipeError):  # the reader of its output reports its end
                 self._process.stdin.write(line + b"\n")
                 self._process.stdin.flush()

@@ -1,4 +1,4 @@
-"""How the restore of one task goes, for whoever asks: listings, and streams to a client."""
+"""The progress of a task's restore, for listings and for streams to clients."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 Event = dict[str, Any]
-"""``event``: fetch, start, batch, end or error; and what `RestoreListener` is told."""
+"""``event``: fetch, start, batch, end or error; and the arguments of `RestoreListener`."""
 
 
 class RestoreProgress:

@@ -29,7 +29,7 @@ class Replay:
         log: that holds the changelogs.
         app, partition: of the task.
         stores: opened stores to write to.
-        listener: told of progress.
+        listener: gets the progress.
         clock: of the marker that the stores are brought to; what is expired then is left out, so
             that a memory store needs no more room than it had.
         runs: directory for runs until they are ingested; on the stores' disk. None: below them.
@@ -119,7 +119,7 @@ class Replay:
                 try:
                     return list(told.through(job, work))
                 except BaseException as error:
-                    failures.append(error)  # the first one is the cause of the others
+                    failures.append(error)  # the first one causes the others
                     raise
 
         with pool.in_use(), ThreadPoolExecutor(len(jobs), thread_name_prefix="runs") as threads:
@@ -146,7 +146,7 @@ class _Told:
         replay.listener.on_restore_start(replay.task, self._store, start, end)
 
     def through(self, job: RunJob, work: Iterator[Batch | Run]) -> Iterator[Run]:
-        """The runs of a range; its batches are told."""
+        """The runs of a range; reports its batches."""
         at = job.start
         for event in work:
             if isinstance(event, Run):

@@ -57,7 +57,7 @@ def restore_task(request: RestoreRequest, local: Local | None = None) -> TaskSto
     except HoldfastError as error:
         request.listener.on_restore_error(request.name, error.message)
         raise
-    except OSError as error:  # what RocksDB meets comes as ours already
+    except OSError as error:  # not RocksDB's: those are raised as ours
         told = _disk_away(request, error)
         request.listener.on_restore_error(request.name, told.message)
         raise told from error
@@ -76,8 +76,8 @@ def _restore(request: RestoreRequest, local: Local) -> TaskStores:
         except StateCorrupt as error:
             local.refused(error.message)
             if request.waits_if_lost and request.path.exists():
-                set_aside(request.path, error.message)  # it opens: a plan would take it for valid
-            plan = request.plan(local)  # what was asked for cannot be had: this raises
+                set_aside(request.path, error.message)  # later plans would take it for valid
+            plan = request.plan(local)  # raises if the local source was asked for
     request.refuse_if_lost(plan, local)
     why = next((c.why for c in plan.candidates if c.source == LOCAL), "")
     local.close()
@@ -176,7 +176,7 @@ def _reopened(request: RestoreRequest, plan: RestorePlan) -> TaskStores:
     try:
         _replay(request, stores, _on_disk(request, plan, memory=True))
     except BaseException:
-        stores.close()  # its lock would keep the next attempt out
+        stores.close()  # else its lock would block the next attempt
         raise
     return stores
 
@@ -213,7 +213,7 @@ def _replay(request: RestoreRequest, stores: TaskStores, steps: tuple[Step, ...]
         for step in steps:
             spec = stores.specs[step.store]
             if step.full:
-                stores.clear(step.store)  # what an interrupted build or another layout left
+                stores.clear(step.store)  # entries of an interrupted build or of another layout
                 replay.full(spec, step.start, step.end, step.records)
             else:
                 replay.tail(spec, step.start, step.end)

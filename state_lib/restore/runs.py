@@ -87,7 +87,7 @@ class Columns:
 
     def __init__(self, spec: StoreSpec, clock: int) -> None:
         self._spec, self._clock = spec, clock
-        # Only asked where an entry lies and whether it is live: nothing is kept in this engine.
+        # Used only for entries' families and liveness: nothing is stored in this engine.
         self._store = bytes_store(spec, MemoryEngine(Path(spec.name)))
         self.by_family = self._store.changes
 
@@ -121,7 +121,7 @@ def write_runs(job: RunJob, batches: Iterable[list[Message]]) -> Iterator[Batch 
         if held > job.run_bytes:
             keys, values = newest(keys, values)
             held = _held(keys, values)
-            if held > job.run_bytes // 2:  # else a few keys are written again and again: go on
+            if held > job.run_bytes // 2:  # else most records were updates of the same keys: go on
                 yield _write(job, columns, keys, values, number)
                 keys, values, held, number = [], [], 0, number + 1
     if keys:
@@ -134,7 +134,7 @@ def newest(keys: list[bytes], values: list[bytes | None]) -> Pairs:
     No dict on the way: its look-ups in sorted order miss the processor's caches [tried: 130 to 350
     ns an entry, a dict 300 to 440, with commits of 100,000 and 5,000 sorted keys].
     """
-    order = sorted(range(len(keys)), key=keys.__getitem__)  # stable: in log order for each key
+    order = sorted(range(len(keys)), key=keys.__getitem__)  # stable: log order within a key
     keys = list(map(keys.__getitem__, order))
     last = [*map(ne, keys, islice(keys, 1, None)), True]
     return list(compress(keys, last)), list(map(values.__getitem__, compress(order, last)))

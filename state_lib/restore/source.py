@@ -58,7 +58,7 @@ def cut_logs(topology: Topology, marker: Marker, logs: Mapping[str, LogRange]) -
         topic = changelog_topic(topology.app, spec.name)
         log = logs.get(topic)
         if spec.is_window or log is None:
-            continue  # brokers remove windows by their age
+            continue  # brokers delete windows by age
         known = marker.starts.get(topic, log.start)
         if log.start > known:
             found[topic] = f"its records before offset {log.start} were deleted"

@@ -28,13 +28,13 @@ from state_lib.kafka import Kafka
 from state_lib.restore.runs import Batch, Run, RunJob, write_runs
 
 _TELL_S = 0.1
-_QUICK = {"fetch.wait.max.ms": 10, "enable.auto.offset.store": False}  # who reads commits nothing
+_QUICK = {"fetch.wait.max.ms": 10, "enable.auto.offset.store": False}  # no offsets are committed
 Line = dict[str, Any]
 
 
 def main() -> int:
     """Work until standard input ends."""
-    # Nothing here makes cycles, and looking for them costs as much as reading [tried].
+    # No reference cycles are made here, and searching for them costs as much as reading [tried].
     gc.disable()
     lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=[lines], daemon=True).start()
@@ -76,7 +76,7 @@ def _batches(job: RunJob, kafka: Kafka, consumer: Consumer) -> Iterator[list[Mes
 def _listen(lines: queue.SimpleQueue[bytes]) -> None:
     for line in sys.stdin.buffer:
         lines.put(line)
-    os._exit(0)  # at once, whatever is under way: its host is gone or wants no more
+    os._exit(0)  # at once, whatever is running: its host is gone, or has closed it
 
 
 def _say(line: Line) -> None:

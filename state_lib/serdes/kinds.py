@@ -212,7 +212,7 @@ class _Decimal(Fixed):
     def column(self, raws: _Values, nulls: Any) -> Any:
         big = raws.copy()
         big[:, 0] ^= _TOP
-        big[nulls] = 0  # else a null's slot would hold a number of too many digits
+        big[nulls] = 0  # else a null's slot might have a number with too many digits
         return self._array(big[:, ::-1], nulls)
 
 
@@ -282,7 +282,7 @@ def to_scale(value: Decimal, scale: int) -> Decimal | None:
     """The same number with so many digits behind the point; None if it has more, or is none."""
     try:
         made = value.quantize(Decimal(1).scaleb(-scale), context=EXACT)
-    except InvalidOperation:  # infinity, or more digits than any kind has
+    except InvalidOperation:  # infinity, or too many digits for any kind
         return None
     return made if made == value else None
 

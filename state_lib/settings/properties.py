@@ -24,7 +24,7 @@ SECRETS = (
 )
 """What names of secrets have in them, as Java and Python understand it; case does not matter."""
 _SECRET = re.compile(f"(?i){SECRETS}")
-# What has such a word in its name and is none: where one is, how long it is or lasts, who gives it.
+# Names with such a word that are no secrets: a secret's location, length, lifetime or provider.
 _NO_SECRET = re.compile(
     r"(?i)(secrets[.]|secretKeyRef|secretBitLength|"
     r"(url|uri|file|path|location|provider|class|enabled|required|type|algorithm|id|name"
@@ -56,7 +56,7 @@ def resolved(properties: Mapping[str, str], setting: str) -> dict[str, str]:
         name.removesuffix(FILE_ENDING): read_secret(Path(value), f"{name} of {setting}")
         if is_file(name)
         else value
-        for name, value in sorted(properties.items())  # what has a file comes after what has none
+        for name, value in sorted(properties.items())  # so that a file overrides a plain value
     }
 
 

@@ -143,7 +143,7 @@ class RegistrySettings(BaseModel):
 def _is_address(url: SplitResult) -> bool:
     try:
         return url.scheme in ("http", "https") and bool(url.hostname) and url.port != 0
-    except ValueError:  # of its port
+    except ValueError:  # its port is invalid
         return False
 
 

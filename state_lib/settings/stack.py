@@ -16,7 +16,7 @@ from state_lib.settings.kinds import AbsolutePath, Port
 # Below the range from which kernels choose ports for outgoing connections.
 AIRFLOW_PORT = 28080
 CONTROLLER_PORT = 28093
-# What Airflow runs on with the drivers that Holdfast installs.
+# Databases for which Holdfast installs drivers.
 _DATABASE = re.compile(r"(postgresql(\+psycopg2)?|sqlite)://")
 _NEEDED = "a URL such as postgresql://user:password@host/database is needed"
 

@@ -30,14 +30,14 @@ def fetch(
 ) -> None:
     """Make ``into`` what the snapshot was; every file's SHA-256 is checked.
 
-    A directory left by an interrupted fetch is completed, not begun anew.
+    A directory left by an interrupted fetch is completed, not started again.
 
     Args:
         manifest: from `state_lib.snapshots.listing`.
         into: the directory; made if missing. Files that are not the snapshot's are removed.
         have: directories on the same disk that may hold some of the files: SST files in them are
             hard-linked if their content is the same, whatever their names.
-        report: told of bytes that are there.
+        report: called with the bytes that are there.
         memory: also bring the entries of memory stores. For going back in time only: `TaskStores`
             would load them, and a task rebuilds its memory stores from their changelogs.
 

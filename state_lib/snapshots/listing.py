@@ -120,7 +120,7 @@ def survey(storage: Storage, app: str, partition: int) -> list[Found]:
         return Found(snapshot, stored[snapshot], manifest, None)
 
     found = [f for f in each(read, sorted(stored, reverse=True), lambda _: None) if f is not None]
-    present = storage.listing(FILES) if found else {}  # after the manifests: files come first
+    present = storage.listing(FILES) if found else {}  # last: files are written first
     return [
         one
         if one.manifest is None
@@ -157,7 +157,7 @@ def verify(manifest: Manifest, *, deep: bool = False, report: Progress = silent)
         manifest: of it.
         deep: read everything and compare SHA-256, instead of sizes alone; see `set_aside` for what
             becomes of a file that differs.
-        report: told of bytes read.
+        report: called with the bytes read.
     """
     storage = task_storage(manifest.url, manifest.app, manifest.partition)
     problems = problems_by_size(manifest, storage.listing(FILES))
@@ -183,7 +183,7 @@ def changed(storage: Storage, file: FileEntry, seen: str) -> str:
     """The problem of a file that was read and is not what names it, in words; it is set aside.
 
     Else every later snapshot would use it again, by its name and size. No snapshot that names it is
-    whole from then on, and the next one uploads it anew.
+    whole from then on, and the next one uploads it again.
 
     Args:
         storage: of the task.

@@ -17,7 +17,7 @@ R = TypeVar("R")
 
 
 def silent(_phase: str, _done: int, _total: int) -> None:
-    """A `Progress` that tells nobody."""
+    """A `Progress` that does nothing."""
 
 
 def each(work: Callable[[T], R], items: Iterable[T], done: Callable[[T], None]) -> list[R]:

@@ -91,7 +91,7 @@ def prune(
         dry: change nothing.
 
     Raises:
-        StorageUnavailable: what was done is done; running it again goes on.
+        StorageUnavailable: running it again goes on from there.
     """
     storage = task_storage(url, app, partition)
     found = survey(storage, app, partition)
@@ -122,7 +122,7 @@ def put_back(url: str, app: str, partition: int, snapshot: str) -> bool:
         Whether it was not listed, and is now.
 
     Raises:
-        StorageUnavailable: trying again goes on.
+        StorageUnavailable: a retry goes on from there.
     """
     storage = task_storage(url, app, partition)
     name, beside = manifest_name(snapshot), f"{PRUNED}/{snapshot}.json"
@@ -153,7 +153,7 @@ def _unlist(storage: Storage, found: Found) -> None:
     storage.write(beside, content)
     failpoint("snapshot.prune")
     storage.delete([name])
-    storage.write(beside, content)  # its age counts from when it was not listed any more
+    storage.write(beside, content)  # again: its age counts from the removal from the list
 
 
 def _collectable(storage: Storage, app: str, partition: int) -> tuple[dict[str, int], list[str]]:
@@ -162,8 +162,8 @@ def _collectable(storage: Storage, app: str, partition: int) -> tuple[dict[str, 
     Raises:
         SnapshotInvalid: a newer version keeps snapshots here too: what they need is unknown.
     """
-    present = storage.listing(FILES)  # first: what comes later is no candidate
-    found = survey(storage, app, partition)  # before the pruned ones: manifests move from here
+    present = storage.listing(FILES)  # first: later files are no candidates
+    found = survey(storage, app, partition)  # before the pruned ones: manifests move there
     for one in found:
         if one.error is not None and one.error.details.get("newer"):
             raise one.error

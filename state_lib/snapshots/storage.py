@@ -168,7 +168,7 @@ class Storage:
             if not isinstance(self._fs, AsyncFileSystem):
                 self._fs.mv(here, there)
                 return
-            self._within(ANSWER_S, "cp_file", here, there)  # object stores have no other way
+            self._within(ANSWER_S, "cp_file", here, there)  # object stores cannot rename
             self._within(ANSWER_S, "rm_file", here)
 
     def _ls(self, folder: str) -> list[tuple[str, dict[str, Any]]]:
@@ -191,7 +191,7 @@ class Storage:
         try:
             return sync(self._fs.loop, call, *arguments, timeout=seconds, **more)
         except TimeoutError as error:
-            if str(error):  # the filesystem's own
+            if str(error):  # of the filesystem itself
                 raise
             raise TimeoutError(f"no answer within {seconds:.0f} s") from error
 
@@ -217,7 +217,7 @@ class Storage:
             yield
         except HoldfastError:
             raise
-        except Exception as error:  # each filesystem has errors of its own
+        except Exception as error:  # each filesystem has its own errors
             number = error.errno if isinstance(error, OSError) else None
             step = _STEPS.get(number or 0, _AWAY)
             raise StorageUnavailable(

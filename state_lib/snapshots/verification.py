@@ -31,7 +31,7 @@ def verify_snapshots(
         app: application.
         snapshot: id of one, or of a savepoint; None: all, and what is not listed as well.
         deep: read every byte, and set aside files whose content was changed.
-        watch: told of progress.
+        watch: called with the progress.
 
     Returns:
         Of each ``task``, ``snapshot`` and ``problems``, none if it is whole.
@@ -69,4 +69,4 @@ def _chosen(url: str, app: str, snapshot: str | None) -> list[Manifest]:
         for found in survey(task_storage(url, app, partition), app, partition):
             if found.id == snapshot and found.manifest is not None:
                 return [found.manifest]
-    return [find(url, app, partitions[0] if partitions else 0, snapshot)]  # says what there is
+    return [find(url, app, partitions[0] if partitions else 0, snapshot)]  # raises

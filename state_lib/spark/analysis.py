@@ -215,7 +215,8 @@ def each_resolved(rows: DataFrame, given: Sequence[tuple[str, Column | str]]) ->
             return _resolved(rows, made, columns, _all_written(columns, made, at), at)
     except ConfigurationError:
         pass
-    return [resolved(rows, one, at) for at, one in given]  # which of them it is about, they say
+    # One by one, so that an error names the right one.
+    return [resolved(rows, one, at) for at, one in given]
 
 
 # ---------------------------------------------------------------------- Spark's answers
@@ -292,8 +293,9 @@ def _analysed(rows: DataFrame, columns: list[Column], at: str, *, calls: bool = 
 
 @contextmanager
 def _asked(spark: SparkSession, at: str) -> Iterator[None]:
-    """Spark's answer as ours. It is told once: PySpark would log it as well, on a page."""
-    loggers = [PySparkLogger.getLogger(name) for name in _LOGGERS]  # else PySpark finds a plain one
+    """Spark's errors as ours. They are reported once: PySpark would log them as well, at length."""
+    # Made here: else PySpark would get plain loggers of these names.
+    loggers = [PySparkLogger.getLogger(name) for name in _LOGGERS]
     before = [logger.disabled for logger in loggers]
     for logger in loggers:
         logger.disabled = True

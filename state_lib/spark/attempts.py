@@ -1,4 +1,4 @@
-"""Evaluates a user's expressions so that a row on which one fails is told from the others.
+"""Evaluates a user's expressions so that rows on which one fails are known.
 
 An expression may raise: a cast that does not fit, a division by zero, ``raise_error``. Spark would
 fail the batch, and every attempt of it again. (docs/adr/0013)

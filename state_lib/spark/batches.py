@@ -75,7 +75,7 @@ class Batches:
         )
         self._ticking = Ticking(standing, app.partitions, self._recording.put, self._run_tick)
         self._group: Consumer = kafka.reader(**{"group.id": app.id})
-        self.tag = f"holdfast-{app.id}-{standing.epoch}"  # in a user's session are other jobs
+        self.tag = f"holdfast-{app.id}-{standing.epoch}"  # a user's session has other jobs as well
 
     def stream(self, batch: DataFrame, to: Numbers, stopped: Callable[[], bool] = never) -> None:
         """The next batch of the stream, ``[positions, to)``, for every task.
@@ -103,7 +103,7 @@ class Batches:
         failpoint("driver.after_batch")
 
     def begin(self) -> None:
-        """Put on record that this driver is there: what one of before writes later is nothing.
+        """Record the start of this driver: later records of earlier drivers do not count.
 
         Raises:
             ConfigurationError: as `Recording.check`.
@@ -267,7 +267,7 @@ class Batches:
                 stream_time_ms=stays if reached is None else reached,
                 recorded=taken,
             )
-            whole = replace(self._exchange_plan(batch), processors=())  # they run in Spark alone
+            whole = replace(self._exchange_plan(batch), processors=())  # they need Spark
             return replace(whole, timeout_s=within[0], patience_s=within[1])
 
         those = self.standing.present if tasks is None else tasks
@@ -282,7 +282,7 @@ class Batches:
         self._group.close()
 
     def _time_of(self, recorded: Recorded) -> int:
-        """Processing time; records of before there was one have the wall's."""
+        """Processing time; older records without one have the wall time."""
         return max(recorded.now, recorded.batch_time) if self.has_timers else NO_TIME
 
     def _plan(
@@ -363,7 +363,7 @@ class Batches:
         self.tell_parked()
 
     def tell_parked(self) -> None:
-        """Put on record which tasks are parked: for whoever looks from outside."""
+        """Record which tasks are parked, for watchers."""
         parked = {str(p): why for p, why in self.standing.parked.items()}
         said = {"kind": "parked", "epoch": self.standing.epoch, "parked": parked, "at": now_ms()}
         with contextlib.suppress(Unavailable):
@@ -386,7 +386,7 @@ class Batches:
         def carry(batches: Any) -> Any:
             return exchange_partition(exchange_plan, batches)
 
-        # of this thread, where no other jobs come from
+        # tags are per thread, and no other jobs are started by this one
         combined.sparkSession.sparkContext.addJobTag(self.tag)
         try:
             with explained(self._app, self._settings.exchange_timeout_s):

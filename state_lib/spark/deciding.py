@@ -62,7 +62,7 @@ class Deciding:
 
         If records name schemas that the registry does not know, it is asked again for a while: one
         of its replicas may lag behind the producers. Ids that stay unknown are recorded with the
-        batch, which no task has seen yet, so that whoever repeats it makes dead letters of the same
+        batch, which no task has seen yet, so that its repeats make dead letters of the same
         records, whatever is registered meanwhile.
 
         Args:
@@ -127,7 +127,7 @@ class Deciding:
         try:
             left = [number for number in self._unknown if self._schemas.of(number) is None]
         except (RegistryAway, RegistryRefused):
-            return ()  # executors ask, if a record has one
+            return ()  # executors ask again, if a record has such an id
         self._unknown = dict.fromkeys(left)
         return tuple(sorted(left))
 
@@ -170,7 +170,7 @@ class Deciding:
         return patiently(ask, self._settings.exchange_timeout_s, stopped)
 
     def _check(self, error: UnknownSchemas, ids: Sequence[int]) -> None:
-        """Refuse to make dead letters of records where that would be nobody's wish."""
+        """Raise if records with unknown ids are not to become dead letters."""
         from state_lib.executor.avro.decode import MOST_UNKNOWN, too_many  # noqa: PLC0415 - heavy
 
         if self._settings.schema_registry_unknown == "stop":

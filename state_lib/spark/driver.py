@@ -58,9 +58,9 @@ class Driver:
     Args:
         app: what the job declares.
         settings: of this process.
-        watched: how this process is seen and heard; of its own where none is given.
-        before: epoch of this process's last claim. Who claimed after it has taken over: a process
-            that was frozen must not take the application back.
+        watched: this process's connection to the outside; by default a new one.
+        before: epoch of this process's last claim. A driver that claimed after it has taken over: a
+            process that was frozen must not take the application back.
         opened: the session in which it was declared, which outlives this run; of its own where none
             is given.
 
@@ -104,12 +104,12 @@ class Driver:
             warm_up(early)
         self._watched.control.begin()
         if self._before is not None:
-            claim_or_none(self._kafka, topology.app)  # without its topic nothing can be heard
+            claim_or_none(self._kafka, topology.app)  # raises without a topic for requests
             if self._asked_to_stop(self._before):
                 return
         admin, self._speaker = self._kafka.admin(), speaker(self._kafka)
         settings, code = self._settings, self._app.fingerprint
-        with ThreadPoolExecutor(4, "look-ups") as pool:  # each waits for brokers
+        with ThreadPoolExecutor(4, "look-ups") as pool:  # they wait for brokers
             sources = require(admin, topology.sources)
             configs = pool.submit(topic_configs, admin, topology.sources)
             checks = [
@@ -135,7 +135,7 @@ class Driver:
             self._watched.presence.join()
             if not self._asked_to_stop(self._before):
                 looked_at = topology_id(self._kafka, topology.app)
-                check_same_application(self._kafka, topology)  # another may have claimed meanwhile
+                check_same_application(self._kafka, topology)  # another may have claimed
                 self._drive(spark, combiner, sources, code, looked_at)
         finally:
             if self._is_alone:
@@ -168,7 +168,7 @@ class Driver:
             who, speaker = presence.who, self._speaker
             readers = self._app.readers
             number = write_claim(self._kafka, topology, who, code, hosts, speaker, readers=readers)
-            self.epoch = Epoch(number, looked_at)  # at once: the next try heeds who comes after it
+            self.epoch = Epoch(number, looked_at)  # at once: the next try must notice later claims
             return number
 
         left_out = LeftOut(self._kafka, topology, sources, self._settings.park_after_s)
@@ -235,10 +235,10 @@ class Driver:
         return self._stopping.is_set()
 
     def _bound_the_last_batch(self, spark: SparkSession, tag: str) -> threading.Event:
-        """Cancel a batch that does not end after a stop was asked for; returns what ends that.
+        """Cancel a batch that does not end after a stop; returns an event that ends the watch.
 
-        It may wait for a host that is away, while whoever asked waits for this process. What some
-        tasks have committed stands, and the next driver aligns the others.
+        It may wait for a host that is away, while others wait for this process to end. Commits of
+        some tasks stand, and the next driver aligns the others.
         """
         over = threading.Event()
 
@@ -249,7 +249,7 @@ class Driver:
             patience = self._settings.stop_timeout_s
             if not over.wait(patience):
                 log.warning("the batch does not end: it is left undone", seconds=patience)
-            while not over.wait(POLL_S):  # its next job may begin after a cancellation
+            while not over.wait(POLL_S):  # a next job may begin after a cancellation
                 spark.sparkContext.cancelJobsWithTag(tag)
 
         threading.Thread(target=watch, name="last-batch", daemon=True).start()

@@ -11,8 +11,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from state_lib.errors import Unavailable
 
 STOP_S, ENDING_S = 120.0, 5.0
-"""How long Spark's thread may take to end, and how long if its process is to: whoever asked for
-that waits, and kills it in the end."""
+"""How long Spark's thread may take to end; and how long if the process is to end, which is killed
+after some time."""
 _HANGS = "java.util.concurrent.TimeoutException"
 """Spark's thread did not end within the session's ``stopTimeout``."""
 

@@ -157,7 +157,7 @@ def entry(
 ) -> list[Column]:
     """Columns of `state_lib.spark.frames.combine` before it groups.
 
-    ``first``: whether this verb tells what decoder and steps found bad.
+    ``first``: whether this verb reports what decoder and steps found bad.
     """
     name = aggregations[index].store.name
     columns, mine = places(spark, index, name, plan, partitions, first)
@@ -235,6 +235,6 @@ def _input(field: Field, value: Column, mine: Column) -> Column:
     if field.op == "count":
         return F.when(mine & value.isNotNull(), F.lit(1)).cast("bigint")
     value = value.cast(sql_of(taken_as(field)))
-    if field.type == "float64" and field.op != "last":  # one NaN, one zero
+    if field.type == "float64" and field.op != "last":  # one form of NaN and of zero
         value = F.when(F.isnan(value), math.nan).when(value == 0.0, 0.0).otherwise(value)
     return F.when(mine, value)

@@ -57,7 +57,7 @@ class Combiner:
         known = self._templates.get(shape)
         if known is not None and known.fits:
             return known.over(judged)
-        # Expressions that are text are parsed by the active session's settings.
+        # Text expressions are parsed by the settings of the active session.
         with active(self._spark), without_call_sites():
             built = _combined(
                 self._spark, judged, self._aggregations, self._partitions, plan, self._processes,
@@ -179,8 +179,8 @@ class _Verbs:
 def _of_tasks(entries: DataFrame, tasks: Sequence[int], *, told: bool) -> DataFrame:
     """Entries of some tasks.
 
-    ``told``: they keep the event times of the others' rows as well: stream time is that of all, and
-    is not to depend on which hosts are away.
+    ``told``: keep the event times of the other tasks' rows as well: stream time is that of all, and
+    must not depend on which hosts are away.
     """
     mine = F.col("task").isin(*tasks)
     if not told:

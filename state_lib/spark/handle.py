@@ -97,7 +97,7 @@ class RunningApplication:
         """Wait until it has ended.
 
         Args:
-            timeout: for how long (s); None: for ever.
+            timeout: for how long (s); None: without limit.
 
         Returns:
             With a timeout, whether it has ended.
@@ -129,7 +129,7 @@ class RunningApplication:
     # ------------------------------------------------------------------ inside
 
     def _seen(self) -> StreamingQuery | None:
-        """Spark's query, or the one of before until there is another."""
+        """Spark's query; the last one until there is a new one."""
         driver = self._driver
         self._query = (None if driver is None else driver.query) or self._query
         return self._query

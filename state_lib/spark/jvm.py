@@ -30,7 +30,7 @@ LAUNCHER = "-Xshare:auto -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 WITHIN_S = 60.0
 _LOOK_S = 0.02
 _joined: list[Starting] = []
-"""That PySpark has: whoever started it may go, and it stays."""
+"""JVMs that PySpark uses: they outlive the object that started them."""
 
 
 class Starting:
@@ -43,7 +43,7 @@ class Starting:
         given = [word for key, value in conf.items() for word in ("--conf", f"{key}={value}")]
         self._process = subprocess.Popen(  # noqa: S603 - Spark's own script
             [str(home / "bin" / "spark-submit"), *given, "pyspark-shell"],
-            stdin=subprocess.PIPE,  # at whose end it ends
+            stdin=subprocess.PIPE,  # the JVM ends at its end
             env={
                 "SPARK_LAUNCHER_OPTS": LAUNCHER,
                 **os.environ,
@@ -67,7 +67,7 @@ class Starting:
             return True
         deadline = time.monotonic() + WITHIN_S
         while self._process.poll() is None and time.monotonic() < deadline:
-            if self._said.exists():  # renamed to its place when it is whole
+            if self._said.exists():  # renamed to this name when it is complete
                 said = self._said.read_bytes()
                 length = int.from_bytes(said[4:8], "big")
                 os.environ[PORT] = str(int.from_bytes(said[:4], "big"))
@@ -96,10 +96,10 @@ class Starting:
 
 
 def start(app_id: str, settings: Settings) -> Starting | None:
-    """Start the JVM; None if PySpark is to see to it.
+    """Start the JVM; None if PySpark is to start it.
 
-    That is where it runs already, where Spark is not found, and where a user has told PySpark what
-    to start it with.
+    That is if it runs already, if Spark is not found, and if a user has configured how PySpark
+    starts it.
     """
     from state_lib.spark.properties import prepare_environment, properties  # noqa: PLC0415
 

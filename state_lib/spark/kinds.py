@@ -55,7 +55,7 @@ def _check(type_: DataType) -> None:
         case ArrayType():
             _check(type_.elementType)
         case MapType():
-            if kind_of(type_.keyType) == "float64":  # there are many NaNs, and two zeros
+            if kind_of(type_.keyType) == "float64":  # NaNs and zeros have several binary forms
                 by = type_.keyType.simpleString()
                 raise TypeError(f"a map by {by} (cast its keys, to a decimal or to text)")
             _check(type_.keyType)

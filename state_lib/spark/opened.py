@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from state_lib.drivers.early import Early
     from state_lib.drivers.watched import Watched
 
-# Here nothing may import PySpark at once: the JVM comes up meanwhile. (docs/adr/0017)
+# Nothing here may import PySpark at module level: the JVM starts meanwhile. (docs/adr/0017)
 
 
 class Opened:
@@ -54,12 +54,12 @@ class Opened:
 
             self._session = beside(given)
             return
-        if not _has_jvm():  # PySpark takes the one that it has
-            with contextlib.suppress(HoldfastError):  # PySpark starts one, or it says what is wrong
+        if not _has_jvm():  # else PySpark uses the present one
+            with contextlib.suppress(HoldfastError):  # PySpark starts one itself, or raises
                 self._starting = jvm.start(app_id, self.settings)
                 if runs:
                     self._early = _early(app_id, self.settings)
-        # A second, beside the JVM's: whoever declares an application is about to run it.
+        # It takes a second, while the JVM starts: an application is mostly run once declared.
         importlib.import_module("state_lib.spark.driver")
 
     @property
@@ -72,7 +72,7 @@ class Opened:
         return self._settings
 
     def watched(self) -> Watched:
-        """How a run is seen and heard: of its own for each.
+        """A run's connection to the outside: a new one for each.
 
         Raises:
             ConfigurationError: a file that a setting names cannot be read.
@@ -96,7 +96,7 @@ class Opened:
         if lost := self.lost():
             raise lost
         if self._starting is not None:
-            # PySpark asks it about NumPy in its first call that has a list, and it imports pandas.
+            # Loaded early: PySpark uses it in its first call with a list, and it imports pandas.
             importlib.import_module("pyspark.testing.utils")
             self._starting.join()
         there = _there()
@@ -129,11 +129,11 @@ class Opened:
         )
 
     def ready(self, settings: Settings | None = None) -> SparkSession:
-        """The session, fit for a stream, and with no query of before.
+        """The session, checked for a stream, and without an earlier query.
 
         Raises:
             ConfigurationError: as `session`; a setting of the user's JVM does not fit.
-            Unavailable: as `session`; a query of before does not stop in a session of the user's.
+            Unavailable: as `session`; an earlier query in a user's session does not stop.
         """
         from state_lib.spark.given import check_runs  # noqa: PLC0415 - see above
 

@@ -73,12 +73,12 @@ class Parking:
     ) -> None:
         self.batches, self._claim, self._read = batches, claim, read
         self._records, self._stopped = records, stopped
-        self._lock = threading.Lock()  # of the next two, which the thread changes as well
+        self._lock = threading.Lock()  # guards the next two, which the thread changes as well
         self._returning: dict[int, _Returning] = {}
         self._pauses: dict[int, tuple[float, float]] = {}  # task → not before, pause after that
         self._chain: Chain | None = None
-        self._since = 0  # offset in the progress log that the chain begins at
-        self._bound: int | None = None  # records of a run, once they were asked for
+        self._since = 0  # offset in the progress log where the chain begins
+        self._bound: int | None = None  # most records of a run, once known
         self._failure: HoldfastError | None = None
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._knock, name="parking", daemon=True)
@@ -144,7 +144,7 @@ class Parking:
         recorded = [returning[task].marker.taken(self.batches.standing.log) for task in tasks]
         taken = [*recorded, _ALL] if self.batches.has_timers else []
         since = min(recorded)
-        for anew in (False, True):  # the log has grown since it was read
+        for anew in (False, True):  # once more if the log has grown since it was read
             if anew or self._chain is None or since < self._since:
                 self._chain, self._since = self._chain_from(since), since
             found = behind([*at, here], self._chain, taken=taken)
@@ -207,7 +207,7 @@ class Parking:
         with self._lock:
             for task in tasks:
                 marker = standing.markers[task]
-                missed = last.tick and marker.taken(standing.log) < last.offset  # moves no position
+                missed = last.tick and marker.taken(standing.log) < last.offset  # no position moved
                 if marker.positions == to and not missed:
                     self._returning[task] = _Returning(marker, to)
                     self._pauses.pop(task, None)
@@ -233,13 +233,13 @@ class Parking:
                 except (Superseded, ConfigurationError) as error:
                     self._failure = error
                     return
-                except Exception as error:  # its host's own trouble: the others go on
+                except Exception as error:  # a fault of its host: go on with the others
                     if said.get(task) != str(error):
                         log.exception("a parked task cannot be claimed", partition=task)
                     said[task] = str(error)
                     continue
                 with self._lock:
-                    if self._is_missing(task):  # it may have come back by an earlier claim
+                    if self._is_missing(task):  # an earlier claim may have brought it back
                         at = marker.positions
                         log.info("a parked task can be claimed", partition=task, at=at.to_json())
                         self.batches.standing.markers[task] = marker

@@ -9,9 +9,9 @@ if TYPE_CHECKING:
     from state_lib.config import Settings
 
 REQUIRED = {
-    # every task commits every batch: partitions must not be coalesced or split by size
+    # partitions must not be coalesced or split by size, as every task commits every batch
     "spark.sql.adaptive.enabled": "false",
-    # partition p is task p: no second exchange by all grouping columns
+    # no second shuffle by all grouping columns, as partition p is task p
     "spark.sql.requireAllClusterKeysForDistribution": "false",
     # what an expression means must not depend on where the job runs
     "spark.sql.ansi.enabled": "true",
@@ -23,7 +23,7 @@ REQUIRED = {
     "spark.sql.decimalOperations.allowPrecisionLoss": "true",
     "spark.sql.jsonGenerator.ignoreNullFields": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "200000",
-    # of one try to stop a query; see `state_lib.spark.ending`
+    # time-out of one try to stop a query; see `state_lib.spark.ending`
     "spark.sql.streaming.stopTimeout": "1s",
     "spark.sql.streaming.kafka.useDeprecatedOffsetFetching": "false",
     "spark.python.worker.reuse": "true",

@@ -202,9 +202,9 @@ def _judge_moments(nodes: list[Node], at: str) -> None:
         if not _makes_a_moment(node):
             continue
         given = _argument(nodes, number, 0)
-        if _makes_a_moment(given[0]):  # it is judged itself
+        if _makes_a_moment(given[0]):  # checked by itself
             continue
-        if kind_of(given[0]) == "RaiseError":  # it gives no text
+        if kind_of(given[0]) == "RaiseError":  # it returns no text
             continue
         texts = [
             str(n["value"])
@@ -225,7 +225,7 @@ def _judge_moments(nodes: list[Node], at: str) -> None:
 def _makes_a_moment(node: Node) -> bool:
     if kind_of(node) in _TO_MOMENTS:
         return True
-    return kind_of(node) == "Cast" and str(node["dataType"]) in _MOMENTS  # others are no text
+    return kind_of(node) == "Cast" and str(node["dataType"]) in _MOMENTS  # other casts read no text
 
 
 def _of_a_word(at: str, word: str) -> str:

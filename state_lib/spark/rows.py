@@ -37,7 +37,7 @@ _STRICT = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
 def judged_by(batch: DataFrame, plan: BatchPlan, *, avro: bool = False) -> DataFrame:
     """A batch, and beside each record the numbers that change with every batch.
 
-    Spark writes a number into the code that it generates, and compiles it anew for each batch. An
+    Spark writes a number into the code that it generates, and compiles it again for each batch. An
     array is handed over by reference, and an index that is a column (a row's source) keeps it from
     being folded.
 
@@ -48,7 +48,7 @@ def judged_by(batch: DataFrame, plan: BatchPlan, *, avro: bool = False) -> DataF
     """
 
     def each(value: int) -> Column:
-        return F.lit([value] * len(plan.sources())).cast("array<bigint>")  # small ones, too
+        return F.lit([value] * len(plan.sources())).cast("array<bigint>")  # int otherwise
 
     limits, clocks = each(plan.now + plan.max_future_ms), each(plan.stream_time_ms)
     if plan.run:
@@ -116,7 +116,7 @@ def decode(
             broken = F.when(~F.coalesce(F.is_valid_utf8("value"), F.lit(False)), "undecodable")  # noqa: FBT003
         case _:
             broken = F.lit(None).cast("string")
-    if source.timestamp:  # what cannot be decoded has no time to be judged by
+    if source.timestamp:  # records that cannot be decoded have no event time
         rows, time = _timed(rows, source)
         bad = F.coalesce(broken, _timing(time))
     else:

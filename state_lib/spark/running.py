@@ -75,7 +75,7 @@ def main(app: Declaration, settings: Settings, opened: Opened | None = None) -> 
     """Run a job's process: signals, restarts, exit codes, one line per failure.
 
     Raises:
-        ConfigurationError: it is not called in the main thread, which alone hears signals; the
+        ConfigurationError: it is not called in the main thread, which signals need; or the
             application runs already in this process.
     """
     from state_lib.logs import configure_logging  # noqa: PLC0415
@@ -104,14 +104,14 @@ def keep_running(
     opened: Opened | None = None,
     seen: Callable[[Driver], None] = lambda _: None,
 ) -> Ended:
-    """Run the stream, and again where that may help; then say last words.
+    """Run the stream, restart it where that may help, and report the end.
 
     Args:
         app: as `Driver` takes it.
         settings: as above.
         watched: as above.
         opened: as above; stopped at the end, if it is ours.
-        seen: is told of the driver of each try.
+        seen: called with the driver of each try.
     """
     log.info(BEGINS, app=app.id, driver=watched.presence.who.id)
     try:
@@ -134,7 +134,7 @@ def tried(
     opened: Opened | None = None,
     seen: Callable[[Driver], None] = lambda _: None,
 ) -> Ended:
-    """As `keep_running`, and nobody is told."""
+    """As `keep_running`, without reporting the end."""
     stopping, failures = watched.stopping, 0
     epoch: Epoch | None = None
     while not stopping.is_set():
@@ -176,11 +176,11 @@ def _at_once(error: Exception, *, is_to_end: bool) -> Ended | None:
             log.error("the driver ends", why=error.message, code=error.code)
             retry = isinstance(error, MissingTopic)
             return Ended("failed", error.message, retry=retry, error=error)
-        case Py4JJavaError():  # it answers
+        case Py4JJavaError():  # an error of Spark: the JVM lives
             return None
         case Py4JError() | ConnectionError():
             log.error("the JVM is gone", why=_first_lines(error))
-            if not is_to_end:  # else its last batch was cancelled
+            if not is_to_end:  # else it ended because its last batch was cancelled
                 why = f"the JVM is gone: {_first_lines(error)}"
                 return Ended("failed", why, retry=True, error=error)
     return None

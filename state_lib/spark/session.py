@@ -37,7 +37,7 @@ FAST_READS = {
     "kafka.max.poll.records": "50000",
     "kafka.max.partition.fetch.bytes": str(8 << 20),
     "kafka.fetch.max.bytes": str(64 << 20),
-    # at the end of a log the brokers let a task wait for more, by default half a second [tried]
+    # at the end of a log brokers wait for more records, by default half a second [tried]
     "kafka.fetch.max.wait.ms": "50",
 }
 
@@ -121,7 +121,7 @@ def check_legacy(spark: SparkSession) -> None:
 def require_of_sql(spark: SparkSession) -> None:
     """Set in a session what is needed of it. Raises as `check_legacy`."""
     for key, value in REQUIRED.items():
-        if key.startswith(OF_SQL):  # the others are of Spark's processes
+        if key.startswith(OF_SQL):  # other settings are of Spark's processes
             spark.conf.set(key, value)
     check_legacy(spark)
 

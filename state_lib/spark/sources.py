@@ -112,7 +112,7 @@ def source_rows(spark: SparkSession, source: Source) -> DataFrame:
     hidden = {f.name.lower() for f in fields}
     kept = [StructField(name, kind) for name, kind in columns.items() if name not in hidden]
     session: Any = spark._jsparkSession  # noqa: SLF001 - the way to the JVM that pyspark itself takes
-    # As JSON: in text, names within a struct would need quotes.
+    # As JSON, since names within a struct would need quotes in DDL.
     schema = session.parseDataType(StructType([*kept, *fields]).json())
     return no_rows(spark, schema.asNullable())
 
@@ -148,7 +148,7 @@ def active(spark: SparkSession) -> Iterator[None]:
     another one, and a moment would have another text.
     """
     jvm: Any = spark._jvm  # noqa: SLF001 - as above
-    sessions = getattr(jvm, "org.apache.spark.sql.classic.SparkSession")  # one call, as pyspark
+    sessions = getattr(jvm, "org.apache.spark.sql.classic.SparkSession")  # one call, as PySpark's
     before, ours = sessions.getActiveSession(), spark._jsparkSession  # noqa: SLF001 - as above
     if before.isDefined() and before.get().equals(ours):
         yield

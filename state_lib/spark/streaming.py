@@ -72,7 +72,7 @@ class Streaming:
         """Run until it is to end, and end at a batch's edge.
 
         Args:
-            asked_to_stop: hears what is said to this driver, and sets ``stopping`` if it is to end.
+            asked_to_stop: reads requests to this driver, and sets ``stopping`` if it is to end.
 
         Raises:
             Superseded: there is a newer driver.
@@ -125,7 +125,7 @@ class Streaming:
             started.wait(60)  # it may begin before `start` has returned the query; see `bounds`
             self._unless_ending(lambda: self._on_batch(frame, batch_id))
 
-        self._query = None  # not the one of before: a batch's bounds are of its own query
+        self._query = None  # not the last one: a batch needs the bounds of its own query
         self._failure = None
         try:
             self._query = (
@@ -146,10 +146,10 @@ class Streaming:
         return self._stopping.is_set() or self._resized.is_set()
 
     def _unless_ending(self, batch: Callable[[], None]) -> None:
-        """Do a batch, alone; none once the query ends.
+        """Run a batch under the lock, but none once the query is to end.
 
-        Never waits for the lock without looking: whoever stops the query holds it, and Spark waits
-        for this very call before its query has stopped.
+        Polls for the lock: the thread that stops the query holds it, and waits in Spark until this
+        call returns.
         """
         while not self._lock.acquire(timeout=LOOK_S):
             if self._is_ending:
@@ -222,7 +222,7 @@ class Streaming:
         while query.isActive and self._failure is None:
             if self._waited():
                 return self._stopping.is_set() or self._failure is None
-            if not is_alive(self._spark):  # a query that waits for records does not notice
+            if not is_alive(self._spark):  # a query that waits for records does not notice that
                 raise Unavailable(f"the session of {self._topology.app!r} has been stopped")
             try:
                 asked_to_stop()
@@ -231,12 +231,12 @@ class Streaming:
         return False
 
     def _leave(self, query: StreamingQuery) -> None:
-        """Stop a query after a failure: that is what is told, and others may have the tasks."""
+        """Stop a query after a failure, which is reported; other drivers may have the tasks."""
         with contextlib.suppress(Unavailable, Py4JError, ConnectionError):
             halt(query, self._topology.app, lambda: ENDING_S)
 
     def _beside(self, over: threading.Event) -> None:
-        """In a thread: what is done between batches may take long, and a stop is to be heard."""
+        """In a thread: work between batches may take long, and must not delay a stop."""
         while not over.wait(POLL_S) and not self._is_ending:
             if not self._lock.acquire(blocking=False):
                 continue

@@ -2,7 +2,7 @@
 
 To build it takes hundreds of calls to the JVM and an analysis for each column: a good part of a
 second for every batch. All batches of a stream have the same columns, so what was analysed for one
-holds for the next once its leaf is another and bears the names (the ids) of before.
+is valid for the next after its leaf is replaced by one with the same ids of columns.
 (docs/adr/0014)
 """
 

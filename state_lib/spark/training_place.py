@@ -34,7 +34,7 @@ def unwinding() -> Iterator[None]:
             signal.signal(number, signal.SIG_IGN)
         raise SystemExit(1)
 
-    # What is ignored stays so: it was started by `nohup`, or behind a shell's `&`.
+    # Ignored signals stay ignored: it was started by `nohup`, or with `&` by a shell.
     before = {n: old for n in _ENDS if (old := signal.getsignal(n)) != signal.SIG_IGN}
     try:
         for number in before:

@@ -1,7 +1,7 @@
 """The first Python workers, started beside the claim, which waits for hosts and for Kafka.
 
-Their daemon takes half a second to import what tasks need. Nothing depends on it: what fails here
-is met again by the first batch, and told there.
+Their daemon takes half a second to import what tasks need. Only an optimization: what fails here
+fails again in the first batch, and is raised there.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ def is_missing(settings: Settings) -> bool:
         in_vain = class_archive.failed(home, spark).exists()
         return not in_vain and class_archive.find(home, spark) is None
     except (HoldfastError, OSError):
-        return False  # who needs jars or Java says so
+        return False  # reported by what needs jars or Java
 
 
 def make() -> str | None:

@@ -90,8 +90,8 @@ class BrokerConfig:
             "share.coordinator.state.topic.replication.factor": "1",
             "share.coordinator.state.topic.min.isr": "1",
             "group.initial.rebalance.delay.ms": "0",
-            # After a crash the controller waits until the former self's session has ended before it
-            # accepts the broker again: 9 s by default, which a single node spends down.
+            # After a crash the controller accepts the broker again only when its old session has
+            # ended: 9 s by default, in which a single node is down.
             "broker.session.timeout.ms": "3000",
             "broker.heartbeat.interval.ms": "500",
             **self.extra,
@@ -111,7 +111,7 @@ class BrokerConfig:
         self.directory.mkdir(parents=True, exist_ok=True)
         lines = [f"{key}={value}\n" for key, value in self.properties().items()]
         self.properties_path.write_text("".join(lines))
-        shutil.rmtree(self.scratch, ignore_errors=True)  # of one that was killed
+        shutil.rmtree(self.scratch, ignore_errors=True)  # left by a killed one
         self.scratch.mkdir()
         data = Path(self.properties()["log.dirs"])
         if (data / "meta.properties").exists():
@@ -136,7 +136,7 @@ class BrokerConfig:
             f"-Xms{heap_min}",
             f"-Xmx{heap_max}",
             "-XX:+UseG1GC",
-            "-XX:+ExitOnOutOfMemoryError",  # half a broker is worse than one started again
+            "-XX:+ExitOnOutOfMemoryError",  # a restart is better than a broker that half works
             "-Djava.awt.headless=true",
             f"-Djava.io.tmpdir={self.scratch}",
             f"-Dlog4j2.configurationFile={LOG4J}",

@@ -6,7 +6,7 @@ that does not fit, a driver starts as it would have, only later.
 
 - Its name says what it was made of (Java, jars, class path), so that a stale one is not even tried;
   and its own hash, so that neither is a torn one, which a JVM would map and crash on.
-- The JVM compares version, paths, sizes and times of all jars once more, and goes on without it.
+- The JVM checks version, paths, sizes and times of all jars itself, and ignores it if they differ.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _CHOOSING = (
     "-XX:+AutoCreateSharedArchive",
     "-XX:AOT",
 )
-# What is amiss with an archive is no news for a job's output, where the JVM would write it.
+# Else the JVM would write warnings about the archive to the job's output.
 _QUIET = ("-Xshare:auto", "-Xlog:cds=off", "-Xlog:cds+dynamic=off", "-Xlog:class+path=off")
 
 
@@ -64,7 +64,7 @@ def chosen(options: str) -> bool:
 
 
 def is_usable(path: Path) -> bool:
-    """Whether a JVM can be told of it: a colon separates archives, and Spark splits at spaces."""
+    """Whether it can be in a JVM's option: a colon separates archives, Spark splits at spaces."""
     return not set(str(path)) & set(": \"'\\")
 
 
@@ -146,5 +146,5 @@ def _digest(path: Path) -> str:
 def _made_at(path: Path) -> float:
     try:
         return path.stat().st_mtime
-    except FileNotFoundError:  # somebody else removes as well
+    except FileNotFoundError:  # another process removes old ones as well
         return 0.0

@@ -40,7 +40,7 @@ def end(paths: Paths, programs: Sequence[Program], current: Record) -> list[int]
     ours = current.processes()
     if process := current.supervisor():
         launchers = [p for p in programs if p.priority >= airflow.PRIORITY]
-        with contextlib.suppress(Unavailable):  # it ends just now: the marks tell what is left
+        with contextlib.suppress(Unavailable):  # it is ending just now; the marks show what is left
             _stop(paths, launchers)
             _end_drivers(current.processes())
             _stop(paths, [p for p in programs if p not in launchers])

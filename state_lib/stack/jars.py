@@ -98,7 +98,7 @@ def fetch(
     """Make sure that a set is on disk and return its files in the lock's order.
 
     Every call hashes what is there (0.1 s for the broker's 44 MB): a jar that rotted or was
-    swapped is fetched anew rather than run.
+    swapped is fetched again and not run.
 
     Args:
         name: One of `SETS`.

@@ -89,7 +89,7 @@ def _candidates() -> Iterator[Path]:
         yield Path(found).resolve().parents[1]
     yield from sorted(Path("/usr/lib/jvm").glob("*"))
     yield from sorted(Path("/Library/Java/JavaVirtualMachines").glob("*/Contents/Home"))
-    # cjdk's own call for "what is cached" may ask the network for its index: look at the folders.
+    # Looks at the folders, as cjdk's own call may fetch its index over the network.
     for cache in (Path.home() / ".cache" / "cjdk", Path.home() / "Library" / "Caches" / "cjdk"):
         yield from sorted(java.parents[1] for java in cache.glob("v*/jdks/**/bin/java"))
 

@@ -70,7 +70,7 @@ def airflow(url: str, component: str | None, started: float) -> bool:
         with httpx.Client(base_url=url, timeout=ANSWER_TIMEOUT_S, trust_env=False) as client:
             report = client.get("/api/v2/monitor/health").raise_for_status().json()
             if component is None:
-                # Airflow builds the API of its tasks when it is first asked: 4 s, in which nobody
+                # Airflow builds the API of its tasks at the first request: 4 s, in which nobody
                 # gets an answer. Better now than when a task starts.
                 client.get("/execution/health").raise_for_status()
                 return bool(report["metadatabase"]["status"] == "healthy")

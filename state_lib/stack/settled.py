@@ -8,7 +8,7 @@ from state_lib.config import Settings
 def settled(settings: Settings) -> Settings:
     """With Airflow, hosts leave a lost store to its restore DAG, unless somebody says otherwise.
 
-    Without it nobody would come: they restore by themselves, which is the default.
+    Without Airflow they restore by themselves, which is the default.
     """
     if not settings.airflow or "restore_mode" in settings.model_fields_set:
         return settings

@@ -23,10 +23,10 @@ from state_lib.stack.status import StackStatus
 
 UP_TIMEOUT_S = 120.0
 POLL_S = 0.2
-# A service that ended this often while we waited for it will not come up by waiting longer.
+# If a service has ended this often while we wait for it, waiting longer is of no use.
 STARTS_BEFORE_GIVING_UP = 4
 LOG_LINES_IN_ERRORS = 15
-# Supervisor's states in which it looks after a program, which may hold its ports.
+# Supervisor's states of a program that it runs or restarts, and that may hold its ports.
 ALIVE = frozenset({"STARTING", "RUNNING", "BACKOFF"})
 Report = Callable[[str, str], None]
 
@@ -147,7 +147,7 @@ class Stack:
     def _start_supervisor(self, ports: dict[str, list[int]]) -> None:
         new = Record.new(ports)
         self.paths.config.write_text(supervisor.render(self.paths, self.programs))
-        new.write(self.paths.record)  # before the start: whoever is killed in between leaves a mark
+        new.write(self.paths.record)  # before the start, so that there is a record after a kill
         environment = airflow.environment(self.settings, os.environ)
         supervisor.start(self.paths, {**environment, record.VARIABLE: new.id})
         Record(new.id, supervisor.Client(self.paths).pid(), ports).write(self.paths.record)

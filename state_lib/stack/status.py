@@ -82,7 +82,7 @@ def gather(
         try:
             known = Client(paths).info()
         except Unavailable:
-            supervisor_pid = None  # it ended between the two questions
+            supervisor_pid = None  # it ended between the two requests
     with ThreadPoolExecutor(8) as pool:
         services = pool.map(lambda one: _service(paths, one, known.get(one.name, {})), programs)
         return StackStatus(str(paths.home), supervisor_pid, tuple(services), airflow)

@@ -18,12 +18,12 @@ from state_lib.stack.program import Program
 
 START_TIMEOUT_S = 15.0
 LOG_BYTES, LOG_BACKUPS = 20 << 20, 3
-# Kafka and RocksDB keep a file open per segment; 1024 would be soon used up.
+# Kafka and RocksDB keep a file open per segment; 1024 are soon used up.
 OPEN_FILES = 65_536
 # Between tries supervisor waits one second longer each time: 20 tries are three and a half minutes.
 TRIES = 20
 _ALREADY_STARTED, _NOT_RUNNING = 60, 70
-# Supervisor's numbers of its states, in words.
+# Names of supervisor's states by their numbers.
 STATES = {
     0: "stopped",
     10: "starting",
@@ -49,7 +49,7 @@ def render(paths: Paths, programs: Iterable[Program]) -> str:
         f"pidfile={_escape(paths.run / 'supervisord.pid')}",
         f"minfds={files}",
         f"childlogdir={_escape(paths.logs)}",
-        *(["user=root"] if os.geteuid() == 0 else []),  # else it warns of what root knows
+        *(["user=root"] if os.geteuid() == 0 else []),  # else it warns about running as root
         "[rpcinterface:supervisor]",
         "supervisor.rpcinterface_factory=supervisor.rpcinterface:make_main_rpcinterface",
     ]
@@ -151,7 +151,7 @@ class Client:
             return getattr(self._rpc.supervisor, method)(*arguments)
         except Fault:
             raise
-        except Exception as error:  # a closed socket shows in half a dozen classes
+        except Exception as error:  # a closed socket raises errors of many classes
             message = f"supervisor does not answer on {self._socket}: {error}"
             raise Unavailable(message, socket=str(self._socket)) from error
 

@@ -59,7 +59,7 @@ def store_digest(store: BytesStore, clock: int) -> StoreDigest:
 def digest_in_parts(
     store: BytesStore, entries: Iterator[tuple[bytes, bytes]], clock: int, size: int = 100_000
 ) -> Iterator[StoreDigest]:
-    """Digests of ``size`` scanned entries each, live at ``clock``, for whoever shows progress."""
+    """Digests of ``size`` scanned entries each, live at ``clock``, so that progress is visible."""
     windowed = store.spec.is_window
     while chunk := list(islice(entries, size)):
         yield digest(e for e in chunk if not windowed or store.live(e[0], clock))

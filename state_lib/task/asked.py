@@ -1,4 +1,4 @@
-"""A restore that somebody asks for by a plan that was made, and maybe approved, a while ago."""
+"""A requested restore, by a plan that was made, and maybe approved, some time before."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ def require_of(plan: RestorePlan, task: str) -> None:
 def is_done(plan: RestorePlan, path: Path, offsets: Mapping[str, Sequence[Any]] | None) -> bool:
     """Whether nothing is left to do.
 
-    Either the plan has built the directory that stands there; or the directory was lost when it
-    was made, and the task is open again.
+    Either the present directory was built by the plan; or the directory was lost when the plan was
+    made, and the task is open again.
 
     Args:
-        plan: what was asked for.
+        plan: the requested one.
         path: the task's directory.
-        offsets: changelog topic → its id and end, of the task that is open; None: it is closed.
+        offsets: changelog topic → its id and end, if the task is open; None: it is closed.
 
     Raises:
-        PlanStale: the task that is open has other changelogs: it may be one of another Kafka.
+        PlanStale: the open task has other changelogs than the plan, maybe of another Kafka.
     """
     if built_by(path) == plan.id:
         return True
@@ -45,7 +45,7 @@ def is_done(plan: RestorePlan, path: Path, offsets: Mapping[str, Sequence[Any]] 
 
 
 def opened_again(plan: RestorePlan, run: Callable[[str], Marker]) -> Marker:
-    """Open a task whose directory a plan has built; PlanStale if that was lost again since."""
+    """Open a task whose directory a plan has built; PlanStale if it was lost again since then."""
     try:
         return run(AUTO)
     except Quarantined as error:
@@ -54,7 +54,7 @@ def opened_again(plan: RestorePlan, run: Callable[[str], Marker]) -> Marker:
 
 
 def planned_now(plan: RestorePlan, ask: Callable[[str], RestorePlan]) -> RestorePlan:
-    """What the same wish comes to now. Raises PlanStale if its source is not valid any more."""
+    """The plan that the same request gives now. Raises PlanStale if its source became invalid."""
     try:
         return ask(plan.choice)
     except InvalidRequest as error:
@@ -62,7 +62,7 @@ def planned_now(plan: RestorePlan, ask: Callable[[str], RestorePlan]) -> Restore
 
 
 def refuse_if_stale(plan: RestorePlan, now: RestorePlan) -> None:
-    """Raise PlanStale if it would do now what was not in it: discard something, above all."""
+    """Raise PlanStale if the plan of now does what the old one did not, such as discard state."""
     _refuse_other_topics(plan, _ids(now))
     if now.discards and not plan.discards:
         raise stale(plan, f"it would replace {now.discards[0]}")

@@ -1,4 +1,4 @@
-"""Waits for one commit: savepoints take every task's state right after the same one."""
+"""Waits for a commit: savepoints take the state of all tasks right after the same commit."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Barrier:
         return disarm
 
     def passed(self, marker: Marker) -> None:
-        """A commit was applied. An action's failure is its own: the commit stands."""
+        """Run actions for a commit that was applied. If one fails, the commit still stands."""
         now = (marker.epoch, marker.batch_number)
         with self._lock:
             due = [action for at, action in self._waiting if at == now]

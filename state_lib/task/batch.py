@@ -1,4 +1,4 @@
-"""One task's share of one batch, as the executor hands it over."""
+"""One task's share of one batch, as the executor sends it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from state_lib.stores.task_stores import StoreChanges
 class Puts:
     """Changes of one store as parallel columns, keys in the store's layout; None deletes.
 
-    ``timestamps`` (ms): event time of each change; what a timestamped store keeps.
+    ``timestamps`` (ms): event time of each change, which timestamped stores keep.
     """
 
     keys: Sequence[bytes]
@@ -35,10 +35,10 @@ class Batch:
     outputs: Sequence[Records] = ()
 
     def check(self, topology: Topology, dead_letters: str) -> None:
-        """Refuse what the topology does not list, and columns that no transaction could take.
+        """Refuse stores and topics that are not in the topology, and malformed columns.
 
         Raises:
-            InvalidRequest: naming what is wrong.
+            InvalidRequest: names the fault.
         """
         unknown = [s for s in self.puts if topology.store(s) is None]
         allowed = {o.topic for o in topology.outputs} | {dead_letters}
@@ -57,7 +57,7 @@ class Batch:
             _check_columns(f"output {r.topic!r}", r.keys, r.values, r.timestamps)
 
     def records(self, app: str) -> list[Records]:
-        """What goes to Kafka, changelogs first."""
+        """Records for Kafka, changelogs first."""
         changelogs = [
             Records(changelog_topic(app, store), p.keys, p.values, p.timestamps)
             for store, p in self.puts.items()
@@ -66,7 +66,7 @@ class Batch:
         return [*changelogs, *(o for o in self.outputs if o.keys)]
 
     def changes(self, topology: Topology) -> StoreChanges:
-        """What goes to the stores: timestamped ones get the time in front of the value."""
+        """Changes for the stores; values of timestamped ones begin with the time."""
         out = {}
         for name, puts in self.puts.items():
             spec = topology.store(name)

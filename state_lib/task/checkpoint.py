@@ -1,4 +1,4 @@
-"""A copy on disk of all stores of a running task, as they stand at one commit."""
+"""A copy on disk of all stores of a running task, all at one commit."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from state_lib.task.state_task import StateTask
 def checkpoint(task: StateTask, into: Path) -> None:
     """Hard links of RocksDB's files; commits and reads go on meanwhile.
 
-    Memory stores have to stand at the same commit as RocksDB: with any, most is flushed first, and
-    commits are applied only after the little that is left and a copy of references.
+    Memory stores must be at the same commit as RocksDB. If there are any, most is flushed first,
+    and commits wait only for the flush of the rest and a copy of references.
 
     Args:
         task: to copy.

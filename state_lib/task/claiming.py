@@ -1,7 +1,7 @@
-"""Who may take a task: the driver of the newest claim, in the topic that its epochs come from.
+"""Who may take a task: the driver of the newest claim in the present topology topic.
 
-An epoch is the offset of a claim in ``<app>-topology``. In a topic that was deleted and created
-again they begin anew, so an epoch counts only within the topic that its claim is in.
+An epoch is the offset of a claim in ``<app>-topology``. If the topic is deleted and created again,
+offsets start from 0: epochs can be compared only within one topic.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ def judge_claim(task: str, marker: Marker, epoch: int, topic_id: str) -> Verdict
 
     Args:
         task: ``<app>/<partition>``.
-        marker: where it stands.
+        marker: of the task.
         epoch: of the claim.
-        topic_id: of the topology topic that holds it; empty if that is not known.
+        topic_id: of the topology topic that holds the claim; empty if not known.
 
     Returns:
-        Whether the task is to be taken, or is taken by it already.
+        Whether to take the task, or that this claim has taken it already.
 
     Raises:
         Superseded: a newer driver has it.
-        TopicRecreated: the driver of an epoch that is not lower has it, whose claim was in a
-            topic that was deleted since.
+        TopicRecreated: a driver with the same or a higher epoch has it, whose claim was in a topic
+            that was deleted since then.
     """
     if epoch > marker.epoch:
         return Verdict.APPLY
@@ -50,9 +50,9 @@ def judge_claim(task: str, marker: Marker, epoch: int, topic_id: str) -> Verdict
 
 
 def would_take(app: str, markers: Sequence[Marker], epoch: int, topic_id: str) -> bool:
-    """Whether all tasks of an application, by partition, would be taken by a claim, or are.
+    """Whether a claim may take all tasks of an application, or has taken them.
 
-    A restore to the past has an epoch and no claim: the claim of before it stands.
+    A restore to the past has an epoch but no claim: the last claim before it still counts.
     """
     try:
         for partition, marker in enumerate(markers):
@@ -64,7 +64,7 @@ def would_take(app: str, markers: Sequence[Marker], epoch: int, topic_id: str) -
 
 
 def outran(task: str, marker: Marker, epoch: int, topic_id: str) -> TopicRecreated:
-    """The error for a claim in a new topic, whose epochs have not reached those of the old one."""
+    """The error for a claim in a new topic, whose offsets have not reached the old epochs yet."""
     app = task.rpartition("/")[0]
     topic = topology_topic(app)
     return TopicRecreated(
@@ -82,11 +82,11 @@ def outran(task: str, marker: Marker, epoch: int, topic_id: str) -> TopicRecreat
 def claim_or_none(kafka: Kafka, app: str) -> Claim | None:
     """The newest claim of an application; None if it was never claimed.
 
-    A claim that its tasks would not take is none: its driver was refused, and what it declared was
-    compared with nothing.
+    A claim that the tasks would refuse does not count: its driver was refused, and its topology was
+    compared with no other.
 
     Raises:
-        TopicRecreated: its tasks were claimed, and the topology topic does not hold that any more.
+        TopicRecreated: its tasks were claimed, but the topology topic has lost that claim.
     """
     claim = newest_claim(kafka, app)
     if claim is not None and claim.notice is not None:
@@ -101,7 +101,7 @@ def claim_or_none(kafka: Kafka, app: str) -> Claim | None:
         return claim
     again = newest_claim(kafka, app)
     if again is not None and (claim is None or claim.epoch != again.epoch):
-        return claim_or_none(kafka, app)  # it came meanwhile, and tasks were taken by it
+        return claim_or_none(kafka, app)  # a claim came meanwhile, and has taken tasks
     holds = "no claim" if claim is None else f"only claims up to epoch {claim.epoch}, of another"
     raise TopicRecreated(
         f"topic {topic!r} {'does not exist' if there is None else f'holds {holds}'}, and tasks of "

@@ -16,18 +16,18 @@ from state_lib.restore.pool import WorkerPool
 from state_lib.stores.rocksdb.options import RocksDBOptions
 
 OnCommit = Callable[[str, Mapping[str, int], float], None]
-"""Told of each applied commit: the task, changed entries per store, seconds that it took."""
+"""Called after each applied commit with the task, changed entries per store, and seconds."""
 
 
 def _nobody(_task: str, _changed: Mapping[str, int], _seconds: float) -> None:
-    """The default: nobody listens."""
+    """The default: does nothing."""
 
 
 @dataclass(frozen=True)
 class TaskContext:
     """What all tasks of a process share.
 
-    ``stopping``, once set, ends restores that run. ``pool``: processes that long ones use.
+    ``stopping``, once set, ends running restores. ``pool``: processes for long restores.
     """
 
     log: CommitLog
@@ -42,10 +42,10 @@ class TaskContext:
 
     @property
     def kafka(self) -> Kafka:
-        """The brokers that hold the log, for who asks more of them than a log can tell.
+        """The brokers that hold the log, for requests beyond `CommitLog`.
 
         Raises:
-            InvalidRequest: there are none: the log is in memory.
+            InvalidRequest: the log is in memory.
         """
         if not isinstance(self.log, KafkaLog):
             raise InvalidRequest(

@@ -1,4 +1,4 @@
-"""Where a lost topic may be written anew from: the local copy, else a snapshot of that commit."""
+"""The source to rewrite a lost topic from: the local copy, else a snapshot of the same commit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from state_lib.task.opening import Opening
 
 
 def best_copy(opening: Opening, local: LocalFacts, found: Found | None = None) -> Loss:
-    """What is lost, and what can take its place: `Loss.snapshot` is set if a snapshot can.
+    """What is lost, and what can replace it: `Loss.snapshot` is set if that is a snapshot.
 
     Raises:
         Unavailable: Kafka is away.
@@ -35,10 +35,10 @@ def best_copy(opening: Opening, local: LocalFacts, found: Found | None = None) -
 
 
 def brought(opening: Opening, loss: Loss, local: Local) -> Local:
-    """The directory that is written from; a snapshot is put into the place of a worse copy.
+    """The directory to rewrite from; a snapshot replaces a worse local copy.
 
     Raises:
-        StorageUnavailable, SnapshotInvalid: it cannot be brought; what was there still is.
+        StorageUnavailable, SnapshotInvalid: it cannot be fetched; the local copy is unchanged.
     """
     if loss.snapshot is None:
         return local
@@ -59,7 +59,7 @@ def brought(opening: Opening, loss: Loss, local: Local) -> Local:
 
 
 def _as_committed(found: Found, checkpoint: Checkpoint) -> Found:
-    """Of an open task: brokers show its last commit a moment later, which is no loss."""
+    """Facts of an open task, whose last commit brokers may not show yet: that is no loss."""
     ends = {topic: at[1] for topic, at in checkpoint.offsets.items()}
     logs = {t: replace(g, end=max(g.end, ends.get(t, 0))) for t, g in found.logs.items()}
     return replace(found, marker=checkpoint.marker, logs=logs)

@@ -1,4 +1,4 @@
-"""Which topology a task is opened with: the one that its newest driver declares."""
+"""The topology that a task is opened with: the newest driver's."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from state_lib.task.held import Held
 
 
 class Declared:
-    """Of one task.
+    """The declared topology of one task.
 
     Args:
-        topology: that is known when the task is made.
-        held: what the task holds; its locks guard the declaration too.
+        topology: the one known when the task object is made.
+        held: the task's resources, whose locks guard the topology too.
 
     Attributes:
-        topology: of the open task, or that it is opened with next.
+        topology: of the open task, or for its next opening.
     """
 
     def __init__(self, topology: Topology, held: Held) -> None:
@@ -23,12 +23,12 @@ class Declared:
         self._held = held
 
     def declare(self, topology: Topology) -> bool:
-        """What the newest driver declares; counts at once for a task that is not open.
+        """Set the newest driver's topology; it takes effect at once if the task is not open.
 
-        One that cannot be opened with the stores of a newer job can go back to those of before.
+        So a task that cannot be opened with the stores of a newer job can go back to the old ones.
 
         Returns:
-            Whether it is to be opened with other stores than the last attempt.
+            Whether the task is to be opened with other stores than in the last attempt.
         """
         with self._held.state_lock:
             changes = self._held.stores is None and self.is_other(topology)
@@ -37,14 +37,14 @@ class Declared:
             return changes
 
     def is_other(self, topology: Topology) -> bool:
-        """Whether an attempt with that topology opens other stores than are wanted by now."""
+        """Whether a topology has other stores than the one declared now."""
         return self.topology.stores != topology.stores
 
     def make_way(self, topology: Topology, epoch: int) -> bool:
-        """Close a task whose stores are not those of a driver that may claim it.
+        """Close a task that a driver with other stores may claim.
 
         Returns:
-            Whether it was closed, so that it has to be opened again.
+            Whether it was closed, and has to be opened again.
 
         Raises:
             Superseded, TopicRecreated: the driver may not claim it.
@@ -55,12 +55,12 @@ class Declared:
             self._held.judge_claim(topology, epoch)
             if stores.are_of(topology):
                 return False
-            self.topology = topology  # first: once it is closed, anybody may open it again
+            self.topology = topology  # before closing, as any thread may open it again then
             self._held.close()
             return True
 
     def confirm(self, topology: Topology) -> None:
-        """The claim goes on with this one; Unavailable if others were opened meanwhile."""
+        """Check that the claim's stores are open; Unavailable if others were opened meanwhile."""
         if not self._held.opened().are_of(topology):
             name = self._held.name
             why = f"task {name} was opened with other stores meanwhile; try again"

@@ -1,4 +1,4 @@
-"""What a task does where it cannot trust its changelogs, its writer or its stores any more."""
+"""What a task does if its changelogs, its writer or its stores cannot be trusted any more."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ def check_cut(
     offsets: Mapping[str, list],  # type: ignore[type-arg]
     cut: Mapping[str, list[int]],
 ) -> None:
-    """A log never goes back, unless it is another one: nothing of the commit stands then.
+    """Refuse a commit below the log's known end: the topic is another one then.
 
     Args:
         topology: of the application.
         partition: of the task.
-        offsets: changelog topic → its id, and the end of what was committed.
-        cut: changelog topic → end offset and count of what the commit wrote.
+        offsets: changelog topic → its id, and the end offset of committed records.
+        cut: changelog topic → end offset and count of the commit's records.
 
     Raises:
-        LogLost: the commit began before what was committed ends.
+        LogLost: the commit begins before the end of committed records.
     """
     for topic, (end, count) in cut.items():
         begin, committed = end - count, offsets[topic][1]
@@ -57,7 +57,7 @@ def check_cut(
 def remember_loss(
     writer: Writer, topology: Topology, partition: int, marker: Marker, error: LogLost
 ) -> None:
-    """In a marker: the records that were aborted have moved the log's end."""
+    """Write the loss to a marker, as aborted records have moved the new log's end."""
     topic = str(error.details["topic"])
     try:
         doubting = marker.doubting(marker.owner, [topic])
@@ -69,16 +69,16 @@ def remember_loss(
 
 @contextlib.contextmanager
 def closing_in_doubt(held: Held, path: Path, is_still_ours: Callable[[], bool]) -> Iterator[None]:
-    """After an error that leaves writer or stores in doubt, close: opening again tells.
+    """Close the task after an error that leaves writer or stores in an unknown state.
 
     Args:
-        held: what the task holds.
+        held: the task's resources.
         path: its directory.
         is_still_ours: whether the task's last marker names this host.
 
     Raises:
-        Unavailable: it is opened again, or tried again.
-        KafkaRefused, LogLost, TooLarge, NotOwner: as they came.
+        Unavailable: the task is to be opened again, or the request to be repeated.
+        KafkaRefused, LogLost, TooLarge, NotOwner: unchanged.
     """
     stores = held.stores
     try:
@@ -86,7 +86,7 @@ def closing_in_doubt(held: Held, path: Path, is_still_ours: Callable[[], bool]) 
     except StateCorrupt as error:
         log.error("state is corrupt: set aside and rebuilt", task=held.name, why=error.message)
         with held.commit_lock:
-            # Unless another thread has met it as well, and what stands there is new.
+            # Unless another thread has met the error too, and the task was opened again since.
             if held.stores is None or held.stores is stores:
                 let_go(error)
                 held.close()
@@ -97,9 +97,9 @@ def closing_in_doubt(held: Held, path: Path, is_still_ours: Callable[[], bool]) 
         held.close()
         raise Unavailable(error.message, task=held.name) from error
     except (KafkaRefused, LogLost, TooLarge):
-        held.close()  # its writer may be of no use any more
+        held.close()  # its writer may be unusable
         raise
-    except OSError as error:  # of the disk; a commit that stands has closed the task
+    except OSError as error:  # the disk's; if the commit stands, the task is closed already
         why = f"{held.name}: {error}; look at the disk under {path}"
         raise Unavailable(why, task=held.name) from error
     except NotOwner as error:

@@ -1,4 +1,4 @@
-"""One at a time opens, restores or repairs a task, in this process and in others."""
+"""A lock for opening, restoring and repairing a task, among threads and processes."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from state_lib.errors import Busy, NotFound
 from state_lib.restore.lock import restore_lock
 
 PATIENCE_S = 2.0
-"""An attempt to open a task that cannot be opened is over sooner than that."""
+"""Longer than an attempt to open a task that cannot be opened takes."""
 
 
 class Exclusive:
-    """Of one task.
+    """The lock of one task.
 
     Args:
         name: ``<app>/<partition>``.
-        path: its directory; the lock for other processes lies beside it.
+        path: its directory; the lock file for other processes lies beside it.
 
     Attributes:
         lock: of this process; taken before a task's other locks.
-        retired: the task was removed from this host; nobody opens it again.
+        retired: the task was removed from this host; it cannot be opened again.
     """
 
     def __init__(self, name: str, path: Path) -> None:
@@ -33,10 +33,10 @@ class Exclusive:
 
     @contextlib.contextmanager
     def alone(self, patience_s: float = PATIENCE_S) -> Iterator[None]:
-        """While nothing else opens or restores this task.
+        """Hold the lock: nothing else opens or restores this task meanwhile.
 
         Raises:
-            Busy: something else still does, after ``patience_s``.
+            Busy: something else still holds it after ``patience_s``.
             NotFound: the task is retired.
         """
         if not self.lock.acquire(timeout=patience_s):
@@ -52,7 +52,7 @@ class Exclusive:
             self.lock.release()
 
     def directory(self) -> contextlib.AbstractContextManager[None]:
-        """The lock beside the directory. It would bring back the folder of a retired task."""
+        """The lock file. Taking it makes the folder, so not for a retired task."""
         if self.retired:
             raise NotFound(f"task {self._name} was removed from this host", task=self._name)
         return restore_lock(self._path)

@@ -1,4 +1,4 @@
-"""What an error keeps alive."""
+"""Frees what an error's traceback keeps alive."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import traceback
 
 
 def let_go(error: BaseException) -> None:
-    """Drop the locals of frames that an error and its causes have left.
+    """Clear the locals of frames in the tracebacks of an error and its causes.
 
-    An iterator of RocksDB among them keeps its directory locked, also after its engine was closed;
-    and ``ExitStack`` ties errors that it raises again into a cycle, which only the garbage
-    collector ends [tried: Python 3.11].
+    A RocksDB iterator among them would keep the directory locked, also after its engine was closed;
+    and ``ExitStack`` makes a reference cycle of errors that it raises again, which only the garbage
+    collector frees [tried: Python 3.11].
     """
     seen: set[int] = set()
     left: BaseException | None = error

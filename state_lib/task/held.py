@@ -1,4 +1,4 @@
-"""What an open task holds: its writer, its stores, and the marker that they stand at."""
+"""The resources of an open task: its writer, its stores, and their marker."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from state_lib.task.opening import OpenTask
 
 
 class Held:
-    """Of one task; nothing but the last marker while it is closed.
+    """The resources of one task; while it is closed, only its last marker.
 
     Args:
         name: ``<app>/<partition>``.
 
     Attributes:
-        commit_lock: commits are serial; taken before the other.
-        state_lock: stores and marker move together; held shortly, for reads wait for it.
-        offsets: changelog topic → its id, and the end of what is in the stores.
+        commit_lock: makes commits serial; taken before ``state_lock``.
+        state_lock: guards stores and marker together; held only briefly, as reads wait for it.
+        offsets: changelog topic → its id, and the end offset that the stores include.
     """
 
     def __init__(self, name: str) -> None:
@@ -38,7 +38,7 @@ class Held:
         self.offsets: dict[str, list] = {}  # type: ignore[type-arg]
 
     def install(self, opened: OpenTask) -> None:
-        """From now on it is open."""
+        """Take over the resources of a task that was opened."""
         checkpoint = opened.stores.checkpoint()
         offsets = {} if checkpoint is None else checkpoint.offsets
         with self.commit_lock, self.state_lock:
@@ -47,7 +47,7 @@ class Held:
             self.offsets = {topic: list(at) for topic, at in offsets.items()}
 
     def close(self) -> None:
-        """Close stores and writer. Nothing is lost: what was not flushed is replayed."""
+        """Close stores and writer. Nothing is lost: unflushed changes are replayed later."""
         with self.commit_lock, self.state_lock:
             stores, writer = self.stores, self.writer
             self.stores = self.writer = None
@@ -72,15 +72,16 @@ class Held:
         return self.writer
 
     def standing(self) -> Checkpoint | None:
-        """Where its stores stand between two commits; None if it is closed."""
+        """The checkpoint that the stores are at between two commits; None if it is closed."""
         with self.commit_lock:
             return None if self.stores is None else self.stores.checkpoint()
 
     def judge_claim(self, topology: Topology, epoch: int) -> Verdict:
-        """As `state_lib.task.claiming`, of a claim in the topic that a topology comes from.
+        """As `state_lib.task.claiming.judge_claim`, for a claim in the topology's topic.
 
         Raises:
-            Realign: besides; a restore to the past came after the claim, and no other driver.
+            Realign: a restore to the past came after the claim, and no newer driver. Others as
+                there.
         """
         marker, topic_id = self.marker, topology.extra.get("topic_id", "")
         same_topic = topic_id in ("", marker.claimed_in)
@@ -95,7 +96,7 @@ class Held:
             yield self.marker, self.opened()
 
     def apply(self, changes: StoreChanges, marker: Marker) -> None:
-        """Step 3. The transaction stands: a failure here closes the task, replay brings it back."""
+        """Apply a committed transaction to the stores: if that fails, the task is closed."""
         try:
             failpoint("commit.after_kafka")
             for topic, (end, _count) in marker.cut.items():

@@ -1,4 +1,4 @@
-"""What of a task's topics is lost, and whether the copy on its host can take their place."""
+"""Lost topics of a task, and whether the copy on its host can replace them."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ At = tuple[int, int]
 
 @dataclass(frozen=True)
 class Loss:
-    """One task.
+    """The lost topics of one task.
 
     Attributes:
         task: ``<app>/<partition>``.
-        host: that has the copy, or should have it.
+        host: the one that has the copy, or should have it.
         commit: epoch and batch number of the newest marker in Kafka.
         copy: epoch and batch number of the copy; None without one.
-        topics: lost topic → what was seen.
-        missing: those of them that do not exist: they have to be created first.
-        snapshot: the copy is not the local one, but a snapshot with that id.
-        why_not: why the copy cannot take their place; None if it can, or nothing is lost.
+        topics: lost topic → what was found.
+        missing: lost topics that do not exist: they have to be created first.
+        snapshot: id of the snapshot that is the copy; None if it is the local one.
+        why_not: why the copy cannot replace them; None if it can, or if nothing is lost.
     """
 
     task: str
@@ -90,7 +90,7 @@ def judge(  # noqa: PLR0913, PLR0917 - a task, and what was found of it
     copy: LocalFacts,
     snapshot: str | None = None,
 ) -> Loss:
-    """What is lost, and whether a copy can take its place; ``snapshot``: it is the one."""
+    """What is lost, and whether a copy can replace it; ``snapshot``: id, if the copy is one."""
     checkpoint, marker = copy.checkpoint, found.marker
     lost = dict.fromkeys(found.missing, "it does not exist")
     lost |= cut_logs(topology, marker, found.logs)
@@ -147,7 +147,7 @@ def _uncertain(
     found: Found,
     lost: Mapping[str, str],
 ) -> str | None:
-    """Without markers the changelogs tell whether anything was committed after the copy."""
+    """Without markers: by the changelogs, whether anything was committed after the copy."""
     stores = lost_stores(topology, lost)
     if stores and topology.outputs:
         return (

@@ -36,7 +36,7 @@ from state_lib.task.rewriting import Rewriting
 
 @dataclass(frozen=True)
 class OpenTask:
-    """What an open task consists of."""
+    """The parts of an open task."""
 
     writer: Writer
     stores: TaskStores
@@ -46,11 +46,11 @@ class OpenTask:
 
 @dataclass(frozen=True)
 class Opening:
-    """One task that is to be opened.
+    """An attempt to open a task.
 
-    ``wanted``: `AUTO`, or the source of its state that somebody chose; ``plan_id``: by which plan.
-    ``cancelled``: whether it is not wanted any more. ``on_past``: told of the snapshot that it
-    goes back to, None at the end. ``refused``: snapshots that turned out not to be usable.
+    ``wanted``: `AUTO`, or the source of its state that somebody chose; ``plan_id``: of their plan.
+    ``cancelled``: whether to give up. ``on_past``: called with the snapshot that the task goes back
+    to, and with None at the end. ``refused``: snapshots that have proved unusable → why.
     """
 
     context: TaskContext
@@ -70,7 +70,7 @@ class Opening:
         return f"{self.topology.app}/{self.partition}"
 
     def plan(self) -> RestorePlan:
-        """What opening would do now. Nothing is fenced and nothing changed."""
+        """What opening would do now. Fences nobody and changes nothing."""
         local = look(self.topology, self.path, self.context.options)
         try:
             return self.request(self.newest_marker()).plan(local, complete=True, fenced=False)
@@ -78,12 +78,12 @@ class Opening:
             local.close()
 
     def run(self) -> OpenTask:
-        """Fence, name the owner, restore; and end a restore to the past that was begun.
+        """Fence, name the owner, restore; and finish a restore to the past that was begun.
 
         Raises:
             Quarantined: the local state is lost, and a person or an orchestrator decides.
             InvalidRequest: the wanted source is not valid.
-            LogLost: a topic does not hold what was committed any more.
+            LogLost: a topic has lost committed records.
             Unavailable: Kafka or the disk is away; try again.
         """
         context, app = self.context, self.topology.app
@@ -103,7 +103,7 @@ class Opening:
             if marker.state == RESTORING:
                 marker = self._gone_back(writer, marker, stores)
             else:
-                self.rewriting().forget()  # fetched for one that was never begun
+                self.rewriting().forget()  # a snapshot fetched for one that was never begun
         except OutcomeUnknown as error:
             writer.close()
             raise Unavailable(error.message, task=self.name) from error
@@ -115,7 +115,7 @@ class Opening:
         return OpenTask(writer, stores, marker, self.topology)
 
     def rewriting(self) -> Rewriting:
-        """Of a restore to the past."""
+        """The second half of a restore to the past."""
         context = self.context
         return Rewriting(
             log=context.log,
@@ -133,13 +133,13 @@ class Opening:
         try:
             final = self.rewriting().finish(writer, marker, stores, write)
         except BaseException:
-            stores.close()  # its lock would keep the next attempt out
+            stores.close()  # else its lock would block the next attempt
             raise
         self.on_past(None)
         return final
 
     def writer(self) -> Writer:
-        """Of this task, as large as its topics take records; it fences nobody before it opens.
+        """The writer of this task, with its topics' limits; fences nobody before it is opened.
 
         Raises:
             Unavailable: Kafka is away.
@@ -156,13 +156,13 @@ class Opening:
         return [*changelogs, *outputs, dead_letter_queue(app), commits_topic(app)]
 
     def check_cancelled(self) -> None:
-        """Raise Unavailable if it is not wanted any more."""
+        """Raise Unavailable if the attempt was cancelled."""
         if self.cancelled():
             why = f"the task {self.name} is not to be opened any more: its host stops"
             raise Unavailable(why, task=self.name)
 
     def newest_marker(self) -> Marker:
-        """The last one in Kafka, or that of a task that never was."""
+        """The last one in Kafka, or that of a new task."""
         return marker_of(self.context.log.last(commits_topic(self.topology.app), self.partition))
 
     def request(self, marker: Marker) -> RestoreRequest:
@@ -186,7 +186,7 @@ class Opening:
         )
 
     def _judged(self) -> Local | None:
-        """A lost store waits for a decision *before* this host fences or writes anything."""
+        """In orchestrated mode, raise Quarantined for a lost store before anything is fenced."""
         if self.context.restore.mode != "orchestrated" or self.wanted != AUTO:
             return None
         request = self.request(self.newest_marker())
@@ -201,8 +201,8 @@ class Opening:
                 logs = log_ranges(self.context.log, self.topology, self.partition)
                 if not lost_logs(self.topology, request.marker, checkpoint, logs):
                     raise
-                # No restore helps where the logs themselves are lost. Whether they are is judged
-                # once others are fenced: before, they and the marker may lag behind what stands.
+                # No restore helps if the logs themselves are lost. That is checked once other
+                # writers are fenced: before, logs and marker may lack their latest commits.
                 return None
         except BaseException:
             local.close()
@@ -211,22 +211,22 @@ class Opening:
 
 
 def newest_marker(kafka: Kafka, topology: Topology, partition: int) -> Marker:
-    """The last marker in Kafka, or that of a task that never was."""
+    """The last marker in Kafka, or that of a new task."""
     return last_marker(kafka, topology.app, partition)
 
 
 def last_marker(kafka: Kafka, app: str, partition: int) -> Marker:
-    """As `newest_marker`, of an application of which nothing else is known."""
+    """As `newest_marker`, without a topology."""
     return marker_of(read_last(kafka, commits_topic(app), partition))
 
 
 def marker_of(last: Message | None) -> Marker:
-    """From the last record of a task's partition of the commits topic, if there is one."""
+    """The marker in the last record of a partition of the commits topic, if there is one."""
     value = None if last is None else last.value()
     return Marker() if value is None else Marker.from_bytes(value)
 
 
 def write_marker(writer: Writer, topology: Topology, partition: int, marker: Marker) -> None:
-    """A transaction of nothing but a marker."""
+    """Commit a marker alone."""
     at = (commits_topic(topology.app), f"{topology.app}/{partition}".encode())
     writer.write([], at, lambda _cut: marker.to_bytes())

@@ -1,8 +1,8 @@
-"""The first half of a restore to the past: the marker from which on there is no way but forward.
+"""The first half of a restore to the past, up to the marker after which it must be finished.
 
-Before it nothing has changed; after it whoever opens the task ends what was begun
-(`state_lib.task.rewriting`). So all that could fail for good is looked at first: the stores, the
-snapshot, which is fetched and checked, and, by whoever asks, what has to be read again.
+Before that marker nothing is changed; after it, any opening of the task finishes the restore
+(`state_lib.task.rewriting`). So everything that could fail for good is checked first: the stores,
+the snapshot, which is fetched and verified, and, by the caller, the source records to read again.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class Past:
-    """What somebody asked for.
+    """A requested restore to the past.
 
     Attributes:
         snapshot: id of a snapshot of the task.
-        republish: whether outputs are written again that were written already.
-        epoch: under which; greater than that of any driver before, and of no later one.
-        topic_id: of the topology topic that has it.
+        republish: whether to write outputs again that were written already.
+        epoch: of the restore; higher than that of any earlier driver, lower than of any later one.
+        topic_id: of the topology topic that the epoch is an offset of.
         by: who asks, for people.
     """
 
@@ -62,13 +62,13 @@ class Past:
         return asdict(self)
 
     def is_begun(self, marker: Marker) -> bool:
-        """Whether a task is on its way there already, by this request or by one of before."""
+        """Whether the task is restoring to that snapshot already, by this or an earlier request."""
         asked = (marker.back.get("snapshot"), marker.back.get("republish"))
         return marker.state == RESTORING and asked == (self.snapshot, self.republish)
 
 
 def plan(opening: Opening, snapshot: str, *, republish: bool, newest: Marker) -> PastPlan:
-    """See `plan_past`. Raises InvalidRequest also where the host has no storage."""
+    """See `plan_past`. Raises InvalidRequest also if the host has no storage."""
     found = plan_past(
         opening.topology,
         opening.partition,
@@ -81,20 +81,20 @@ def plan(opening: Opening, snapshot: str, *, republish: bool, newest: Marker) ->
 
 
 def begin(opening: Opening, past: Past, close: Callable[[], None]) -> bool:
-    """Look, fetch, close the task, and write the marker that says where it is to go back to.
+    """Check, fetch, close the task, and write the marker that names the snapshot to go back to.
 
     Args:
         opening: of the task; nobody else opens it meanwhile.
-        past: where to.
-        close: closes it: from then on neither queries nor drivers reach it.
+        past: the request.
+        close: closes the task: from then on neither queries nor drivers reach it.
 
     Returns:
-        Whether it has to be opened to get there; not if this very request was done already.
+        Whether the task has to be opened to finish it; False if this request was done already.
 
     Raises:
         Superseded: a driver has claimed the task since the epoch was taken.
         TopicRecreated, InvalidRequest, NotFound, SnapshotInvalid: nothing was changed.
-        Unavailable: Kafka, the storage or the disk is away; whether it is begun, opening tells.
+        Unavailable: Kafka, the storage or the disk is away; it may have begun.
     """
     newest = opening.newest_marker()
     if past.is_begun(newest):
@@ -111,7 +111,7 @@ def begin(opening: Opening, past: Past, close: Callable[[], None]) -> bool:
         writer.open()
         fenced = opening.newest_marker()
         judge_claim(opening.name, fenced, past.epoch, past.topic_id)
-        if fenced.published_to != newest.published_to:  # what was committed meanwhile is read again
+        if fenced.published_to != newest.published_to:  # later commits have to be read again, too
             wanted = plan(opening, past.snapshot, republish=past.republish, newest=fenced)
         failpoint("past.before_begin")
         marker = _begun(fenced, past, wanted, opening.context.host_id)

@@ -1,4 +1,4 @@
-"""Looks up what the stores of an open task hold."""
+"""Reads from the stores of an open task."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ def bytes_store_of(stores: TaskStores, topology: Topology, store: str) -> BytesS
     """The store of that name.
 
     Raises:
-        NotFound: listing the stores that exist.
+        NotFound: lists the stores that exist.
     """
     return stores.stores[topology.required(store).name]
 
 
 def live_values(found: BytesStore, keys: Sequence[bytes], clock: int) -> list[bytes | None]:
-    """Stored values of composite keys; None where absent, or expired at that clock."""
+    """Stored values of composite keys; None if absent, or expired at that stream time."""
     values = found.get_many(keys)
     if not found.spec.is_window:
         return values

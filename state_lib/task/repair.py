@@ -1,10 +1,10 @@
-"""Writes lost topics of a task anew from the copy on its host: `holdfast repair changelog`.
+"""Rewrites lost topics of a task from the copy on its host: `holdfast repair changelog`.
 
-A marker first that doubts the logs: chunks make them longer, so nothing else would tell any more
-that they are lost. Then chunks, each a transaction of its own that nobody counts; then the log is
-read back and compared with the copy; the marker that counts comes last, with the topics' ids.
-Interrupted before it the topics are as lost as before, and the next repair writes the same once
-more. Interrupted after it the changelogs are whole, and opening the task goes on from them.
+First a marker with the logs `IN_DOUBT`: chunks make the logs longer, which would hide their loss.
+Then chunks, each a transaction without a marker; then the log is read back and compared with the
+copy; last the marker with the topics' ids, which makes them count. Interrupted before it, the
+topics still count as lost, and the next repair writes the same again. Interrupted after it, the
+changelogs are complete, and opening the task goes on from them.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ from state_lib.task.retention import lift_retention
 
 log = structlog.get_logger(__name__)
 CHUNK_RECORDS, CHUNK_BYTES = 50_000, 8 << 20
-"""Of one transaction, and so of memory."""
+"""Bounds of one transaction, and so of memory."""
 MIN_FREE_BYTES = 64 << 20
-_SPACE = 2  # the log that is read back, as runs and ingested
+_SPACE = 2  # the log that is read back is on disk twice: as runs, and ingested
 Chunk = tuple[list[bytes], list[bytes | None], list[int] | None]
 
 
 @dataclass(frozen=True)
 class Repair:
-    """Of one task that is closed.
+    """The repair of one closed task.
 
     Attributes:
-        opening: of the task; its listener is told of every chunk, and of the reading back.
-        stores: names of those whose changelogs are wanted; None: all that are lost.
+        opening: of the task; its listener gets the progress of writing and reading back.
+        stores: names of those whose changelogs to repair; None: all that are lost.
     """
 
     opening: Opening
@@ -68,7 +68,7 @@ class Repair:
         Raises:
             NotRepairable: says why.
             Unavailable: Kafka or the disk is away; run it again.
-            LogLost: what was read back differs from the copy: nothing counts of it.
+            LogLost: the log as read back differs from the copy; it does not count.
         """
         o = self.opening
         local = look(o.topology, o.path, o.context.options)
@@ -90,7 +90,7 @@ class Repair:
             local.close()
 
     def require(self, loss: Loss) -> None:
-        """Raise NotRepairable with the ways out, unless all that is lost can be repaired."""
+        """Raise NotRepairable, with what can be done, unless all that is lost can be repaired."""
         why = loss.why_not
         if why is None and loss.missing:
             why = f"{loss.missing[0]} does not exist: create it first"
@@ -117,7 +117,7 @@ class Repair:
         wanted = [s for s in wanted if self.stores is None or s.name in self.stores]
         self._check_disk(local.facts.size_bytes)
         base = checkpoint.marker if lost_commits(found.marker, checkpoint) else found.marker
-        if wanted:  # from now on, what is written makes the logs longer
+        if wanted:  # from now on the logs grow
             doubting = base.doubting(o.context.host_id, map(self._topic, wanted))
             write_marker(writer, o.topology, o.partition, doubting)
         ends = {
@@ -164,7 +164,7 @@ class Repair:
         there: LogRange,
         at: Marker,
     ) -> int:
-        """Returns the offset behind what was written."""
+        """Write a changelog from the copy; returns the offset after its last record."""
         o, topic, done, end = self.opening, self._topic(spec), 0, there.end
         if spec.is_window:
             lift_retention(o.context.log, topic)
@@ -190,7 +190,7 @@ class Repair:
     def _chunks(
         self, stores: TaskStores, spec: StoreSpec, there: LogRange, clock: int
     ) -> Iterator[Chunk]:
-        """Deletes of what only the log knows, then every live entry."""
+        """Deletions of keys that only the log has, then all live entries."""
         store, topic = stores.stores[spec.name], self._topic(spec)
         o = self.opening
         for messages in o.context.log.read(topic, o.partition, there.start, there.end):
@@ -219,9 +219,9 @@ class Repair:
             yield keys, values, times if spec.is_timestamped else None
 
     def _read_back(self, spec: StoreSpec, end: int, clock: int) -> StoreDigest:
-        """The digest of what the changelog gives to somebody who has nothing else.
+        """The digest of the state that the changelog alone gives.
 
-        ``end`` is waited for: brokers show the last transaction a moment after it was committed.
+        Waits for ``end``: brokers show the last transaction a moment after its commit.
         """
         o = self.opening
         path = o.path.with_name(f"{o.path.name}.repairing")
@@ -250,7 +250,7 @@ class Repair:
     def _marker(
         self, found: Found, base: Marker, loss: Loss, repaired: Mapping[str, int]
     ) -> Marker:
-        """The place of the copy; topics that stay lost are named as they were."""
+        """The marker of the copy; topics that stay lost keep their old ids."""
         good = {t: g for t, g in found.logs.items() if t in repaired or t not in loss.topics}
         unknown = {t: IN_DOUBT for t in found.logs if t in loss.topics}
         ids = {**unknown, **base.logs, **{t: g.topic_id for t, g in good.items()}}
@@ -263,7 +263,7 @@ class Repair:
     def _remember(
         self, stores: TaskStores, checkpoint: Checkpoint, marker: Marker, wanted: list[StoreSpec]
     ) -> None:
-        """The directory stands at the new marker; durably, for nothing else says so."""
+        """Write the new marker to the directory, durably."""
         o = self.opening
         logs = log_ranges(o.context.log, replace(o.topology, stores=tuple(wanted)), o.partition)
         offsets = {**checkpoint.offsets, **{t: [g.topic_id, g.end] for t, g in logs.items()}}
@@ -272,7 +272,7 @@ class Repair:
 
 
 class _ReadBack:
-    """Tells a listener of a replay under another name than the writing."""
+    """Reports a replay to a listener under another name than the writing."""
 
     def __init__(self, listener: RestoreListener) -> None:
         self._listener = listener
@@ -301,6 +301,6 @@ def _empty() -> tuple[list[bytes], list[bytes | None], list[int], int]:
 
 
 def _entries(stores: TaskStores, spec: StoreSpec) -> int:
-    """About so many."""
+    """An estimate."""
     engine = stores.engine(spec.name)
     return sum(engine.approximate_num_entries(f) for f in stores.stores[spec.name].families())

@@ -1,4 +1,4 @@
-"""Looks for what the topics of a task lost, and has it repaired while nobody else has the task."""
+"""Finds lost topics of a task, and repairs them while nothing else opens it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PATIENCE_S = 20.0  # attempts to open it may follow one another
 
 
 def loss_of(task: StateTask) -> Loss:
-    """What a task's topics lost, and whether its local copy can take their place.
+    """Lost topics of a task, and whether its local copy can replace them.
 
     Raises:
         Busy: it is opening or restoring.
@@ -24,8 +24,8 @@ def loss_of(task: StateTask) -> Loss:
     """
     opening = task.opening()
     repair = Repair(opening)
-    checkpoint = task.standing()  # a commit that goes on is no loss; nor are those of later
-    if checkpoint is not None:  # Kafka may take its time: commits do not wait for it
+    checkpoint = task.standing()  # read first: later commits are no loss
+    if checkpoint is not None:  # without the lock: commits do not wait for Kafka's answers
         return repair.look(LocalFacts(checkpoint, None, 0, in_use=True))
     with task.alone(_PATIENCE_S):
         local = look(opening.topology, task.path, opening.context.options)
@@ -36,11 +36,11 @@ def loss_of(task: StateTask) -> Loss:
 
 
 def repair_task(task: StateTask, stores: Sequence[str] | None = None) -> Marker:
-    """Write lost topics anew from the local copy; the task is closed, and is so afterwards.
+    """Rewrite lost topics from the local copy; closes the task, and leaves it closed.
 
     Args:
         task: of this host.
-        stores: whose changelogs; None: all that are lost.
+        stores: names of those whose changelogs to repair; None: all that are lost.
 
     Raises:
         Busy: it is opening or restoring.

@@ -16,11 +16,11 @@ logger = structlog.get_logger(__name__)
 
 
 class RetentionGuard:
-    """Lifts a window changelog's retention while a live window's record would be at risk.
+    """Removes a window changelog's retention if it endangers records of live windows.
 
-    It is lifted altogether (-1): a replay's windows stay live for as long as its stream time stands
-    still, while their age by the wall clock grows past any number. Only the scheduled check
-    lowers it again. One guard per task; it remembers what it saw until it `look`s again.
+    It is set to -1: windows of a replay are live as long as its stream time stands still, while
+    their age by wall time grows without bound. Only the scheduled check sets it again. One guard
+    per task; it caches the topics' settings until the next `look`.
     """
 
     def __init__(self, log: CommitLog, topology: Topology) -> None:
@@ -30,7 +30,7 @@ class RetentionGuard:
         self._known: dict[str, int] = {}
 
     def protect(self, puts: Mapping[str, Puts]) -> None:
-        """Before a commit: look at its oldest timestamp per window store.
+        """Before a commit: check its oldest timestamp per window store.
 
         Raises:
             Unavailable: Kafka could not be asked; nothing was written yet.
@@ -39,10 +39,10 @@ class RetentionGuard:
         self._keep({store: min(p.timestamps) for store, p in changed.items()})
 
     def look(self, oldest: Mapping[str, int]) -> None:
-        """At start and now and then: an application may be idle for longer than its retention.
+        """Check at start and regularly: an application may be idle for longer than its retention.
 
         Args:
-            oldest: window store → event time (ms) of the oldest record that still counts.
+            oldest: window store → event time (ms) of the oldest live record.
 
         Raises:
             Unavailable: Kafka could not be asked.
@@ -66,7 +66,7 @@ class RetentionGuard:
 
 
 def lift_retention(log: CommitLog, topic: str) -> None:
-    """Before old windows are written: brokers remove them by their own time.
+    """Let a topic keep records of any age, before old windows are written to it.
 
     Raises:
         Unavailable: Kafka could not be asked.

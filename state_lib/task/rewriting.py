@@ -1,8 +1,8 @@
-"""The second half of a restore to the past: differences, then the marker that counts.
+"""The second half of a restore to the past: writes differences, then the marker that ends it.
 
-What it was begun with stands in the marker (`state_lib.task.past`), so whoever opens the task ends
-it. Differences are written in transactions of their own; interrupted, they are worked out anew
-against what the changelogs hold by then. Until the marker nobody reads: the task is not open.
+The marker (`state_lib.task.past`) has the request, so any opening of the task finishes it.
+Differences are written in transactions of their own; after an interruption they are computed again,
+against the changelogs of then. Nobody reads before the end, as the task is not open.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ from state_lib.task.retention import lift_retention
 
 log = structlog.get_logger(__name__)
 CHUNK_RECORDS, CHUNK_BYTES = 50_000, 8 << 20
-"""Of one transaction, and so of memory."""
+"""Bounds of one transaction, and so of memory."""
 _OPTIONS = RocksDBOptions(block_cache_bytes=32 << 20, write_budget_bytes=1 << 20)
 Chunk = tuple[list[bytes], list[bytes | None]]
 
 
 @dataclass(frozen=True)
 class Rewriting:
-    """Of one task that is being opened.
+    """The rewriting of one task that is being opened.
 
     Attributes:
         log, topology, partition, path, listener: of the task.
-        url: of all snapshots.
-        check: called now and then; what it raises ends it, for the next opening to go on.
+        url: of the storage of snapshots.
+        check: called regularly; it raises to interrupt, and the next opening goes on.
     """
 
     log: CommitLog
@@ -69,15 +69,15 @@ class Rewriting:
 
     @property
     def folder(self) -> Path:
-        """Where the snapshot lies meanwhile."""
+        """The directory that the snapshot is fetched to."""
         return self.path.with_name(f"{self.path.name}.past")
 
     def bring(self, snapshot: str) -> Manifest:
-        """Fetch the snapshot, memory stores too; what is there already is used.
+        """Fetch the snapshot, memory stores too; files that are there already are used.
 
         Raises:
             NotFound, SnapshotInvalid: there is none, or it is damaged.
-            StorageUnavailable: naming the URL.
+            StorageUnavailable: names the URL.
             Unavailable: not enough disk.
         """
         manifest = find(self.url, self.topology.app, self.partition, snapshot)
@@ -92,7 +92,7 @@ class Rewriting:
         return manifest
 
     def forget(self) -> None:
-        """Remove the snapshot from here."""
+        """Remove the fetched snapshot."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def finish(
@@ -102,24 +102,24 @@ class Rewriting:
         stores: TaskStores,
         write_marker: Callable[[Marker], None],
     ) -> Marker:
-        """Bring changelogs and stores to the snapshot that a marker names.
+        """Bring changelogs and stores to the state of the snapshot that a marker names.
 
         Args:
             writer: of the task; it has fenced all others.
-            marker: the newest, of state restoring.
-            stores: that hold what the changelogs give.
-            write_marker: writes the marker that counts.
+            marker: the newest, with state restoring.
+            stores: the task's, equal to its changelogs.
+            write_marker: commits the final marker.
 
         Returns:
-            The marker, at which the stores stand.
+            The final marker, which the stores are at.
 
         Raises:
-            StateCorrupt: the stores do not hold what was written. Nothing of it counts.
-            InvalidRequest: stores are declared otherwise by now.
+            StateCorrupt: the stores differ from the snapshot; the restore is not finished.
+            InvalidRequest: stores were declared otherwise since the snapshot.
             Others: as `bring`, and as the writer.
         """
         manifest = self.bring(marker.back["snapshot"])
-        check_stores(self.topology, manifest)  # a driver may have declared others since
+        check_stores(self.topology, manifest)  # a driver may have declared others since then
         held = {s.name: s for s in manifest.stores}
         specs = tuple(held.get(s.name, s) for s in self.topology.stores)
         past = TaskStores(
@@ -158,7 +158,7 @@ class Rewriting:
         marker: Marker,
         manifest: Manifest,
     ) -> int | None:
-        """Write what differs; returns the offset behind it, or None if nothing does."""
+        """Write the differences; returns the offset after the last, or None if there are none."""
         live = stores.stores[past.spec.name]
         spec, now, then = live.spec, marker.stream_time_ms, manifest.marker.stream_time_ms
         topic, told = self._topic(spec), f"{spec.name}, back in time"
@@ -172,7 +172,7 @@ class Rewriting:
         for keys, values in _chunks(found):
             self.check()
             end = writer.write_part(_records(topic, spec, keys, values))
-            if spec.backend != "memory":  # those are filled at the end
+            if spec.backend != "memory":  # memory stores are filled at the end
                 stores.write({spec.name: (keys, values)}, None)
             done += len(keys)
             self.listener.on_batch_restored(self.name, told, len(keys), done)
@@ -185,7 +185,7 @@ class Rewriting:
     def _only_in_log(
         self, live: BytesStore, past: BytesStore, there: LogRange, now: int, then: int
     ) -> Iterator[Difference]:
-        """Deletes of windows that only the log knows, and that would be live again."""
+        """Deletions of windows that only the log has, and that would be live again."""
         wanted = forgotten(live, now, then)
         topic = self._topic(live.spec)
         for messages in self.log.read(topic, self.partition, there.start, there.end):
@@ -208,7 +208,7 @@ class Rewriting:
     def _remember(
         self, stores: TaskStores, past: TaskStores, marker: Marker, ends: dict[str, int]
     ) -> None:
-        """The directory stands at the new marker; durably, for its windows are of no use else."""
+        """Write the new marker to the directory, durably: else its windows could not be reused."""
         before = stores.checkpoint()
         known = {} if before is None else before.offsets
         offsets = {t: [topic_id, ends.get(t, end)] for t, (topic_id, end) in known.items()}
@@ -225,10 +225,10 @@ class Rewriting:
 
 
 def _at(then: Marker, begun: Marker, ends: dict[str, int]) -> Marker:
-    """Where the snapshot stood, under the epoch of the restore; what was published stays so."""
+    """The snapshot's position under the epoch of the restore; published positions are kept."""
     return replace(
         begun,
-        batch_number=1,  # the directory of before is not taken for this commit
+        batch_number=1,  # differs from that of the old directory
         positions=then.positions,
         topic_ids=then.topic_ids,
         maxima=then.maxima,
@@ -272,6 +272,6 @@ def _records(topic: str, spec: StoreSpec, keys: list[bytes], stored: list[bytes 
 
 
 def _entries(stores: TaskStores, spec: StoreSpec) -> int:
-    """About so many."""
+    """An estimate."""
     engine = stores.engine(spec.name)
     return sum(engine.approximate_num_entries(f) for f in stores.stores[spec.name].families())

@@ -1,4 +1,4 @@
-"""Room on the disk that a commit needs."""
+"""Disk space that a commit needs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from state_lib.errors import Unavailable
 
 MIN_FREE_BYTES = 32 << 20
-"""Free disk below which no commit is started: a full disk found later closes the task."""
+"""Free space below which no commit is started: a disk that is full later closes the task."""
 
 
 def check_disk(name: str, path: Path, size: int) -> None:

@@ -1,4 +1,4 @@
-"""A store of an open task, all at one marker, as Arrow columns."""
+"""Scans of an open task's store at one marker, as Arrow columns."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 def scan_columns(
     task: StateTask, store: str, keys: Sequence[bytes] | None = None
 ) -> tuple[Marker, Iterator[Columns]]:
-    """Live entries, all as they were at the marker that comes with them; commits go on meanwhile.
+    """Live entries, and the marker that they are all at; commits go on meanwhile.
 
     The iterator holds a snapshot until it is exhausted or closed.
 
     Args:
         task: to read.
         store: name.
-        keys: serialized ones, of windows the inner ones; None for all.
+        keys: serialized keys, for window stores without the window; None for all.
 
     Raises:
         NotFound: no such store.
@@ -44,7 +44,7 @@ def scan_columns(
                 if len(lives.keys):
                     yield lives
             with task.view() as (_, now):
-                if now is not opened:  # closing ends open iterators: that was no end
+                if now is not opened:  # closing the task ends iterators early
                     why = f"task {task.name} was closed during a scan"
                     raise Unavailable(why, task=task.name)
 

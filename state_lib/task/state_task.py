@@ -44,7 +44,7 @@ log = structlog.get_logger(__name__)
 
 
 class StateTask:
-    """Task ``<app>/<partition>``: claim, read, commit, as docs/protocol.md, "One commit".
+    """Task ``<app>/<partition>``: claim, read, commit; see docs/protocol.md, "One commit".
 
     Commits of one task are serial. Reads see committed state only and wait for no transaction.
     """
@@ -64,10 +64,10 @@ class StateTask:
         self._flushed: Marker | None = None
         self.commits = 0
         self.past: str | None = None
-        """The snapshot that it is on its way back to."""
+        """The snapshot of a restore to the past that is under way."""
         self._barrier = Barrier()
         self._refused: dict[str, str] = {}
-        """Snapshots that turned out not to be whole: id → why. Plans read no contents."""
+        """Snapshots that have proved incomplete: id → why. Plans do not read their contents."""
 
     # ------------------------------------------------------------------ opening and closing
 
@@ -78,14 +78,14 @@ class StateTask:
 
     @property
     def topology(self) -> Topology:
-        """By which it is open, or is opened next."""
+        """The topology of the open task, or for its next opening."""
         return self._declared.topology
 
     def open(self, wanted: str = AUTO) -> Marker:
         """Fence other writers, name this host in a marker, and bring the stores to the end.
 
         Args:
-            wanted: the source of the state that somebody chose; by itself, the cheapest valid one.
+            wanted: the source of the state that somebody chose; by default the cheapest valid one.
 
         Raises:
             Busy: another process restores this task.
@@ -104,7 +104,7 @@ class StateTask:
 
         Raises:
             Busy: one is running.
-            InvalidRequest: ``wanted`` is not valid; says why.
+            InvalidRequest: ``wanted`` is not valid; has the reason.
         """
         opening = self.opening(wanted)
         with self._held.state_lock:
@@ -117,16 +117,15 @@ class StateTask:
         return opening.request(marker).plan(Local(facts), complete=True, fenced=False)
 
     def restore(self, plan: RestorePlan) -> Marker:
-        """Run a plan: the task is closed, its directory built from the plan's source, and opened.
+        """Run a plan: close the task, build its directory from the plan's source, and open it.
 
-        Nothing is done a second time, and nothing for a directory that was lost once the task is
-        open again.
+        A plan is run once; and one for a lost directory is not run if the task was opened again.
 
         Raises:
             Busy: a restore of this task is running already.
-            PlanStale: it would do something else now than when it was made, or its snapshot turned
-                out not to be whole.
-            Unavailable: Kafka or the disk is away; what was there before still is.
+            PlanStale: it would do something else now than when it was made, or its snapshot has
+                proved incomplete.
+            Unavailable: Kafka or the disk is away; the old directory is unchanged.
         """
         with self.alone():
             is_open = self.is_open
@@ -148,19 +147,19 @@ class StateTask:
                 raise asked.stale(plan, error.message) from error
 
     def plan_past(self, snapshot: str, *, republish: bool = False) -> PastPlan:
-        """What going back to a snapshot would mean; raises as `plan_past`."""
+        """The plan of going back to a snapshot; raises as `plan_past`."""
         opening = self.opening()
         newest = self.marker if self.is_open else opening.newest_marker()
         return time_travel.plan(opening, snapshot, republish=republish, newest=newest)
 
     def fetch_past(self, snapshot: str) -> None:
-        """Bring a snapshot here while commits go on. Raises as `go_back`."""
+        """Fetch a snapshot while commits go on. Raises as `go_back`."""
         with self.alone():
             self.plan_past(snapshot)
             self.opening().rewriting().bring(snapshot)
 
     def go_back(self, past: Past) -> Marker:
-        """Go back in time. Interrupted after it was begun, whoever opens the task ends it.
+        """Go back in time. If it is interrupted once begun, the next opening finishes it.
 
         Raises:
             Busy: a restore of this task is running already.
@@ -168,13 +167,13 @@ class StateTask:
         """
         with self.alone():
             if not self.is_open and self.opening().newest_marker().state != RESTORING:
-                self._run(AUTO)  # a task that cannot be opened must not be begun with
+                self._run(AUTO)  # do not begin with a task that cannot be opened
             if time_travel.begin(self.opening(), past, self.close):
                 return self._run(AUTO)
             return self.marker
 
     def opening(self, wanted: str = AUTO, plan_id: str = "") -> Opening:
-        """One attempt to open it; ``wanted`` as in `open`, ``plan_id`` of who chose it."""
+        """One attempt to open it; ``wanted`` as in `open`; ``plan_id``: of the chosen plan."""
         topology = self.topology
 
         def cancelled() -> bool:
@@ -195,16 +194,16 @@ class StateTask:
         )
 
     def alone(self, patience_s: float = PATIENCE_S) -> contextlib.AbstractContextManager[None]:
-        """While nothing else opens, restores or repairs it; raises as `Exclusive.alone`."""
+        """Keep others from opening, restoring or repairing it; raises as `Exclusive.alone`."""
         return self._exclusive.alone(patience_s)
 
     def close(self) -> None:
-        """Close stores and writer. Nothing is lost: what was not flushed is replayed."""
+        """Close stores and writer. Nothing is lost: unflushed changes are replayed later."""
         self._held.close()
 
     def retire(self) -> None:
-        """Close for good: whoever still holds this object cannot open it again."""
-        self._exclusive.retired = True  # ends a restore that runs
+        """Close for good: this object cannot be opened again."""
+        self._exclusive.retired = True  # ends a running restore
         with self._exclusive.lock:
             self.close()
 
@@ -223,7 +222,7 @@ class StateTask:
                 log.info("dropped expired segments", task=self.name, families=dropped)
 
     def keep_retention(self) -> None:
-        """Look whether brokers could delete records of live windows; see `RetentionGuard`.
+        """Check whether brokers could delete records of live windows; see `RetentionGuard`.
 
         Raises:
             Unavailable: the task is closed, or Kafka could not be asked.
@@ -236,18 +235,18 @@ class StateTask:
     # ------------------------------------------------------------------ claim and commit
 
     def claim(self, topology: Topology, epoch: int) -> Marker:
-        """Let a driver take the task; returns the marker that it now stands at.
+        """Let a driver take the task; returns the new marker.
 
         Args:
-            topology: as it declares it; ``extra`` has the id of the topic that it was learned from.
+            topology: as the driver declares it; ``extra`` has the id of the topology topic.
             epoch: of its claim there.
 
         Raises:
             Superseded: a higher epoch has claimed it already.
-            TopicRecreated: so has one that is not lower, in a topic that was deleted since.
+            TopicRecreated: the same or a higher epoch of a deleted topology topic has claimed it.
         """
         if self._declared.make_way(topology, epoch):
-            self.open()  # without the commit lock: it may take its time
+            self.open()  # without the commit lock: it may take long
         held = self._held
         with held.commit_lock, self.guarded():
             held.opened()
@@ -261,18 +260,18 @@ class StateTask:
             return self.marker
 
     def declare(self, topology: Topology) -> bool:
-        """What the newest driver declares; see `Declared.declare`."""
+        """Set the newest driver's topology; see `Declared.declare`."""
         return self._declared.declare(topology)
 
     def commit(self, batch: Batch) -> Marker:
         """Commit one batch: one Kafka transaction, then one RocksDB write.
 
         Returns:
-            The marker; of an earlier identical commit if this one was done already.
+            The marker; that of an earlier identical commit if this one was done already.
 
         Raises:
             Realign, Superseded: see `state_lib.protocol.marker.judge` and `is_muted`.
-            Unavailable: nothing stands, or the task must be opened again to tell; try again.
+            Unavailable: nothing was committed, or the task must be opened again to know; try again.
             StoreFull: a memory store cannot take it; nothing was written.
             TooLarge: a record is larger than its topic takes; nothing was written.
             NotOwner: another writer has taken over.
@@ -303,12 +302,12 @@ class StateTask:
     def at_commit(
         self, epoch: int, batch_number: int, action: Callable[[], None]
     ) -> Callable[[], None]:
-        """Run ``action`` while the task stands at that commit: now, or right after it.
+        """Run ``action`` while the task is at that commit: now, or right after it.
 
-        No other commit is made meanwhile. The result gives up waiting.
+        No other commit is made meanwhile. Call the result to stop waiting.
 
         Raises:
-            Realign: the task stands beyond it already.
+            Realign: the task is beyond it already.
         """
         with self._held.commit_lock:
             self._held.opened()
@@ -327,15 +326,15 @@ class StateTask:
 
     @property
     def flushed(self) -> Marker | None:
-        """What its directory would hold after a kill, at least; None: not flushed since opened."""
+        """The marker that its directory is at after a kill, at least; None: not flushed yet."""
         return self._flushed
 
     def standing(self) -> Checkpoint | None:
-        """Where its stores stand between two commits; None if it is closed."""
+        """The checkpoint that its stores are at between two commits; None if it is closed."""
         return self._held.standing()
 
     def get_many(self, store: str, keys: Sequence[bytes]) -> tuple[Marker, list[bytes | None]]:
-        """Stored values of composite keys, None where absent or expired, and where they stand."""
+        """Stored values of composite keys, None if absent or expired, and their marker."""
         with self.guarded(), self.view() as (marker, stores):
             found = bytes_store_of(stores, self.topology, store)
             return marker, live_values(found, keys, marker.stream_time_ms)
@@ -343,13 +342,13 @@ class StateTask:
     def page(
         self, store: str, lower: bytes | None, upper: bytes | None, rows: int
     ) -> tuple[Marker, Page]:
-        """The first entries of a range, as `page_of`, and where they stand."""
+        """The first entries of a range, as `page_of`, and their marker."""
         with self.guarded(), self.view() as (marker, stores):
             found = bytes_store_of(stores, self.topology, store)
             return marker, page_of(found, lower, upper, rows)
 
     def scan(self, store: str) -> tuple[Marker, Iterator[tuple[bytes, bytes]]]:
-        """Live entries of a store, all as they were at the marker that comes with them.
+        """Live entries of a store, and the marker that they are all at.
 
         The iterator holds a snapshot until it is exhausted or closed.
         """
@@ -358,14 +357,14 @@ class StateTask:
         return marker, chain.from_iterable(pairs)
 
     def view(self) -> contextlib.AbstractContextManager[tuple[Marker, TaskStores]]:
-        """The stores and the marker they stand at; no commit is applied meanwhile.
+        """The stores and their marker; no commit is applied meanwhile.
 
-        Keep it short: take what you need, or open iterators, and leave.
+        Hold it only briefly: read what you need, or open iterators.
         """
         return self._held.view()
 
     def guarded(self) -> contextlib.AbstractContextManager[None]:
-        """After an error that leaves writer or stores in doubt, close; see `closing_in_doubt`."""
+        """Close after errors that leave writer or stores in doubt; see `closing_in_doubt`."""
         return closing_in_doubt(self._held, self.path, self._is_still_ours)
 
     # ------------------------------------------------------------------ inside
@@ -409,5 +408,5 @@ class StateTask:
         self._barrier.passed(marker)
 
     def _is_still_ours(self) -> bool:
-        """Whether the last marker names this host: a transaction that timed out is fenced too."""
+        """Whether the last marker names this host: a time-out also appears as fencing."""
         return self.opening().newest_marker().owner == self._context.host_id

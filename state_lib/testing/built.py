@@ -30,7 +30,7 @@ def combined(
 ) -> Combined:
     """A clone of a session, and what combines an application's rows in it."""
     there = _kept.setdefault(spark, {})
-    pickles = sorted(call.pickle for call in app.calls)  # a fingerprint looks into code alone
+    pickles = sorted(call.pickle for call in app.calls)  # the fingerprint covers only code
     key = " ".join([app.fingerprint, *pickles])
     if key in there:
         return there[key]

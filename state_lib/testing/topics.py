@@ -27,7 +27,7 @@ Key = str | bytes | int | None
 class TestRecord:
     """A record of a topic: ``timestamp`` in ms; of an input, None means the driver's wall time."""
 
-    __test__ = False  # no test, whatever pytest takes the name for
+    __test__ = False  # pytest would collect it by its name
 
     value: Any
     key: Any = None
@@ -92,7 +92,7 @@ class TestInputTopic:
             self.pipeInput(value)
 
     def pipeRecordList(self, records: Iterable[TestRecord]) -> None:
-        """Add records; their headers are nobody's."""
+        """Add records; their headers are ignored."""
         for r in records:
             self.pipeInput(r.value, r.key, r.timestamp, r.partition)
 

@@ -12,8 +12,10 @@ from typing import Any
 
 import psutil
 
+from state_lib.apps.past import carry_out, plan
 from state_lib.config import Settings
 from state_lib.drivers.process import DriverProcess, launch
+from state_lib.errors import StorageUnavailable, Unavailable
 from state_lib.stack import Stack
 from state_lib.stack.java import java_home
 from state_lib.stack.ports import free_port
@@ -89,17 +91,31 @@ class Cluster:
                 driver.kill()
         self.drivers.clear()
 
-    def submit(self, app: str, topic: str, **flags: Any) -> DriverProcess:
-        """Launch the chaos job through spark-submit, as a supervisor does."""
+    def submit(self, app: str, topic: str, job: Path = JOB, **flags: Any) -> DriverProcess:
+        """Launch a chaos job through spark-submit, as a supervisor does."""
         confs = [f"--conf={key}={value}" for key, value in submit_conf(self.settings).items()]
         program = str(Path(sys.executable).with_name("spark-submit"))
         master = f"--master={self.settings.spark_master}"
         return launch(
             app,
-            [program, master, *confs, str(JOB)],
+            [program, master, *confs, str(job)],
             env=self._environment(app, topic, **flags) | {"JAVA_HOME": str(java_home())},
             log=self.settings.home / f"{app}.log",
         )
+
+    def go_back(self, app: str, to: str) -> None:
+        """Restore an application to a snapshot, again and again while hosts die."""
+        deadline = deadline_in(120)
+        while True:
+            try:
+                carry_out(self.settings, plan(self.settings, app, to))
+            except StorageUnavailable:
+                raise
+            except Unavailable:
+                assert time.monotonic() < deadline
+                time.sleep(0.5)
+            else:
+                return
 
     def _environment(self, app: str, topic: str, **flags: Any) -> dict[str, str]:
         settings = self.settings.model_copy(update=flags)

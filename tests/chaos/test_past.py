@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
 
 import pytest
 
@@ -15,14 +14,13 @@ from state_lib.client import stories
 from state_lib.client.snapshots import SnapshotClient
 from state_lib.config import Settings
 from state_lib.digests.compare import compare
-from state_lib.errors import StorageUnavailable, Unavailable
+from state_lib.errors import Unavailable
 from state_lib.kafka import Kafka
 from state_lib.protocol.wire import BEAT_S
 from tests.chaos.check import check
 from tests.chaos.cluster import Cluster
 from tests.chaos.conftest import Events
 from tests.chaos.supervisor import Supervisor
-from tests.support.waiting import deadline_in
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(900)]
 OF_HOSTS = ["past.before_begin", "past.after_begin", "past.after_chunk", "past.after_marker"]
@@ -57,7 +55,7 @@ def test_a_supervised_stream_goes_back(
         for point in OF_HOSTS:
             supervisor.until_caught_up()
             cluster.arm(f"{point}=kill")
-            _go_back(settings, app, to)
+            cluster.go_back(app, to)
             assert (cluster.fired / point).exists(), point
             supervisor.until("restart")
             supervisor.until("committing")
@@ -67,7 +65,7 @@ def test_a_supervised_stream_goes_back(
         with monkeypatch.context() as hasty:
             hasty.setattr(stories, "SILENT_S", SILENT_S)
             _hosts_hang_on_the_way_back(cluster, app, to)
-        _go_back(settings, app, to)
+        cluster.go_back(app, to)
         supervisor.until("restart")
         supervisor.until("committing")
         check(settings, app, events.topic)
@@ -98,21 +96,6 @@ def _hosts_hang_on_the_way_back(cluster: Cluster, app: str, to: str) -> None:
         hanging.join()
         for pid in pids:
             os.kill(pid, signal.SIGCONT)
-
-
-def _go_back(settings: Settings, app: str, to: str) -> None:
-    """The command, again and again while hosts die."""
-    deadline = deadline_in(120)
-    while True:
-        try:
-            carry_out(settings, plan(settings, app, to))
-        except StorageUnavailable:
-            raise
-        except Unavailable:
-            assert time.monotonic() < deadline
-            time.sleep(0.5)
-        else:
-            return
 
 
 def _equals_its_changelogs(settings: Settings, app: str) -> None:

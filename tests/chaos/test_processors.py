@@ -6,15 +6,21 @@ The audit shares no code with state_lib but the scan client: see `tests.chaos.ch
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import signal
 from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from state_lib.client.snapshots import SnapshotClient
+from state_lib.protocol.placement import owner_of
 from tests.chaos.check import GRACE, TASKS, _client, effective, records, standing
 from tests.chaos.cluster import Cluster
 from tests.chaos.conftest import Events
+from tests.chaos.supervisor import Supervisor
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(900)]
@@ -28,6 +34,15 @@ DRIVER_POINTS = [
     ("exchange.before_commit", "kill-jvm"),
     ("exchange.after_commit", "kill-jvm"),
 ]
+BETWEEN = "driver.between_queries"
+RESTORE_POINTS = [
+    "restore.before_build",
+    "restore.after_run",
+    "restore.before_checkpoint",
+    "restore.during_swap",
+    "restore.after_swap",
+]
+PAST_POINTS = ["past.after_begin", "past.after_chunk", "past.after_marker"]
 
 
 def test_processors_are_exact(cluster: Cluster, events: Events, app: str) -> None:
@@ -47,6 +62,57 @@ def test_processors_are_exact(cluster: Cluster, events: Events, app: str) -> Non
         driver = cluster.driver(app, events.topic, job=JOB)
         audit(cluster, app, events.topic)
     assert driver.stop() == 0
+
+    cluster.arm(f"{BETWEEN}=kill")
+    events.more(1500)
+    driver = cluster.driver(app, events.topic, job=JOB)  # its first full batch ends a query
+    cluster.wait_fired(BETWEEN)
+    assert driver.wait(60) != 0
+    driver = cluster.driver(app, events.topic, job=JOB)
+    audit(cluster, app, events.topic)
+    assert driver.stop() == 0
+
+
+def test_processors_on_lost_disks(cluster: Cluster, events: Events, app: str) -> None:
+    """A host loses its disk, and is killed again while it restores."""
+    events.more(3000)
+    driver = cluster.driver(app, events.topic, job=JOB)
+    audit(cluster, app, events.topic)
+    host = owner_of(app, 0, cluster.settings.host_addresses).id
+    for point in RESTORE_POINTS:
+        pid = cluster.pid(host)
+        os.kill(pid, signal.SIGSTOP)  # so that it writes nothing any more
+        shutil.rmtree(cluster.settings.home / "state" / host / app)
+        cluster.arm(f"{point}=kill")
+        os.kill(pid, signal.SIGKILL)
+        cluster.wait_fired(point)
+        events.more(1500)
+        audit(cluster, app, events.topic)
+    assert driver.stop() == 0
+
+
+def test_processors_go_back(cluster: Cluster, events: Events, app: str) -> None:
+    """To a savepoint and up again, ticks included; what was told stays told once."""
+    settings = cluster.settings
+    events.more(3000)
+    supervisor = Supervisor(cluster, app, events.topic, job=JOB)
+    try:
+        supervisor.until("committing")
+        audit(cluster, app, events.topic)
+        to = SnapshotClient(settings, app).savepoint().id
+        events.more(3000)
+        for point in PAST_POINTS:
+            supervisor.until_caught_up()
+            audit(cluster, app, events.topic)
+            cluster.arm(f"{point}=kill")
+            cluster.go_back(app, to)
+            assert (cluster.fired / point).exists(), point
+            supervisor.until("restart")
+            supervisor.until("committing")
+        audit(cluster, app, events.topic)
+        assert not {"superseded", "gave_up"} & set(supervisor.names())
+    finally:
+        supervisor.close()
 
 
 def audit(cluster: Cluster, app: str, topic: str) -> None:

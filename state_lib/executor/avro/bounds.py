@@ -1,8 +1,8 @@
-"""What fastavro's compiled reader does not bound: how deep a record goes, and what takes no byte.
+"""Bounds that fastavro's compiled reader lacks: depth of nesting, and number of empty items.
 
-It recurses in C: a long chain of records within records ends the process, and so every try of the
-batch. It counts to whatever an array says it holds, and items of no size are never missing. Schemas
-that allow neither, as nearly all do, cost nothing here.
+It recurses in C: deeply nested records crash the process, at each retry of the batch. And it loops
+as often as an array's count says, which items of zero bytes do not limit. Nearly all schemas allow
+neither, and cost nothing here.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from __future__ import annotations
 from typing import Any
 
 DEEPEST = 600
-"""Levels of types within types. A record within a union is two of them."""
+"""Levels of nested types. A record within a union is two of them."""
 _MOST_EMPTY = 65_536
-"""Values in items of arrays that take no byte, in one record."""
+"""Most array items of zero bytes in one record."""
 _MOST_BITS = 63
 _SIZES = {"null": 0, "float": 4, "double": 8}
 
 
 class Bounds:
-    """Those of one writer's schema, which is `normal`; ``needed``: whether it can pass any."""
+    """The bounds for one writer's `normal` schema; ``needed``: whether it can exceed any."""
 
     def __init__(self, schema: Any) -> None:
         self._schema, self.needed = schema, False
@@ -27,21 +27,21 @@ class Bounds:
         self._least(schema)
 
     def check(self, raw: bytes, at: int) -> None:
-        """Look at a record before it is read.
+        """Check a record before it is read.
 
         Raises:
-            ValueError: it passes a bound, or is no record of the schema.
+            ValueError: it exceeds a bound, or does not fit the schema.
         """
         _Walk(self._named, raw, at).over(self._schema, 0)
 
     def _least(self, given: Any) -> int:
-        """How many bytes a value takes at least."""
+        """The least size of a value (bytes)."""
         if isinstance(given, list):
             for one in given:
                 self._least(one)
             return 1
         if isinstance(given, str):
-            if given in self._named and given not in self._sizes:  # it is within itself
+            if given in self._named and given not in self._sizes:  # a recursive type
                 self.needed = True
                 return 0
             return self._sizes.get(given, _SIZES.get(given, 1))
@@ -61,20 +61,20 @@ class Bounds:
             case "array":
                 if self._least(schema["items"]) == 0:
                     self.needed = True
-            case "map":  # its keys take a byte
+            case "map":  # a key takes at least a byte
                 self._least(schema["values"])
         return _SIZES.get(schema["type"], 1)
 
 
 class _Walk:
-    """Over one record, from its begin to its end."""
+    """A walk over the bytes of one record."""
 
     def __init__(self, named: dict[str, Any], raw: bytes, at: int) -> None:
         self._named, self._raw, self._at = named, raw, at
         self._seen = self._empty = 0
 
     def over(self, given: Any, depth: int) -> None:
-        """Past a value. In one function: each level is a frame, and Python bounds those."""
+        """Skip a value. One function, so that each level is one frame of Python's bounded stack."""
         if depth > DEEPEST:
             raise ValueError(f"it has more than {DEEPEST} levels")
         self._seen += 1
@@ -90,7 +90,7 @@ class _Walk:
             inner = schema["values" if kind == "map" else "items"]
             while count := self._number(None):
                 if count < 0:
-                    self._number(None)  # bytes of the block
+                    self._number(None)  # size of the block
                 for _ in range(abs(count)):
                     at, seen = self._at, self._seen
                     if kind == "map":
@@ -122,7 +122,7 @@ class _Walk:
         self._at += size
 
     def _number(self, most: int | None) -> int:
-        """An integer as Avro writes it; ``most``: it is one of 0 to that."""
+        """Read an integer; ``most``: it must be from 0 to that."""
         found = shift = 0
         while True:
             if self._at >= len(self._raw) or shift > _MOST_BITS:
@@ -131,7 +131,7 @@ class _Walk:
             self._at += 1
             found |= (byte & 0x7F) << shift
             shift += 7
-            if byte < 0x80:  # noqa: PLR2004 - the bit that says that more follow
+            if byte < 0x80:  # noqa: PLR2004 - the bit means that more bytes follow
                 break
         number = (found >> 1) ^ -(found & 1)
         if most is not None and not 0 <= number <= most:

@@ -1,8 +1,8 @@
-"""Decodes records, in executors: bytes of a column come in, the columns of a schema go out.
+"""Decodes Avro records in executors: from a column of bytes to the columns of the reader's schema.
 
-Each record is read by the schema that it was written by, and resolved to the reader's. What a
-record becomes depends on its bytes, its schema and the reader's alone: a schema never changes under
-its id. Those that were read are kept, for as long as the process lives, up to a bound.
+Each record is read by its writer's schema, and resolved to the reader's. The result depends on the
+bytes and on the two schemas alone, as the schema of an id never changes. Parsed schemas are cached
+for the life of the process, up to a bound.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from state_lib.executor.carried import Carried
 MAGIC, HEADER = 0, 5
 UNDECODABLE, WRONG_SCHEMA = "undecodable", "wrong-schema"
 MOST_UNKNOWN = 1000
-"""Ids that nobody knows, in one batch: with more of them it is not a registry that lacks some."""
+"""Unknown ids in one batch: with more of them, something else is wrong than missing schemas."""
 _WRITERS, _READERS, _SHOWN, _SAID = 5000, 64, 10, 300
 _TOGETHER = 4096
-"""Records that are Python's objects at once: a batch of Arrow's has up to 200,000."""
+"""Records that are Python objects at a time: an Arrow batch has up to 200,000."""
 Row = dict[str, Any]
 
 
 class Found(NamedTuple):
-    """A record, or why there is none: in a word, and with what fastavro says of its schema."""
+    """A record, or why there is none: the reason, and fastavro's message about its schema."""
 
     row: Row | None = None
     why: str | None = None
@@ -44,10 +44,10 @@ class Found(NamedTuple):
 
 
 class Reader:
-    """A reader's schema, and what becomes of values that were resolved to it.
+    """A reader's schema, and the conversion of values that were resolved to it.
 
     Args:
-        text: as `state_lib.executor.avro.schema.pinned` makes it.
+        text: from `state_lib.executor.avro.schema.pinned`.
     """
 
     def __init__(self, text: str) -> None:
@@ -58,7 +58,7 @@ class Reader:
         self._type: pa.DataType = to_arrow_type(columns_of(text), timezone="UTC")
 
     def array(self, found: Sequence[Found]) -> pa.StructArray:
-        """Rows and why there is none, as Spark wants them. What does not fit is undecodable."""
+        """Rows and reasons as an array for Spark. A value that does not fit is undecodable."""
         whys = [one.why for one in found]
         rows = [self._converted(one.row, whys, at) for at, one in enumerate(found)]
         try:
@@ -92,14 +92,11 @@ class Reader:
 _MISFITS = (
     ValueError, TypeError, ArithmeticError, AttributeError, KeyError, NotImplementedError,
 )  # fmt: skip
-"""A number that its type does not hold, and the like: Arrow's errors are of these.
-
-That memory was short is none of them: it is not the record's.
-"""
+"""Errors of Arrow for a value that its type cannot hold. Lack of memory is none of them."""
 
 
 class Writer:
-    """A schema that records were written by; ``own``: it is the reader's very own."""
+    """A writer's schema; ``own``: it equals the reader's."""
 
     def __init__(self, texts: Sequence[str], reader: Reader) -> None:
         text = _bare(texts)
@@ -110,7 +107,7 @@ class Writer:
 
 
 def _bare(texts: Sequence[str]) -> str:
-    """A schema as far as it says what bytes are."""
+    """The part of a schema that determines the binary form."""
     return orjson.dumps(normal(texts, written=True), option=orjson.OPT_SORT_KEYS).decode()
 
 
@@ -122,10 +119,10 @@ def reader_of(text: str) -> Reader:
 
 @lru_cache(_WRITERS)
 def writer_of(schemas: Schemas, number: int, reader: str) -> Writer | None:
-    """The writer of an id; None if its schema is none of Avro.
+    """The writer's schema of an id; None if it is not an Avro schema.
 
     Raises:
-        LookupError: nobody knows the id. That is not remembered: it may be registered.
+        LookupError: the id is unknown. That is not cached: it may be registered later.
         RegistryAway, RegistryRefused: as `Schemas.of`.
     """
     texts = schemas.of(number)
@@ -144,7 +141,7 @@ def decoder(
 ) -> Callable[[Iterator[pa.Array]], Iterator[pa.Array]]:
     """For ``arrow_udf``: values of a topic → ``struct<row, why, said>``.
 
-    ``why``: null, ``undecodable`` or ``wrong-schema``. All are null of a null.
+    ``why``: null, ``undecodable`` or ``wrong-schema``. For a null value all three are null.
     """
 
     def decode(values: Iterator[pa.Array]) -> Iterator[pa.Array]:
@@ -159,12 +156,12 @@ def decoder(
 def decoded(
     values: Iterator[pa.Array], reader: str, schemas: Schemas, topic: str = ""
 ) -> Iterator[pa.Array]:
-    """See `decoder`; arrays come out in other sizes than they went in.
+    """See `decoder`; sizes of the arrays differ from those of the input.
 
     Raises:
-        UnknownSchemas: names all ids in it that the registry does not know, at the end: the job
-            fails, and nothing of it counts.
-        ConfigurationError: there are more of them than any registry lacks.
+        UnknownSchemas: at the end, with all ids that the registry does not know: the job fails,
+            and none of its results are used.
+        ConfigurationError: there are more than `MOST_UNKNOWN` of them.
         RegistryAway, RegistryRefused: as `Schemas.of`.
     """
     known, unknown = reader_of(reader), set[int]()
@@ -186,7 +183,7 @@ def decoded(
 
 
 def too_many(topics: Sequence[str], url: str) -> ConfigurationError:
-    """What is said where records name more unknown ids than a registry lacks."""
+    """The error for more than `MOST_UNKNOWN` unknown ids."""
     return ConfigurationError(
         f"records of {', '.join(topics)} name more than {MOST_UNKNOWN} schemas, in one batch, that "
         f"the Schema Registry at {url} does not know. Either it is not the registry of their "
@@ -216,7 +213,7 @@ def _decoded(raw: bytes | None, reader: Reader, schemas: Schemas, unknown: set[i
 
 
 def _read(raw: bytes, writer: Writer, reader: Reader, number: int) -> Found:
-    """A record; bytes that are left over say that it was written by another schema."""
+    """Read a record; bytes left over mean that it was written by another schema."""
     file = BytesIO(raw)
     file.seek(HEADER)
     try:
@@ -226,7 +223,7 @@ def _read(raw: bytes, writer: Writer, reader: Reader, number: int) -> Found:
     except SchemaResolutionError as error:
         return Found(None, WRONG_SCHEMA, f"schema {number}: {str(error)[:_SAID]}")
     except MemoryError:
-        raise  # that is not the record's
+        raise  # not the record's fault
     except Exception:  # noqa: BLE001 - fastavro raises many kinds of broken bytes
         return Found(why=UNDECODABLE)
     if file.tell() != len(raw):

@@ -1,4 +1,4 @@
-"""Schemas as fastavro takes them: it refuses what does not matter to who reads records."""
+"""Schemas as fastavro takes them: it refuses some that do not matter to readers."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ PRIMITIVES = {"null", "boolean", "int", "long", "float", "double", "bytes", "str
 
 
 def plain(schema: Any, *, written: bool) -> Any:
-    """A schema, as its JSON has it, in which a primitive is its name: properties are nothing to us.
+    """A schema as plain data, with primitive types by name alone, without properties.
 
-    ``written``: records were written by it. Then defaults are not read (older registries took wrong
-    ones), and a logical type that is none is the type below it, as the specification has it.
+    ``written``: records were written by it. Then defaults are dropped (older registries accepted
+    wrong ones), and an invalid logical type is ignored, as the specification has it.
     """
     if isinstance(schema, list):
         return [plain(one, written=written) for one in schema]

@@ -1,4 +1,4 @@
-"""Schemas of a Schema Registry: by id, for records, and the newest of a topic, to read by."""
+"""Schemas of a Schema Registry: by id, for records, and the newest of a topic, for its reader."""
 
 from __future__ import annotations
 
@@ -20,42 +20,42 @@ A = TypeVar("A")
 _TIMEOUT_S, _TRIES_AGAIN, _WAIT_MS = 10, 2, 200
 _NOT_FOUND = 404
 _NO_SUBJECT, _NO_VERSION, _NO_SCHEMA = 40401, 40402, 40403
-"""What the registry itself says of what it does not know. A 404 without it is somebody else's."""
+"""Error codes of the registry for what it does not know. A 404 without one is not from it."""
 _NO_SUCH = (_NO_SUBJECT, _NO_VERSION)
 _SAID = 200
-"""Characters of what others say: it may be a whole page."""
+"""Characters of a server's answer in a message: it may be a whole page."""
 _LATER = (408, 429, 500, 502, 503, 504)
 _LARGEST = 2**31 - 1
 _clients: dict[Registry, SchemaRegistryClient] = {}
 
 
 class Schemas(Protocol):
-    """Where records' schemas are. It travels to executors, and is compared by what it says."""
+    """A source of schemas. It is sent to executors, and compared by value."""
 
     def of(self, number: int) -> tuple[str, ...] | None:
         """Texts of a schema, as `state_lib.executor.avro.schema.normal` takes them.
 
-        Empty if it is of another kind than Avro; None if nobody knows the id.
+        Empty if it is not an Avro schema; None if the id is unknown.
 
         Raises:
-            RegistryAway: trying again is right.
-            RegistryRefused: log-in, certificate or address are wrong.
+            RegistryAway: try again.
+            RegistryRefused: login, certificate or address are wrong.
         """
 
     def knows_any(self, topics: Sequence[str]) -> bool:
-        """Whether it has any schema: under the subjects of these topics, or others. Raises so."""
+        """Whether it has any schema, of these topics or of others. Raises as `of`."""
 
     @property
     def url(self) -> str:
-        """Where they are, for messages."""
+        """The address, for messages."""
 
     def __hash__(self) -> int:
-        """What was read by them is remembered."""
+        """Results are cached by it."""
 
 
 @dataclass(frozen=True)
 class RegistrySchemas:
-    """Those of a registry. Remembers none: what is remembered of it is bounded elsewhere."""
+    """The schemas of a registry, not cached: callers have a bounded cache."""
 
     registry: Registry
 
@@ -72,14 +72,14 @@ class RegistrySchemas:
         if found is not None:
             return found
         for one in self.registry.apart():
-            with suppress(RegistryAway, RegistryRefused):  # another of them has answered
+            with suppress(RegistryAway, RegistryRefused):  # another address has answered
                 found = _schema(one, number)
             if found is not None:
                 return found
         return dict(self.registry.fallback).get(number)
 
     def knows_any(self, topics: Sequence[str]) -> bool:
-        """See `Schemas`. One that does not tell its subjects is taken to have some."""
+        """See `Schemas`. True also for a registry that does not list its subjects."""
         client = _client(self.registry)
         try:
             for topic in topics:
@@ -95,15 +95,15 @@ class RegistrySchemas:
 
 
 def subject_of(topic: str) -> str:
-    """Under which a topic's schemas are, unless its producers name them otherwise."""
+    """The subject of a topic's values by the default naming strategy."""
     return f"{topic}-value"
 
 
 def newest(registry: Registry, subject: str) -> tuple[tuple[str, ...], int]:
-    """The newest schema of a subject, as `Schemas.of` gives one, and its version.
+    """The newest schema of a subject, in the form of `Schemas.of`, and its version.
 
     Raises:
-        ConfigurationError: there is no such subject, or its schemas are of another kind than Avro.
+        ConfigurationError: there is no such subject, or its schemas are not Avro.
         RegistryAway, RegistryRefused: as `Schemas.of`.
     """
     client = _client(registry)
@@ -135,11 +135,11 @@ def _schema(registry: Registry, number: int) -> tuple[str, ...] | None:
     try:
         return _asked(registry, ask, f"for schema {number}", (_NO_SCHEMA,))
     finally:
-        client.clear_caches()  # it keeps all that it ever saw
+        client.clear_caches()  # else they grow without bound
 
 
 def _texts(client: SchemaRegistryClient, schema: Schema) -> tuple[str, ...]:
-    """A schema behind all that it refers to, each once."""
+    """A schema after all that it refers to, each once."""
     found: dict[str, None] = {}
 
     def add(one: Schema) -> None:
@@ -158,7 +158,7 @@ def _texts(client: SchemaRegistryClient, schema: Schema) -> tuple[str, ...]:
 def _referred(
     client: SchemaRegistryClient, subject: str, version: int | Literal["latest"]
 ) -> Schema:
-    """What a schema refers to, which a soft deletion does not take from it."""
+    """A schema that another refers to; soft-deleted ones are still found."""
     try:
         return client.get_version(subject, version, deleted=True).schema
     except SchemaRegistryError as error:
@@ -184,7 +184,7 @@ def _client(registry: Registry) -> SchemaRegistryClient:
         if registry.username is not None:
             conf["basic.auth.user.info"] = f"{registry.username}:{registry.password}"
         with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:
-            if registry.ca is not None:  # it is read at once
+            if registry.ca is not None:  # the file is read here
                 file.write(registry.ca)
                 file.flush()
                 conf["ssl.ca.location"] = file.name
@@ -195,7 +195,7 @@ def _client(registry: Registry) -> SchemaRegistryClient:
 def _asked(
     registry: Registry, ask: Callable[[], A], what: str, unknown: tuple[int, ...] = ()
 ) -> A | None:
-    """The registry's answer; None if it does not know what it was asked for."""
+    """The registry's answer; None if what was asked for is unknown there."""
     look = "Look at schema_registry_url, schema_registry_username and its password"
     try:
         return ask()
@@ -209,7 +209,7 @@ def _asked(
         if status in _LATER:
             raise _away(registry, what, reason) from error
         raise _refused(registry, what, f"{reason}. {look}", status) from error
-    except (ValueError, TypeError, AttributeError, KeyError) as error:  # JSON, or what is in it
+    except (ValueError, TypeError, AttributeError, KeyError) as error:  # bad JSON
         reason = f"what answers is no Schema Registry ({str(error)[:_SAID]}). {look}"
         raise _refused(registry, what, reason) from error
     except Exception as error:  # no answer: httpx's errors, or its successor's
@@ -220,7 +220,7 @@ def _asked(
 
 
 def _is_distrusted(error: BaseException | None) -> bool:
-    """Whether a certificate was not accepted: httpx says so in what an error comes of."""
+    """Whether a certificate was not accepted: httpx has that in the cause of an error."""
     while error is not None and not isinstance(error, ssl.SSLCertVerificationError):
         error = error.__cause__ or error.__context__
     return error is not None

@@ -1,4 +1,4 @@
-"""Avro schemas: one form of each, and the columns that Spark has for a reader's.
+"""Avro schemas in a normal form, and the Spark columns of a reader's schema.
 
 Columns are those of Spark's own ``from_avro``.
 """
@@ -20,7 +20,7 @@ BROKEN = (
     SchemaParseException, UnknownType, ValueError, KeyError, TypeError, AttributeError,
     RecursionError,
 )  # fmt: skip
-"""What is raised of a text that is no Avro schema."""
+"""Errors for a text that is no Avro schema."""
 MILLIS, MICROS = "timestamp-millis", "timestamp-micros"
 LOCAL_MILLIS, LOCAL_MICROS = f"local-{MILLIS}", f"local-{MICROS}"
 _TYPES: dict[str, T.DataType] = {
@@ -50,11 +50,11 @@ _DOCUMENTATION = ("doc", "__fastavro_parsed", "__named_schemas")
 
 
 def normal(texts: Sequence[str], *, written: bool = False) -> Any:
-    """One schema as plain data: names in full, what it refers to within it, no documentation.
+    """One schema as plain data: full names, referred types inlined, no documentation.
 
     Args:
-        texts: JSON of the schema, last; before it what it refers to, in an order in which each
-            needs but those before it.
+        texts: JSON of the schema, after that of all schemas that it refers to, in an order in which
+            each refers only to earlier ones.
         written: whether records were written by it; see `plain`.
 
     Raises:
@@ -67,10 +67,10 @@ def normal(texts: Sequence[str], *, written: bool = False) -> Any:
 
 
 def pinned(texts: Sequence[str], where: str) -> str:
-    """A reader's schema in the form in which a topology has it.
+    """A reader's schema in the form that is kept in a topology.
 
     Raises:
-        ConfigurationError: it is no schema of a record, or Spark has no type for a field of it.
+        ConfigurationError: it is not the schema of a record, or Spark has no type for a field.
     """
     try:
         schema = normal(texts)
@@ -82,7 +82,7 @@ def pinned(texts: Sequence[str], where: str) -> str:
 
 
 def columns_of(reader: str, where: str = "the schema") -> T.StructType:
-    """The columns of a `pinned` schema; any of them may be null to Spark. Raises as `pinned`."""
+    """The columns of a `pinned` schema, all nullable. Raises as `pinned`."""
     schema = orjson.loads(reader)
     if not isinstance(schema, dict) or schema["type"] not in ("record", "error"):
         raise ConfigurationError(
@@ -104,13 +104,13 @@ def branch(union: Sequence[Any]) -> Any:
 
 
 class Names:
-    """Named types of a `normal` schema, as they are met: each is written out once."""
+    """Named types of a `normal` schema, collected on the way: each is defined once."""
 
     def __init__(self) -> None:
         self._known: dict[str, Any] = {}
 
     def of(self, schema: Any) -> Any:
-        """The type itself where a name stands for it."""
+        """The type that a name stands for; other types as they are."""
         if isinstance(schema, Mapping) and "name" in schema:
             self._known[schema["name"]] = schema
         return self._known.get(schema, schema) if isinstance(schema, str) else schema
@@ -170,7 +170,7 @@ class _Columns:
 
 
 def _within(schema: Any, named: Mapping[str, Any], known: set[str]) -> Any:
-    """A parsed schema; a type that is not written out yet is, where its name is met first."""
+    """A parsed schema in which each named type is defined where its name appears first."""
     if isinstance(schema, str):
         if schema in PRIMITIVES or schema in known:
             return schema

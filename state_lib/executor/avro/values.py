@@ -1,8 +1,8 @@
-"""Values between fastavro and Arrow: logical types by what the reader says, never by the writer.
+"""Values between fastavro and Arrow: logical types of the reader's schema, not of the writer's.
 
-fastavro converts by the writer's logical types, to objects of Python's, and knows nothing of the
-reader's. So in the writer's schema ours are called otherwise (as its documentation has it, for
-types of one's own), and stay the numbers and bytes that they are, in the reader's unit.
+fastavro converts values by the writer's logical types into Python objects, and ignores the
+reader's. So in the writer's schema these types get other names, as its documentation suggests for
+custom types: values stay plain numbers and bytes, and are converted to the reader's unit.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _DIGITS = Context(prec=200)
 
 
 def ours(schema: Any) -> Any:
-    """A writer's `normal` schema, in which fastavro meets our logical types and no others."""
+    """A writer's `normal` schema with our logical types in place of Avro's."""
     if isinstance(schema, list):
         return [ours(one) for one in schema]
     if not isinstance(schema, Mapping):
@@ -54,7 +54,7 @@ def ours(schema: Any) -> Any:
 
 
 def _logical(schema: Any) -> str:
-    """A schema's logical type, if it is one of ours and fits: others are as none."""
+    """A schema's logical type if we support it and it is valid; else empty."""
     if not isinstance(schema, Mapping):
         return ""
     logical = str(schema.get("logicalType"))
@@ -81,7 +81,7 @@ def _resolved(data: Any, writer: Mapping[str, Any], reader: Any) -> Any:
 
 
 def _promoted(data: Any, reader: Any) -> Any:
-    """As fastavro promotes what has no logical type."""
+    """Promoted as fastavro does without logical types."""
     match reader["type"] if isinstance(reader, Mapping) else reader:
         case "float" | "double":
             return float(data)
@@ -97,9 +97,9 @@ LOGICAL_READERS.update(_readers)
 
 
 def filled(schema: Any) -> Any:
-    """A reader's schema, parsed, with defaults as fastavro would have read them.
+    """A reader's schema, parsed, with defaults as fastavro reads values.
 
-    In JSON bytes are text, a character for each.
+    JSON has bytes as text, one character for each.
     """
     names = Names()
 
@@ -133,7 +133,7 @@ def _default(value: Any, given: Any, names: Names) -> Any:  # noqa: PLR0911 - on
         case "bytes" | "fixed" if isinstance(value, str):
             return value.encode("latin-1")
         case "float" | "double":
-            return float(value)  # "NaN" and "Infinity" are text
+            return float(value)  # "NaN" and "Infinity" are text in JSON
         case "array":
             return [_default(one, schema["items"], names) for one in value]
         case "map":
@@ -147,7 +147,7 @@ def _default(value: Any, given: Any, names: Names) -> Any:  # noqa: PLR0911 - on
 
 
 def converter(schema: Any) -> Convert | None:
-    """What makes a value of a reader's schema one that Arrow takes; None: it is one."""
+    """A conversion of a reader's values to those that Arrow takes; None if none is needed."""
     return _converter(schema, Names())
 
 
@@ -181,7 +181,7 @@ def _of_record(schema: Mapping[str, Any], names: Names) -> Convert | None:
 
     def convert(value: dict[str, Any]) -> dict[str, Any]:
         changed = {name: inner(value[name]) for name, inner in some if value.get(name) is not None}
-        return {**value, **changed}  # a default is shared by all rows
+        return {**value, **changed}  # a copy: a default is shared by all rows
 
     return convert
 

@@ -1,4 +1,4 @@
-"""Makes of values as functions would be given them what the store gives for such ones."""
+"""Converts rows' values for functions to the form in which stores return values."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from state_lib.executor.process.values import Convert, or_null
 
 
 def without_zone(type_: T.DataType) -> T.DataType | None:
-    """A type with times without a zone in the place of those in one; None: it has none.
+    """The type with times without a zone in place of timestamps; None: it has no timestamps.
 
-    PySpark gives times in the zone of the worker's machine, where an hour comes twice a year. Cast
-    to this under a session in UTC they are in UTC, whatever the machine.
+    PySpark converts timestamps to the zone of the worker's machine, where one hour a year occurs
+    twice. Cast to this type by a session in UTC, they are in UTC on any machine.
     """
     if isinstance(type_, T.TimestampType):
         return T.TimestampNTZType()
@@ -35,7 +35,7 @@ def without_zone(type_: T.DataType) -> T.DataType | None:
 
 
 def from_arrow(type_: T.DataType) -> Convert | None:
-    """Makes of what Arrow gives what `from_field` gives, `Row`s and dicts; None: it is the same."""
+    """A conversion of Arrow's values to those of `from_field`; None if they are the same."""
     if isinstance(type_, T.StructType):
         row, names = T.Row(*type_.names), type_.names
         fields = [or_null(from_arrow(f.dataType) or _same) for f in type_.fields]

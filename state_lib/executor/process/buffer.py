@@ -1,7 +1,7 @@
-"""What a processor reads and changes of its stores in one exchange; nothing leaves before the end.
+"""A processor's reads and changes of its stores in one exchange; changes are sent at the end.
 
-What a key changes is set aside until its handler is through: `keep` or `drop`. A read sees what is
-set aside first, then what earlier keys left, then what was fetched ahead, then the store.
+Changes of a key are pending until its handler has ended: `keep` or `drop`. A read looks at pending
+changes first, then at kept ones, then at values fetched ahead, then at the store.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from state_lib.stores.pages import PAGE_ROWS, Page
 
 Entry = tuple[bytes, bytes]
 _FIRST_ROWS = 64
-"""Of the first page of a range: most are short. Each page after it may be four times as long."""
+"""Rows of a range's first page, as most ranges are short. Each further page has four times more."""
 _MOST_BYTES = 64 << 20
-"""Of entries that were read on demand and are remembered, about."""
+"""About how many bytes of entries that were read on demand are cached."""
 _OVERHEAD = 200
-"""Bytes of an entry that is remembered, beside its own."""
+"""Bytes of a cached entry beside key and value."""
 
 
 class Stored(Protocol):
@@ -50,19 +50,19 @@ class OpenExchange(Stored, Protocol):
 
 
 class Missing:
-    """Stands for: nothing is known of an entry here. None says that there is none."""
+    """Nothing is known of an entry; None means that there is none."""
 
 
 MISSING = Missing()
 
 
 class Buffer:
-    """Of one processor, task and batch.
+    """The buffer of one processor, task and batch.
 
     Args:
         stored: the exchange.
         stores: names of the processor's stores.
-        plain: those of them of which no range is ever read.
+        plain: those of which no range is ever read.
     """
 
     def __init__(self, stored: Stored, stores: Iterable[str], plain: Collection[str] = ()) -> None:
@@ -77,14 +77,14 @@ class Buffer:
         self._largest = 0
         self._aside: dict[str, dict[bytes, bytes | None]] = {name: {} for name in names}
         self.broken: BaseException | None = None
-        """Why a read has failed: a processor may have caught it, and went on without its state."""
+        """Why a read has failed: the processor may have caught the error, and lacks its state."""
         self.waited_s = 0.0
-        """How long reads have taken."""
+        """Seconds spent in reads."""
 
     # ------------------------------------------------------------------ one key
 
     def keep(self, time_ms: int) -> None:
-        """What is set aside holds, changed at that time."""
+        """Keep pending changes, with that time as their timestamp."""
         at = max(time_ms, 0)
         for store, changes in self._aside.items():
             if changes:
@@ -95,20 +95,20 @@ class Buffer:
         self._largest = 0
 
     def drop(self) -> None:
-        """Forget what is set aside."""
+        """Drop pending changes."""
         for changes in self._aside.values():
             changes.clear()
         self._largest = 0
 
     @property
     def largest(self) -> int:
-        """Bytes of the largest entry that was set aside for the key."""
+        """Bytes of the largest pending entry."""
         return self._largest
 
     # ------------------------------------------------------------------ reads and changes
 
     def put(self, store: str, key: bytes, value: bytes | None) -> None:
-        """Set a change aside; None deletes."""
+        """Add a pending change; None deletes."""
         self._aside[store][key] = value
         if value is not None and len(key) + len(value) > self._largest:
             self._largest = len(key) + len(value)
@@ -127,7 +127,7 @@ class Buffer:
         return read[key]
 
     def own(self, store: str, key: bytes) -> bytes | Missing | None:
-        """What this batch made of an entry; `MISSING` if nothing."""
+        """An entry as changed by this batch; `MISSING` if it was not changed."""
         aside = self._aside[store]
         if key in aside:
             return aside[key]
@@ -135,12 +135,12 @@ class Buffer:
         return MISSING if changed is None else changed[0]
 
     def fetch(self, store: str, keys: Iterable[bytes]) -> None:
-        """Read values ahead, those of all keys at once; they are there to the end of the batch."""
+        """Read values of keys ahead, all at once; they are kept to the end of the batch."""
         ahead = self._ahead[store]
         ahead.update(self._values(store, {key for key in keys if key not in ahead}))
 
     def look(self, store: str, keys: Iterable[bytes]) -> None:
-        """Read values that are wanted next, all at once; they are forgotten if it gets too much."""
+        """Read values that are needed next, all at once, into the bounded cache."""
         ahead, read = self._ahead[store], self._read[store]
         found = self._values(store, {key for key in keys if key not in ahead and key not in read})
         if found and self._read_bytes > _MOST_BYTES:
@@ -156,7 +156,7 @@ class Buffer:
         return self._joined(store, lower, upper, mine)
 
     def stored(self, store: str, lower: bytes, upper: bytes | None) -> Iterator[list[Entry]]:
-        """Pages of what the store holds, whatever this batch changes."""
+        """Pages of the store's entries, without changes of this batch."""
         rows = _FIRST_ROWS
         while True:
             with self._noting():
@@ -169,13 +169,13 @@ class Buffer:
             rows = min(rows * 4, PAGE_ROWS)
 
     def changes(self, store: str, lower: bytes, upper: bytes | None) -> Iterator[bytes]:
-        """Keys of entries that this batch made, ascending; of those that were kept."""
+        """Keys of kept changes that are no deletions, ascending."""
         changed = self._changed[store]
         keys = changed.irange(lower, upper, inclusive=(True, False))
         return (key for key in keys if changed[key][0] is not None)
 
     def send(self) -> None:
-        """Hand all changes over."""
+        """Send all kept changes to the exchange."""
         for store, changed in self._changed.items():
             if changed:
                 keys, said = zip(*sorted(changed.items()), strict=True)
@@ -202,7 +202,7 @@ class Buffer:
         began = time.monotonic()
         try:
             yield
-        except StopIteration as error:  # generators would make a RuntimeError of it
+        except StopIteration as error:  # generators would turn it into a RuntimeError
             self.broken = ConnectionError("the host has ended the exchange")
             raise self.broken from error
         except BaseException as error:

@@ -1,4 +1,4 @@
-"""Rows of a state as packed structs, with the time at which they expire if they do."""
+"""Rows of a state as packed structs, with their expiry if they have a time to live."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from state_lib.executor.process.values import Convert, field_of, fields_of, from
 from state_lib.serdes.layout import Layout
 
 EXPIRES = "_expires"
-"""The hidden field of entries with a time to live: when they expire (ms)."""
+"""The hidden field of entries with a time to live: their expiry (ms)."""
 
 
 class RowCodec:
-    """Of one state, or of the keys of a map.
+    """Packs rows of one state, or keys of a map.
 
     Args:
-        schema: of its rows.
+        schema: of the rows.
         ttl: whether they expire.
 
     Raises:
@@ -40,7 +40,7 @@ class RowCodec:
         return {"struct": [list(pair) for pair in self.pairs]}
 
     def pack(self, row: Any, expires: int | None = None) -> bytes:
-        """A row as bytes. Raises TypeError or ValueError if it is none of the schema's."""
+        """A row as bytes. Raises TypeError or ValueError if it does not fit the schema."""
         given = fields_of(row, self._names)
         made: dict[str, Any] = {EXPIRES: expires} if self._ttl else {}
         for name, to, value in zip(self._names, self._to, given, strict=True):

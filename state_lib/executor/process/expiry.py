@@ -1,4 +1,4 @@
-"""Removes entries whose time to live is over. Who reads judges by the entry itself."""
+"""Removes entries whose time to live is over. Reads check the expiry in each entry on their own."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from state_lib.executor.process import layout
 from state_lib.executor.process.states import Entries, Scene
 
 MOST = 100_000
-"""Removed with one commit; the others with the next."""
+"""Most entries removed by one commit; the next one removes others."""
 _STEP = 4096
 
 
 class Expiry:
-    """Of one processor, task and batch.
+    """Expired entries of one processor, task and batch.
 
     Args:
         scene: of its states.
-        states: entries by state.
+        states: state → its entries.
     """
 
     def __init__(self, scene: Scene, states: Mapping[str, Entries]) -> None:
         self._scene, self._states = scene, states
         self.next_ms: int | None = None
-        """When the next entry expires, at the earliest; None: none will."""
+        """The earliest time at which an entry may expire next; None: none will."""
 
     def remove(self) -> None:
-        """Tombstones for what has expired, and for what told so."""
+        """Delete expired entries, and their expiries in the store of timers."""
         due = self._due()
         while some := list(islice(due, _STEP)):
             said = [layout.split_expiring(raw)[1:] for raw in some]
             for name, entries in self._states.items():
                 told = [entry for state, entry in said if state == name]
-                self._scene.buffer.look(entries.store, told)  # another read may forget what it read
+                self._scene.buffer.look(entries.store, told)  # just before use: the cache is small
                 for entry in [one for one in dict.fromkeys(told) if entries.expired(one)]:
                     entries.delete(entry)
                     self._shorten(name, entry)
@@ -51,7 +51,7 @@ class Expiry:
             yield raw
 
     def _shorten(self, state: str, entry: bytes) -> None:
-        """A list begins behind an element that is gone; elements go in their order."""
+        """Let a list begin after its removed first element; elements expire in their order."""
         if not self._states[state].is_list:
             return
         buffer, timers = self._scene.buffer, self._scene.timers

@@ -1,4 +1,4 @@
-"""What becomes of an exception of a user's: a dead letter's reason, or an error that stops."""
+"""Exceptions of users' code as reasons of dead letters, or as errors that stop the stream."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from state_lib.processing import Processor
 _SAID = 500
 """Characters of an exception in a dead letter."""
 _LINES = 6
-"""Of a traceback in an error."""
+"""Lines of a traceback in an error."""
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _SCARCE = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC}
 
 PASSING = (ProcessorUnready, KeyboardInterrupt, GeneratorExit)
-"""What a user's code does not raise of its own. All else may be a row's fault, `SystemExit` too."""
+"""Exceptions that are not from users' code. All others may be a row's fault, `SystemExit` too."""
 
 
 def is_of_machine(error: BaseException) -> bool:
-    """Whether it says nothing of a row: another try, or another machine, may do better."""
+    """Whether the machine is at fault and no row: another try or machine may do better."""
     if isinstance(error, OSError):
         return error.errno in _SCARCE
     return isinstance(error, MemoryError | ImportError)
 
 
 class TooLarge(Exception):
-    """An entry or an output that its topic does not take."""
+    """An entry or an output that is too large for its topic."""
 
     def __init__(self, size: int, limit: int) -> None:
         super().__init__(f"a record of {size} bytes, and its topic takes {limit}")
@@ -38,17 +38,17 @@ class TooLarge(Exception):
 
 
 def described(error: BaseException) -> str:
-    """An exception in one line, the same in every process; one whose text raises by its name."""
+    """An exception in one line, the same in every process; the class alone if its text raises."""
     try:
         said = f"{type(error).__name__}: {error}"
-    except Exception:  # noqa: BLE001 - a user's own, whose text raises
+    except Exception:  # noqa: BLE001 - a user's class, whose text raises
         said = type(error).__name__
     said = " ".join(_ADDRESS.sub("", said).split())[:_SAID]
-    return said.encode(errors="replace").decode()  # a lone surrogate is no JSON
+    return said.encode(errors="replace").decode()  # JSON has no lone surrogates
 
 
 def reason_of(processor: Processor, error: BaseException, otherwise: str = "raised") -> str:
-    """Why rows on which it raised are dead letters."""
+    """The reason in dead letters of rows on which a processor raised."""
     word = "too-large" if isinstance(error, TooLarge) else otherwise
     return f"{word}:{processor.name}"
 
@@ -82,7 +82,7 @@ def failed(
 
 
 def unready(processor: Processor, task: int, error: BaseException, method: str) -> ProcessorUnready:
-    """The error of what is no row's fault, and of no key: another try may help."""
+    """The error for failures that belong to no row and no key: another try may help."""
     hint = "Is what it imports installed there? " if isinstance(error, ImportError) else ""
     return ProcessorUnready(
         f"{_called(processor)} raised in {method} on task {task}, which has committed nothing of "

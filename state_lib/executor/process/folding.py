@@ -1,8 +1,8 @@
 """Folds rows into one value by key (and window), by a user's functions: `reduce`, `aggregate`.
 
-What a function is given is always what the store would give: a value that it made is packed and
-read again before the next row. So it does not matter how the stream was cut into batches, and what
-a function does to a value in place is nobody's.
+Functions always get values as the store returns them: a result is packed and read again before the
+next row. So it does not matter how the stream was cut into batches, and changing a value in place
+has no effect.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from state_lib.serdes import serde_from
 from state_lib.serdes.shown import to_json
 
 _FIXED = 128
-"""What all of a column that has no bound of its own takes in JSON at most."""
+"""Most bytes in JSON of a column that has no bound of its own."""
 _AT_ONCE = 100
-"""Rows between two looks at the time."""
+"""Rows between two checks of the time."""
 _ITS = "its function"
 _SEQUENCE = 4
 """Bytes at the end of a window's key that Kafka Streams' windowed topic serde leaves out."""
@@ -52,7 +52,7 @@ _SEQUENCE = 4
 def folded(
     processor: Processor, batch: BatchPlan, exchange: OpenExchange, given: Given | None, pace: Pace
 ) -> list[bytes]:
-    """Fold a task's rows; puts and outputs are handed to the exchange. Returns dead letters.
+    """Fold a task's rows; sends puts and outputs to the exchange, and returns dead letters.
 
     Raises:
         ProcessorFailed: a function raised, and is to stop the stream.
@@ -66,7 +66,7 @@ def folded(
 
 
 class Folded:
-    """A value and its bytes, as functions know it: a `Row`, or a value of one type."""
+    """Packs values of a fold: a `Row`, or a single value."""
 
     def __init__(self, schema: str, *, single: bool) -> None:
         self._codec, self._single = RowCodec(struct_of(schema)), single
@@ -97,7 +97,7 @@ class Functions:
         self._begin = begin
 
     def next(self, key: Any, row: Any, old: bytes | None) -> bytes | None:
-        """What is kept after a row; None: nothing.
+        """The packed value after a row; None: it is removed.
 
         Raises:
             TypeError, ValueError: a value of another type.
@@ -110,7 +110,7 @@ class Functions:
         return None if made is None else self._folded.pack(made)
 
     def first(self) -> Any:
-        """The value before the first row, as the store would give it. Raises as `next`."""
+        """The value before the first row, as the store would return it. Raises as `next`."""
         made = None if self._begin is None else self._begin()
         return None if made is None else self._folded.unpack(self._folded.pack(made))
 
@@ -142,7 +142,7 @@ class _Folding:
             raise unready(processor, pace.task, error, "its functions, made anew") from error
 
     def all(self, given: Given) -> None:
-        """Fold all rows, then hand over what changed."""
+        """Fold all rows, then send the changes."""
         groups = list(given.groups())
         self._buffer.fetch(self._store.name, map(self._entry, groups))
         for group in groups:
@@ -177,7 +177,7 @@ class _Folding:
                 (letter,) = given.letters(one, reason, error)
                 letters.setdefault((*given.place(one), reason), letter)
                 continue
-            since = 0 if value is None else time_ms  # of one that was removed nothing is left
+            since = 0 if value is None else time_ms  # a removed value leaves no time
             value, time_ms, changed = made, max(since, one.time_ms), True
         self.letters += letters.values()
         if changed:
@@ -187,7 +187,7 @@ class _Folding:
             self._records.append((self._record_key(entry), said, time_ms))
 
     def _paced(self, rows: Iterator[tuple[Group, Any]]) -> Iterator[tuple[Group, Any]]:
-        """Rows; a key of many is looked at within it, so that one that is slow is named early."""
+        """The rows; checks the time also within a key of many rows, so that errors name the key."""
         while some := [*islice(rows, _AT_ONCE)]:
             with self._pace.at_work(self._processor.name, self._buffer, len(some)):
                 yield from some
@@ -203,7 +203,7 @@ class _Folding:
         return entry[:-_SEQUENCE] if self._store.is_window else entry
 
     def _json(self, key: Any, group: Group, value: bytes | None) -> bytes | None:
-        """As an output says it; only where one is told."""
+        """The output's value; None if there is no output."""
         if value is None or not self._processor.outputs:
             return None
         return self._said.json(key, group.start, self._folded.unpack(value))
@@ -219,11 +219,11 @@ class _Folding:
 
 
 class _Said:
-    """A value as outputs say it: JSON with key, window and columns, as those of `agg`.
+    """Values of outputs: JSON with key, window and columns, as those of `agg`.
 
     Attributes:
-        fixed: what it takes beside texts, bytes and nested values at most (bytes).
-        growth: how many bytes of it one of a packed value may become.
+        fixed: most bytes of it beside texts, bytes and nested values.
+        growth: most bytes in JSON for one byte of a packed value.
     """
 
     def __init__(self, processor: Processor, fold: Fold) -> None:
@@ -251,7 +251,7 @@ class _Said:
         return orjson.dumps(said)
 
     def _of_key(self, key: Any) -> dict[str, Any]:
-        """The key under its name, or its columns under theirs; none of what the value has."""
+        """The key by its name, or its columns by theirs, without those that the value has."""
         if not self._key_name and not self._key_columns:
             return {}
         shown: Any = to_json(self._serde, key)
@@ -261,7 +261,7 @@ class _Said:
 
 
 def _as_given(processor: Processor) -> Convert:
-    """Makes of a row's values what the store gives for such ones."""
+    """A conversion of a row's values to the form in which stores return them."""
     schema = struct_of(processor.rows)
     converts = [from_arrow(f.dataType) for f in schema.fields]
     if not any(converts):

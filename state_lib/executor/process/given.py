@@ -1,4 +1,4 @@
-"""The rows of a task's batch by key, in order, as a processor takes them."""
+"""The rows of a task's batch by key, in order, in the form for processors."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from state_lib.processing import Processor
 
 @dataclass(frozen=True)
 class Group:
-    """Rows ``first`` to ``last`` are of one key. ``time_ms``: the greatest of theirs.
+    """Rows ``first`` to ``last`` of one key. ``time_ms``: their greatest time.
 
-    ``start``: of their window (ms); 0 where there are none.
+    ``start``: of their window (ms); 0 without windows.
     """
 
     key: bytes
@@ -39,8 +39,8 @@ class Given:
     Args:
         table: entries of the task's batch, see `state_lib.spark.process.rows`.
         number: of the processor's verb.
-        processor: that takes them.
-        sources: topic and partition by the number that rows have.
+        processor: the processor.
+        sources: topic and partition by the number that rows have for them.
     """
 
     def __init__(
@@ -81,11 +81,11 @@ class Given:
 
     @property
     def keys(self) -> list[bytes]:
-        """All, ascending, once for each row."""
+        """The keys of all rows, ascending."""
         return self._keys
 
     def groups(self) -> Iterator[Group]:
-        """By key, and by window where there are some."""
+        """Groups by key, and by window if there are windows."""
         keys, starts, first = self._keys, self._starts, 0
         for at in range(1, len(keys) + 1):
             if at == len(keys) or keys[at] != keys[first] or starts[at] != starts[first]:
@@ -98,23 +98,23 @@ class Given:
             yield Group(group.key, at, at + 1, self._times[at], group.start), row
 
     def rows(self, group: Group) -> Iterator[Any]:
-        """As the processor takes them: `Row`s, or one DataFrame of pandas."""
+        """The argument for the processor: `Row`s, or one pandas DataFrame."""
         if self._pandas:
             return iter([_pandas(self._table.slice(group.first, group.last - group.first))])
         row = Row(*self._names)
         return map(row, *(column[group.first : group.last] for column in self._columns))
 
     def place(self, group: Group) -> tuple[int, int]:
-        """Number of the source and offset of the record that its first row is from."""
+        """Number of the source partition and offset of the first row's record."""
         return self._src[group.first], self._offsets[group.first].as_py()
 
     def letters(self, group: Group, reason: str, error: BaseException) -> list[bytes]:
-        """Dead letters of a key's records, once for each."""
+        """Dead letters for the records of a group, one for each."""
         part = self._rows.slice(group.first, group.last - group.first)
         offsets = pc.struct_field(part, "offset").to_pylist()
         keys = pc.struct_field(part, "key").to_pylist()
         values = pc.struct_field(part, "value").to_pylist()
-        stamped = part.type.get_field_index("stamp") >= 0  # else event time is the record's own
+        stamped = part.type.get_field_index("stamp") >= 0  # else event time is the record's time
         stamps = (
             pc.struct_field(part, "stamp").to_pylist() if stamped else self._times[group.first :]
         )
@@ -139,9 +139,9 @@ class InitialRows:
         self._pandas = processor.pandas
 
     def groups(self, after: bytes | None = None) -> Iterator[tuple[bytes, int, Iterator[Any]]]:
-        """Keys behind one, ascending, each with how many rows it has, and these.
+        """Keys after one, ascending, each with the number of its rows and the rows.
 
-        They are as ``handleInitialState`` takes them.
+        Rows are in the form for ``handleInitialState``.
         """
         keys = self._keys
         begin = first = 0 if after is None else bisect_right(keys, after)
@@ -160,7 +160,7 @@ def letter(
     key: bytes | None,
     value: bytes | None,
 ) -> bytes:
-    """A dead letter as `state_lib.host.letters` reads them."""
+    """A dead letter in the form of `state_lib.host.letters`."""
     said = {**place, "reason": reason, "timestamp": time_ms, "exception": described(error)}
     raw = {"key": key, "value": value}
     encoded = {n: base64.b64encode(b).decode() for n, b in raw.items() if b is not None}
@@ -172,7 +172,7 @@ def _flat(column: pa.ChunkedArray) -> Any:
 
 
 def _pandas(table: pa.Table) -> Any:
-    """As Spark makes them: times are of UTC, and have no zone."""
+    """A DataFrame as Spark makes it: times in UTC, without a zone."""
     columns = {
         name: column.cast(pa.timestamp("ns")) if pa.types.is_timestamp(column.type) else column
         for name, column in zip(table.column_names, table.columns, strict=True)

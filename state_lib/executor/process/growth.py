@@ -1,4 +1,4 @@
-"""How much larger a value may be in an output's JSON than where it is kept."""
+"""How much larger a value may be in an output's JSON than in its packed form."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import orjson
 from pyspark.sql import types as T  # noqa: N812
 
 _TEXT = 8
-"""One byte of text may be escaped by six."""
+"""Bound for text: one byte may be escaped by six."""
 _TIME = 29
-"""An ISO moment with µs in quotes. Within arrays, maps and structs it may be kept as one digit."""
+"""Bound for times: an ISO time with µs in quotes; nested, it may be packed as one digit."""
 
 
 def growth(type_: T.DataType) -> int:
-    """How many bytes of an output one of a packed value may become, at most.
+    """Most bytes in an output for one byte of a packed value.
 
-    Arrays, maps and structs are kept as JSON without names, which outputs have: so each byte of a
-    struct's field may come with its name.
+    Arrays, maps and structs are packed as JSON without names, which outputs have: each byte of a
+    struct's field may be written with the field's name.
     """
     if isinstance(type_, T.StructType):
         named = [len(orjson.dumps(f.name)) + 1 + growth(f.dataType) for f in type_.fields]

@@ -1,4 +1,4 @@
-"""What a processor is handed in ``init``: Spark's handle, over the states of a task's exchange."""
+"""The handle that a processor gets in ``init``: Spark's class, over states of a task's exchange."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ T = TypeVar("T")
 
 
 class Handle(StatefulProcessorHandle):
-    """Of one processor, task and batch.
+    """The handle of one processor, task and batch.
 
     Args:
-        processor: what it has asked for when it was declared.
+        processor: with the states that it asked for when it was declared.
         scene: of its states.
         timers: its timers.
     """
@@ -75,19 +75,19 @@ class Handle(StatefulProcessorHandle):
         return self._state(stateName, MapState)
 
     def registerTimer(self, expiryTimestampMs: int) -> None:
-        """Add a timer of the key in hand. One of the past runs in this batch."""
+        """Add a timer of the current key. One that is due runs in this batch."""
         self._timers.register(self._key(), expiryTimestampMs)
 
     def deleteTimer(self, expiryTimestampMs: int) -> None:
-        """Remove a timer of the key in hand; nothing if there is none."""
+        """Remove a timer of the current key, if there is one."""
         self._timers.delete(self._key(), expiryTimestampMs)
 
     def listTimers(self) -> Iterator[int]:
-        """Expiries of the key's timers, ascending."""
+        """Expiries of the current key's timers, ascending."""
         return self._timers.of(self._key())
 
     def deleteIfExists(self, stateName: str) -> None:
-        """A state that ``init`` does not ask for is none of the topology's."""
+        """Nothing to do: a state that ``init`` does not ask for is not in the topology."""
 
     def _key(self) -> bytes:
         if not self._timed:

@@ -1,7 +1,7 @@
 """Keys of a processor's stores: one entry for each element of a list and key of a map, and timers.
 
-Lengths (4 bytes) and numbers (8 bytes) are big-endian; the length before a grouping key keeps keys
-apart of which one begins with another. (docs/adr/0024)
+Lengths (4 bytes) and numbers (8 bytes) are big-endian. The length before a grouping key separates
+its entries from those of a key that it is a prefix of. (docs/adr/0024)
 """
 
 from __future__ import annotations
@@ -14,30 +14,30 @@ from typing import SupportsIndex
 from state_lib.keys import after_prefix
 
 MIN_MS, MAX_MS = -(2**63), 2**63 - 1
-"""What a timer's expiry may be."""
+"""The range of timers' expiries."""
 PRESENT = b"\x01"
-"""The value of an entry that says all by its key."""
+"""The value of an entry whose key has all information."""
 BY_TIME, BY_KEY, EXPIRIES, ENDS = b"\x00", b"\x01", b"\x02", b"\x03"
-"""How entries of the store of timers begin."""
+"""First bytes of entries of the store of timers, by their kind."""
 _LENGTH, _NUMBER = struct.Struct(">I"), struct.Struct(">Q")
 _ENDS = struct.Struct(">QQ")
 _LONG = 8
 
 
 def prefixed(key: bytes) -> bytes:
-    """``length ‖ key``: how all entries of a grouping key begin, and of no other."""
+    """``length ‖ key``: the prefix of the entries of one grouping key."""
     return _LENGTH.pack(len(key)) + key
 
 
 def split(raw: bytes) -> tuple[bytes, bytes]:
-    """What `prefixed` was given, and what follows it."""
+    """The grouping key, and the rest: the inverse of `prefixed`."""
     (size,) = _LENGTH.unpack_from(raw)
     end = _LENGTH.size + size
     return raw[_LENGTH.size : end], raw[end:]
 
 
 def within(prefix: bytes) -> tuple[bytes, bytes | None]:
-    """Bounds of all keys that begin with it: from, and up to."""
+    """Bounds of all keys with a prefix: the first one, and the end, exclusive."""
     return prefix, after_prefix(prefix)
 
 
@@ -45,7 +45,7 @@ def within(prefix: bytes) -> tuple[bytes, bytes | None]:
 
 
 def element(key: bytes, number: int) -> bytes:
-    """Of a list: elements sort by number."""
+    """The key of a list's element; they sort by number."""
     return prefixed(key) + _NUMBER.pack(number)
 
 
@@ -56,17 +56,17 @@ def number_of(element_key: bytes) -> int:
 
 
 def ends_key(state: str, key: bytes) -> bytes:
-    """Where the ends of a list stand."""
+    """The key of a list's ends."""
     return ENDS + prefixed(state.encode()) + key
 
 
 def pack_ends(first: int, following: int) -> bytes:
-    """Numbers of the first element, and of the next that will be."""
+    """Numbers of the first element, and of the next one to be appended."""
     return _ENDS.pack(first, following)
 
 
 def unpack_ends(raw: bytes | None) -> tuple[int, int]:
-    """The inverse of `pack_ends`; of a list that is not there, (0, 0)."""
+    """The inverse of `pack_ends`; (0, 0) for an empty list."""
     if raw is None:
         return 0, 0
     first, following = _ENDS.unpack(raw)
@@ -80,7 +80,7 @@ def ordered(time_ms: SupportsIndex) -> bytes:
     """Eight bytes that sort as the times do, also before 1970.
 
     Raises:
-        ValueError: it has no 64 bits, or is no whole number; NumPy's are.
+        ValueError: it is no integer of 64 bits; NumPy's integers are taken.
     """
     whole = None
     with suppress(TypeError):
@@ -97,7 +97,7 @@ def time_of(raw: bytes) -> int:
 
 
 def timer(expiry_ms: SupportsIndex, key: bytes) -> bytes:
-    """A timer: they sort by expiry, then key."""
+    """The key of a timer; they sort by expiry, then key."""
     return BY_TIME + ordered(expiry_ms) + key
 
 
@@ -107,7 +107,7 @@ def split_timer(raw: bytes) -> tuple[int, bytes]:
 
 
 def timer_of(key: bytes, expiry_ms: SupportsIndex) -> bytes:
-    """The same timer among those of its key."""
+    """The key of the same timer among those of its grouping key."""
     return BY_KEY + prefixed(key) + ordered(expiry_ms)
 
 
@@ -117,7 +117,7 @@ def expiry_of(timer_of_key: bytes) -> int:
 
 
 def expiring(expiry_ms: int, state: str, entry: bytes) -> bytes:
-    """Says when an entry of a state expires; they sort by time."""
+    """The key that has the expiry of a state's entry; they sort by time."""
     return EXPIRIES + ordered(expiry_ms) + prefixed(state.encode()) + entry
 
 

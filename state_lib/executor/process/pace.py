@@ -1,4 +1,4 @@
-"""How long processors are at work in an exchange: one that is slow must not look like a host."""
+"""How long processors work in an exchange: a slow processor must not be taken for a slow host."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from typing import Protocol
 from state_lib.errors import ProcessorUnready
 
 _SHARE = 0.9
-"""Of an exchange's time: after that there is none left to commit in."""
+"""Share of an exchange's time for handlers: the rest is for the commit."""
 _MOSTLY = 0.5
 
 
 class Waiting(Protocol):
-    """The part of a buffer that counts."""
+    """A buffer that counts the time of its reads."""
 
     waited_s: float
 
 
 class Pace:
-    """Of one task and batch.
+    """The time of handlers in one task and batch.
 
     Args:
         task: the partition.
-        within_s: what is left of the exchange's time.
+        within_s: time left for the exchange.
     """
 
     def __init__(self, task: int, within_s: float) -> None:
@@ -33,19 +33,19 @@ class Pace:
         self._began = time.monotonic()
         self._calls = 0
         self.busy_s = 0.0
-        """How long handlers have worked, without what they waited for reads."""
+        """Seconds that handlers have worked, without their reads."""
 
     @contextmanager
     def at_work(self, name: str, waiting: Waiting, calls: int = 1) -> Iterator[None]:
-        """Around calls of a handler, whatever comes of them.
+        """Measure calls of a handler, also if they raise.
 
         Args:
             name: of the processor.
-            waiting: through which it reads: what that waits for is not its own time.
-            calls: how many they are.
+            waiting: its buffer, whose reads do not count as the handler's time.
+            calls: number of calls.
 
         Raises:
-            ProcessorUnready: the time is over, and most of it was spent in handlers.
+            ProcessorUnready: the time is over, and handlers took most of it.
         """
         began, waited = time.monotonic(), waiting.waited_s
         try:

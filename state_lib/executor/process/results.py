@@ -14,7 +14,7 @@ from state_lib.processing import Processor
 
 
 class Results:
-    """Of one processor."""
+    """Converts the rows of one processor."""
 
     def __init__(self, processor: Processor) -> None:
         schema = struct_of(processor.results)
@@ -26,10 +26,10 @@ class Results:
         self._micros = None if self._time is None else to_field(schema.fields[self._time].dataType)
 
     def records(self, yielded: Iterable[Any] | None, time_ms: int) -> list[tuple[bytes, int]]:
-        """Values (JSON) and times of all that a handler yields: it runs as far as it is asked.
+        """Run a handler's generator to its end; returns values (JSON) and times of its rows.
 
         Raises:
-            TypeError: a row is none of the schema's.
+            TypeError: a row does not fit the schema.
             Exception: whatever the handler raises.
         """
         if yielded is None:

@@ -35,12 +35,12 @@ from state_lib.processing import TIMERS, Processor
 from state_lib.serdes import serde_from
 
 MOST_KEYS = 100_000
-"""Whose initial state is taken with one commit; that of others with the next."""
+"""Most keys whose initial state is taken by one commit; the next one takes others."""
 
 
 @dataclass
 class Told:
-    """What a commit says of its processors.
+    """The results of processors for the commit's header.
 
     Attributes:
         letters: dead letters.
@@ -55,12 +55,12 @@ class Told:
 
 @dataclass
 class Begun:
-    """What a part of an initial state was.
+    """A part of an initial state.
 
     Attributes:
-        rows: that it had.
-        due: as of `Told`.
-        to: its last key; None: there are no others behind it.
+        rows: number of its rows.
+        due: see `Told`.
+        to: its last key; None: there are no further keys.
     """
 
     rows: int = 0
@@ -75,17 +75,17 @@ def run_all(
     table: pa.Table | None,
     pace: Pace,
 ) -> Told:
-    """Run every processor, each made anew; puts and outputs are handed to the exchange.
+    """Run a new instance of every processor; sends puts and outputs to the exchange.
 
     Args:
         plan: of the batch.
         task: the partition.
-        exchange: open; nothing of it is committed here.
+        exchange: an open one; it is not committed here.
         table: entries of the task's batch.
         pace: of the exchange.
 
     Raises:
-        ProcessorFailed: one raised, and is to stop the stream.
+        ProcessorFailed: one raised, and the stream is to stop.
         ProcessorUnready: one could not be made, run or closed here, or takes too long.
     """
     told = Told()
@@ -114,11 +114,11 @@ def run_initial(
     after: bytes | None,
     pace: Pace,
 ) -> Begun:
-    """Let one processor take a part of its initial state, of keys behind one.
+    """Give a processor a part of its initial state: keys after ``after``.
 
     Raises:
-        ProcessorFailed: it raised: nothing was begun.
-        ProcessorUnready: as of `run_all`.
+        ProcessorFailed: it raised: this part was not taken.
+        ProcessorUnready: as for `run_all`.
     """
     processor = plan.beginning
     run = _Run(processor, plan.batch, task, exchange, pace)
@@ -128,7 +128,7 @@ def run_initial(
 
 
 class _Run:
-    """One processor, task and batch."""
+    """The run of one processor, task and batch."""
 
     def __init__(
         self,
@@ -159,7 +159,7 @@ class _Run:
         self.overdue = False
 
     def begin(self, given: InitialRows | None, after: bytes | None) -> Begun:
-        """Take a part of the initial state; no row, no timer."""
+        """Take a part of the initial state, without rows and timers."""
         user, begun = self._made(), Begun()
         at: bytes | None = None
         groups = () if given is None else given.groups(after)
@@ -176,7 +176,7 @@ class _Run:
         return begun
 
     def all(self, given: Given | None) -> None:
-        """Rows, timers, what has expired; then hand over what changed."""
+        """Run rows, then timers; remove expired entries; send the changes."""
         user = self._made()
         if given is not None:
             self._fetch(given.keys)
@@ -194,7 +194,7 @@ class _Run:
         return user
 
     def _ended(self, user: StatefulProcessor) -> None:
-        """Close it, remove what has expired, hand over what changed, look what is due next."""
+        """Close it, remove expired entries, send the changes, and find the next due time."""
         self._scene.key = None
         self._surely("close", user.close)
         ends = [] if (least := self._timers.least()) is None else [least + self._behind_ms]
@@ -231,13 +231,13 @@ class _Run:
             place = {"topic": self._scene.timers, "partition": self._task, "offset": -1}
             reason = reason_of(self._processor, error, "raised-timer")
             self.letters.append(letter(place, reason, error, expiry_ms, key, None))
-        self._timers.delete(key, expiry_ms)  # consumed, whatever came of it
+        self._timers.delete(key, expiry_ms)  # consumed, also if the handler raised
         self._buffer.keep(expiry_ms)
 
     def _handled(
         self, method: str, key: bytes, time_ms: int, handle: Callable[[], Any]
     ) -> BaseException | None:
-        """Let a handler run to its end; what it did is kept, or nothing of it."""
+        """Run a handler to its end, and keep all of its changes, or none if it raised."""
         self._scene.key = key
         try:
             with self._pace.at_work(self._processor.name, self._buffer):
@@ -245,7 +245,7 @@ class _Run:
             self._check_sizes(key, made)
         except PASSING:
             raise
-        except BaseException as error:  # noqa: BLE001 - as SystemExit, and what Rust raises
+        except BaseException as error:  # noqa: BLE001 - SystemExit, and panics of Rust, too
             self._check_reads()
             self._check_machine(error, method)
             self._buffer.drop()
@@ -256,7 +256,7 @@ class _Run:
         return None
 
     def _check_reads(self) -> None:
-        """A read that failed is no fault of the processor's, whatever it made of it."""
+        """Raise the error of a failed read, which the processor may have caught."""
         if self._buffer.broken is not None:
             raise self._buffer.broken
 
@@ -288,7 +288,7 @@ class _Run:
             raise self._failed(error, "handleInitialState", None) from error
 
     def _surely(self, method: str, call: Callable[..., Any], *of: Any) -> Any:
-        """What belongs to no key, and may open connections: another try may help."""
+        """Call code that belongs to no key and may open connections: another try may help."""
         try:
             return call(*of)
         except Misused as error:
@@ -306,12 +306,12 @@ class _Run:
     # ------------------------------------------------------------------ inside
 
     def _shown(self, key: bytes) -> tuple[Any, ...]:
-        """A key as processors have it: its columns."""
+        """The columns of a key, as processors get it."""
         value = self._serde.deserialize(key)
         return tuple(value.values()) if isinstance(value, dict) else (value,)
 
     def _fetch(self, keys: Sequence[bytes]) -> None:
-        """Read ahead the values of keys, and the ends of their lists."""
+        """Read values of keys and ends of their lists ahead."""
         for state in self._processor.states:
             if state.kind == "value":
                 self._buffer.fetch(self._processor.store(state.name), keys)

@@ -1,6 +1,6 @@
 """States of a processor over its buffer: Spark's classes, with our reads and writes.
 
-All are of the key in hand. Values that have expired are as if they were not there.
+All are of the current key. Expired values count as absent.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Row = tuple[Any, ...]
 
 
 class Misused(RuntimeError):
-    """A processor asks for what it can never be given."""
+    """A processor uses a state in a way that can never work."""
 
 
 @dataclass
@@ -30,9 +30,9 @@ class Scene:
 
     Attributes:
         buffer: of its stores.
-        timers: the store of timers, where expiries and ends of lists stand.
-        now_ms: by which entries expire.
-        key: in hand; None outside of handlers.
+        timers: name of the store of timers, which also has expiries and ends of lists.
+        now_ms: time by which entries expire.
+        key: the current one; None outside of handlers.
     """
 
     buffer: Buffer
@@ -41,14 +41,14 @@ class Scene:
     key: bytes | None = None
 
     def of(self, state: str) -> bytes:
-        """The key in hand. Raises Misused where there is none, as in ``init``."""
+        """The current key. Raises Misused if there is none, as in ``init``."""
         if self.key is None:
             raise Misused(f"state {state!r} belongs to a key, and there is none here")
         return self.key
 
 
 class Entries:
-    """Entries of one state: packed, and with the time at which they expire."""
+    """Packed entries of one state, with their expiry."""
 
     def __init__(self, scene: Scene, processor: Processor, state: State) -> None:
         self.scene, self.name, self.is_list = scene, state.name, state.kind == "list"
@@ -58,16 +58,16 @@ class Entries:
 
     @property
     def expire(self) -> bool:
-        """Whether they do."""
+        """Whether entries expire."""
         return self._ttl_ms is not None
 
     def get(self, entry: bytes) -> Row | None:
-        """A row that has not expired."""
+        """A row; None if it is absent or has expired."""
         raw = self.scene.buffer.get(self.store, entry)
         return None if raw is None or self._is_over(raw) else self._codec.unpack(raw)
 
     def packed(self, row: Row) -> bytes:
-        """A row as `put` takes it; its time begins anew. Raises TypeError if it is none."""
+        """A row in the form for `put`; its time to live begins now. Raises TypeError for others."""
         return self._codec.pack(row, self._expires)
 
     def put(self, entry: bytes, packed: bytes) -> None:
@@ -78,27 +78,27 @@ class Entries:
         self.scene.buffer.put(self.store, entry, packed)
 
     def delete(self, entry: bytes) -> None:
-        """Remove a row. What says when it expires stays, and finds nothing then."""
+        """Remove a row. Its expiry stays in the store of timers, and has no effect then."""
         self.scene.buffer.put(self.store, entry, None)
 
     def within(self, prefix: bytes) -> Iterator[tuple[bytes, Row]]:
-        """Rows whose keys begin so and that have not expired, by key, as they are now."""
+        """Rows with a prefix that have not expired, by key, as they are now."""
         found = self.scene.buffer.entries(self.store, *layout.within(prefix))
         return ((entry, self._codec.unpack(raw)) for entry, raw in found if not self._is_over(raw))
 
     def clear(self, prefix: bytes) -> None:
-        """Remove all whose keys begin so, expired ones too."""
+        """Remove all with a prefix, expired ones too."""
         for entry, _ in self.scene.buffer.entries(self.store, *layout.within(prefix)):
             self.delete(entry)
 
     def expired(self, entry: bytes) -> bool:
-        """Whether there is one that has expired."""
+        """Whether it exists and has expired."""
         raw = self.scene.buffer.get(self.store, entry)
         return raw is not None and self._is_over(raw)
 
     @property
     def _expires(self) -> int | None:
-        """When a row expires that is set now (ms)."""
+        """The expiry (ms) of a row that is set now."""
         return None if self._ttl_ms is None else self.scene.now_ms + self._ttl_ms
 
     def _is_over(self, raw: bytes) -> bool:
@@ -157,17 +157,17 @@ class List(ListState):
         return (row for _, row in self._entries.within(layout.prefixed(self._key)))
 
     def put(self, newState: list[Row]) -> None:
-        """Set all of it, or none: a row that is none of the schema's changes nothing."""
+        """Replace all elements; if one does not fit the schema, nothing changes."""
         packed = [self._entries.packed(row) for row in newState]
         self.clear()
         self._append(packed)
 
     def appendValue(self, newState: Row) -> None:
-        """Add an element."""
+        """Append an element."""
         self.appendList([newState])
 
     def appendList(self, newState: list[Row]) -> None:
-        """Add elements, all or none."""
+        """Append elements, all or none."""
         self._append([self._entries.packed(row) for row in newState])
 
     def clear(self) -> None:
@@ -195,7 +195,7 @@ class List(ListState):
 
 
 class Map(MapState):
-    """A map by grouping key, an entry for each of its keys; by the packed bytes of those."""
+    """A map by grouping key, an entry for each of its keys, sorted by their packed bytes."""
 
     def __init__(self, entries: Entries, keys: RowCodec) -> None:
         self._entries, self._keys = entries, keys
@@ -239,7 +239,7 @@ class Map(MapState):
         self._entries.delete(self._entry(key))
 
     def clear(self) -> None:
-        """Remove all of it; its keys are gone through once."""
+        """Remove all entries, by one scan of the keys."""
         self._entries.clear(self._prefix)
 
     def _entry(self, key: Row) -> bytes:

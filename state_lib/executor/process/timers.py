@@ -1,4 +1,4 @@
-"""Timers of a processor, ordered by expiry, and once more by key: docs/adr/0024."""
+"""Timers of a processor, stored by expiry and also by key: docs/adr/0024."""
 
 from __future__ import annotations
 
@@ -11,41 +11,41 @@ from state_lib.executor.process import layout
 from state_lib.executor.process.buffer import Buffer, Missing
 
 MOST = 100_000
-"""Run with one commit; the others with the next: the same ones whenever it is repeated."""
+"""Most timers run by one commit; the next one runs others. A repeat runs the same ones."""
 _LOWER, _UPPER = layout.within(layout.BY_TIME)
 
 
 class Timers:
-    """Of one processor, task and batch.
+    """The timers of one processor, task and batch.
 
     Args:
         buffer: of its stores.
-        store: the name of that of timers.
+        store: name of the store of timers.
     """
 
     def __init__(self, buffer: Buffer, store: str) -> None:
         self._buffer, self._store = buffer, store
         self._heap: list[bytes] = []
-        """Those that this batch has made and may yet run."""
+        """Timers registered by this batch that may still run in it."""
         self._new: list[bytes] = []
-        """Those that were registered since the last one ran."""
+        """Timers registered since the last one ran."""
         self._at = b""
         """The timer that runs, or ran last."""
         self._stored: Iterator[bytes] = iter(())
         self._head: bytes | None = None
-        """The first of the store's that is not gone through."""
+        """The first timer of the store that was not read yet."""
         self.is_cut = False
-        """Whether `due` has left some that are due, for there were more than `MOST`."""
+        """Whether `due` has left timers, as more than `MOST` were due."""
 
     def register(self, key: bytes, expiry_ms: SupportsIndex) -> None:
-        """Add a timer; nothing if it is there. Raises ValueError for a time without 64 bits."""
+        """Add a timer, if it is not there. Raises ValueError for a time beyond 64 bits."""
         made = layout.timer(expiry_ms, key)
         self._buffer.put(self._store, made, layout.PRESENT)
         self._new.append(made)
         self._buffer.put(self._store, layout.timer_of(key, expiry_ms), layout.PRESENT)
 
     def delete(self, key: bytes, expiry_ms: SupportsIndex) -> None:
-        """Remove a timer; nothing if it is not there."""
+        """Remove a timer, if it is there."""
         self._buffer.put(self._store, layout.timer(expiry_ms, key), None)
         self._buffer.put(self._store, layout.timer_of(key, expiry_ms), None)
 
@@ -58,17 +58,17 @@ class Timers:
     def due(
         self, until_ms: int, ahead: Callable[[Sequence[bytes]], None]
     ) -> Iterator[tuple[int, bytes]]:
-        """Timers up to a time, by expiry and key; what changed is kept between two of them.
+        """Timers up to a time, by expiry and key; changes must be kept between two of them.
 
-        At most `MOST`. One that is registered meanwhile runs if it comes later in that order:
-        nothing runs for ever. `least` says what is left.
+        At most `MOST`. A timer that is registered meanwhile runs too if it comes later in that
+        order, so this ends. `least` returns what is left.
 
         Args:
             until_ms: the time.
-            ahead: is told the keys of each page of timers before they run.
+            ahead: called with the keys of each page of timers before they run.
         """
-        last = layout.timer(until_ms, b"")[:9]  # those of that very time begin so, and are due
-        self._heap = list(self._buffer.changes(self._store, _LOWER, _UPPER))  # sorted: a heap
+        last = layout.timer(until_ms, b"")[:9]  # prefix of timers of that time, which are due
+        self._heap = list(self._buffer.changes(self._store, _LOWER, _UPPER))  # sorted, so a heap
         self._stored = self._one_by_one(last, ahead)
         self._head = next(self._stored, None)
         for number in itertools.count():
@@ -86,7 +86,7 @@ class Timers:
                     heapq.heappush(self._heap, made)
 
     def least(self) -> int | None:
-        """Expiry of the first timer that is left; None if there is none. Call it after `due`."""
+        """Expiry of the first timer that is left, after `due`; None if there is none."""
         kept = next(self._buffer.changes(self._store, _LOWER, _UPPER), None)
         while self._head is not None and not self._is_there(self._head):
             self._head = next(self._stored, None)
@@ -102,7 +102,7 @@ class Timers:
                 yield raw
 
     def _next(self) -> bytes | None:
-        """The first that is still there, and has not run."""
+        """The first timer that still exists and has not run."""
         while True:
             found = [raw for raw in (self._heap[0] if self._heap else None, self._head) if raw]
             if not found:
@@ -120,11 +120,11 @@ class Timers:
         return raw
 
     def _is_there(self, raw: bytes) -> bool:
-        """What the store holds may have been removed since, and what was made, too."""
+        """Whether a timer of the store or of this batch was not removed since."""
         own = self._buffer.own(self._store, raw)
         return isinstance(own, Missing) or own is not None
 
     def _is_kept(self, raw: bytes) -> bool:
-        """Whether a handler that registered it came to its end."""
+        """Whether the handler that registered it has ended without an error."""
         own = self._buffer.own(self._store, raw)
         return not isinstance(own, Missing) and own is not None

@@ -1,6 +1,6 @@
-"""Python's values of Spark's types as plain ones and back: for entries of stores, and as JSON.
+"""Converts Python values of Spark's types to plain values and back, for stores and as JSON.
 
-A value of another type is refused: what is kept has the type that was declared.
+A value of another type than declared is refused.
 
 ========== ============================
 type       kept as
@@ -16,9 +16,9 @@ decimal    utf8
 others     utf8, JSON
 ========== ============================
 
-In outputs they are as `state_lib.serdes.shown` has them. Times without a zone are UTC; timestamps
-come back with it. Fractions that are not finite are kept, also within arrays, maps and structs; in
-outputs they are null.
+Outputs have the forms of `state_lib.serdes.shown`. Times without a zone are UTC; timestamps are
+returned with UTC as their zone. Fractions that are not finite are kept, also within arrays, maps
+and structs; in outputs they are null.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _BACK: dict[type[T.DataType], Convert] = {
 
 
 def field_of(type_: T.DataType) -> str:
-    """The field of a packed struct that holds it."""
+    """The kind of field in a packed struct for values of a type."""
     if isinstance(type_, T.LongType | T.TimestampType | T.TimestampNTZType):
         return "int64"
     if isinstance(type_, (*_BITS, T.DateType)):
@@ -69,7 +69,7 @@ def field_of(type_: T.DataType) -> str:
 
 
 def to_field(type_: T.DataType) -> Convert:
-    """Makes of a value what `field_of` says; raises TypeError for one of another type."""
+    """A conversion to the kind of `field_of`; raises TypeError for a value of another type."""
     if isinstance(type_, T.BinaryType):
         return _bytes
     if isinstance(type_, T.TimestampType | T.TimestampNTZType):
@@ -83,7 +83,7 @@ def to_field(type_: T.DataType) -> Convert:
 
 
 def from_field(type_: T.DataType) -> Convert | None:
-    """The inverse of `to_field`; None if it is the field's value already."""
+    """The inverse of `to_field`; None if values are the same."""
     if isinstance(type_, T.BinaryType):
         return None
     if isinstance(type_, T.TimestampType | T.TimestampNTZType | T.DateType | T.DecimalType):
@@ -95,7 +95,7 @@ def from_field(type_: T.DataType) -> Convert | None:
 
 
 def checked(type_: T.DataType) -> Convert:
-    """Makes of a value what Spark takes for one of the type; raises TypeError as `to_field`."""
+    """A conversion to values that Spark takes; raises TypeError as `to_field`."""
     for kind, check in _CHECKS.items():
         if isinstance(type_, kind):
             return check
@@ -114,10 +114,10 @@ def checked(type_: T.DataType) -> Convert:
 
 
 def shown(type_: T.DataType) -> Convert:
-    """Makes of a value what stands in an output's JSON; raises TypeError as `to_field`.
+    """A conversion to an output's JSON; raises TypeError as `to_field`.
 
     Raises:
-        TypeError: JSON has no form of the type.
+        TypeError: there is no JSON form of the type.
     """
     try:
         kind, said = kind_of(type_), _said(type_)
@@ -128,7 +128,7 @@ def shown(type_: T.DataType) -> Convert:
 
 
 def _said(type_: T.DataType) -> Convert:
-    """As `checked`; where a time is to have no zone, one that has is UTC's, as when it is kept."""
+    """As `checked`; for times without a zone, a zoned time is converted to UTC, as in stores."""
     if isinstance(type_, T.TimestampNTZType):
         return _utc
     if isinstance(type_, T.MapType):
@@ -187,7 +187,7 @@ def _structured(type_: T.DataType, inner: Callable[[T.DataType], Convert]) -> Co
 
 
 def _map(key: Convert, item: Convert, made_of: type) -> Convert:
-    """Of pairs a dict or a list; no two keys may have become one."""
+    """A conversion of a dict's pairs to a dict or list; two keys must not become equal."""
 
     def convert(value: Any) -> Any:
         pairs = [(key(k), item(v)) for k, v in _instance(Mapping, value).items()]
@@ -199,7 +199,7 @@ def _map(key: Convert, item: Convert, made_of: type) -> Convert:
 
 
 def fields_of(value: Any, names: list[str]) -> list[Any]:
-    """A row's fields in the order of names: by name where it has some, else by place.
+    """A row's fields in the order of names: by name if it has names, else by position.
 
     Raises:
         TypeError: it has other fields, or is no row.
@@ -264,7 +264,7 @@ def _fraction(value: Any) -> float:
 
 
 def _spelled(value: float) -> float | str:
-    """JSON has no word for what is no number, or infinite; `float` reads these."""
+    """NaN and infinities as text that `float` reads, as JSON has no numbers for them."""
     return value if math.isfinite(value) else str(value)
 
 
@@ -274,7 +274,7 @@ def _decimal(precision: int, scale: int) -> Convert:
     def convert(value: Any) -> Decimal:
         given = _instance(Decimal, Decimal(value) if type(value) is int else value)
         made = to_scale(given, scale)
-        if made is None or made.copy_abs() >= most:  # abs() would round it
+        if made is None or made.copy_abs() >= most:  # abs() would round
             raise TypeError(f"{value!r} is no decimal({precision},{scale})")
         return made
 
@@ -292,7 +292,7 @@ def _micros(value: Any) -> int:
 
 
 def _time(value: Any) -> dt.datetime:
-    """A plain one: what is of pandas, or a user's own, may raise where it is used."""
+    """A plain datetime: subclasses, of pandas or users, may raise where they are used."""
     time: dt.datetime = _instance(dt.datetime, value)
     if type(time) is dt.datetime:
         return time
@@ -323,8 +323,8 @@ def _date(value: Any) -> dt.date:
 
 
 def _text(value: Any) -> str:
-    text = str.__str__(_instance(str, value))  # of a subclass, too, what it holds
-    text.encode()  # a lone surrogate is none of UTF-8
+    text = str.__str__(_instance(str, value))  # a plain str, also of a subclass
+    text.encode()  # raises for a lone surrogate, which UTF-8 does not have
     return text
 
 
@@ -340,7 +340,7 @@ def _list(value: Any) -> Any:
 
 
 def _native(value: Any) -> Any:
-    """NumPy's numbers as Python's."""
+    """NumPy's scalars as Python's numbers."""
     return value.item() if hasattr(value, "item") else value
 
 
@@ -353,12 +353,12 @@ def _instance(kind: Any, value: Any) -> Any:
 
 
 def or_null(convert: Convert) -> Convert:
-    """Leaves a null as it is."""
+    """The conversion, which leaves None as it is."""
     return lambda value: None if value is None else convert(value)
 
 
 def is_missing(value: Any) -> bool:
-    """Whether it is what pandas has for a null."""
+    """Whether it is one of pandas' values for null."""
     if value is None:
         return True
     if isinstance(value, float):

@@ -31,7 +31,7 @@ that a host owns: ask every host. `state_lib.client.query` and the command `hold
 by themselves.
 """
 OPEN = frozenset({"/livez", "/readyz", "/openapi.json"})
-"""Paths that need no token: they tell nothing of any state. All others do, known or not."""
+"""Paths without a token: they show nothing of any state. All others need one, known or not."""
 TRUSTED = "holdfast.trusted"
 """In a request's scope: whether it came with the token, or none is configured."""
 START_TIMEOUT_S = 20.0
@@ -65,7 +65,7 @@ def create_app(tasks: TaskManager, token: str | None, metrics: HostMetrics) -> F
         title="Holdfast host",
         description=_ABOUT,
         version="1",
-        docs_url=None,  # its page would be loaded from elsewhere
+        docs_url=None,  # that page loads scripts from the internet
         redoc_url=None,
         redirect_slashes=False,
         lifespan=owners.connected,
@@ -89,7 +89,7 @@ def create_app(tasks: TaskManager, token: str | None, metrics: HostMetrics) -> F
 
     handle_failures(app, tasks, owners)
     app.add_middleware(WellFormed)
-    app.add_middleware(BearerToken, token=token)  # the last one added comes first
+    app.add_middleware(BearerToken, token=token)  # the last one added runs first
     return app
 
 
@@ -232,5 +232,5 @@ class HttpServer:
     def _run(self) -> None:
         try:
             self._server.run()
-        except SystemExit:  # uvicorn's way to say that it cannot bind
+        except SystemExit:  # uvicorn raises it if it cannot bind
             return

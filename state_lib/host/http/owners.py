@@ -47,9 +47,9 @@ class Owners:
         self._http = httpx.AsyncClient(
             headers=headers,
             timeout=httpx.Timeout(ANSWER_S, connect=CONNECT_S),
-            # Ended here, and not by the other side while a request is on its way.
+            # Closed by this side before the other side does, maybe during a request.
             limits=httpx.Limits(keepalive_expiry=2.0),
-            trust_env=False,  # a proxy for the outside world does not know these hosts
+            trust_env=False,  # an outgoing proxy does not reach these hosts
         )
 
     @asynccontextmanager
@@ -124,7 +124,7 @@ class Owners:
         """The owner that another host names."""
         try:
             return self._other(orjson.loads(answer.content)["details"]["owner"])
-        except (ValueError, KeyError, TypeError):  # whoever that is, no state host
+        except (ValueError, KeyError, TypeError):  # not a state host
             return None
 
     def _other(self, host_id: object) -> HostAddress | None:
@@ -133,7 +133,7 @@ class Owners:
         return next((h for h in self._tasks.hosts if h.id == host_id != me), None)
 
     async def _get(self, host: HostAddress, request: Request) -> httpx.Response:
-        # Encoded anew: dots, too, or a key such as '..' would climb.
+        # Encoded again, dots too: a key such as '..' would change the path.
         path = quote(request.scope["path"], safe="/").replace(".", "%2E")
         query = quote(request.scope["query_string"], safe="%&=+")
         with self._one_more(host):

@@ -55,7 +55,7 @@ def parsed(rows: DataFrame, source: Source, schemas: Schemas | None) -> DataFram
         )
     texts = [T.StructField(name, T.StringType()) for name in ("why", "said")]
     result = T.StructType([T.StructField("row", columns_of(source.reader)), *texts])
-    udf: Any = arrow_udf  # its types know no structs
+    udf: Any = arrow_udf  # its type stubs do not allow structs
     decode = udf(decoder(source.topic, source.reader, schemas), result)
     raw = F.col("__hf_value")
     rows = rows.withColumn(_FOUND, decode(F.when(~_is_unknown(raw), raw)))

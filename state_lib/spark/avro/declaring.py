@@ -24,7 +24,7 @@ def reader_of(topic: str, given: object, settings: Callable[[], Settings], app: 
         topic: the topic.
         given: its JSON, or the path of a file that holds it; None: the newest of ``<topic>-value``.
         settings: where the registry is, asked for only if it is needed.
-        app: whose stream it is; what it has left half done is finished by the schema of before.
+        app: whose stream it is; an unfinished batch is finished with the schema of before.
 
     Raises:
         ConfigurationError: it is none, or Spark has no columns for it; the registry has none.

@@ -147,7 +147,7 @@ def _check_call(function: object, arguments: int, at: str) -> None:
         raise ConfigurationError(f"{at} takes a function, not {function!r}")
     try:
         signature = inspect.signature(function)
-    except (ValueError, TypeError):  # of some that are built in, Python does not know it
+    except (ValueError, TypeError):  # some built-in functions have no known signature
         return
     try:
         signature.bind(*range(arguments))

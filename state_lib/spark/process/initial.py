@@ -1,7 +1,7 @@
 """The state that a processor begins with: a DataFrame by key, taken once by each task.
 
-It is committed before the task's first batch. Tasks that have it say so in their markers, so one
-that was interrupted goes on with the others. So do tasks that began without: it is too late then.
+It is committed before the task's first batch. Markers of tasks that have it show that, so after an
+interruption the others go on. Tasks that began without one never take one.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def initial_rows(
     jvm: Any = spark._jvm  # noqa: SLF001 - the way to the JVM that pyspark itself takes
     plan = grouped._df._jdf.queryExecution().analyzed()  # noqa: SLF001 - as above
     session: Any = spark._jsparkSession  # noqa: SLF001 - as above
-    with active(spark):  # bytes of keys are made by its settings, whatever those of the rows are
+    with active(spark):  # keys are made by our settings, whatever the rows' session has
         here = DataFrame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(session, plan), spark)
         names = [name for name, _ in columns_of(serde)]
         key = _key(_columns(grouped), names).cast(sql_of(serde))

@@ -87,7 +87,7 @@ class StoreReader(DataSourceReader):
         from state_lib.spark.source.metadata import metadata  # noqa: PLC0415 - see the module
         from state_lib.spark.source.partitions import TaskPartition  # noqa: PLC0415 - as above
 
-        if not isinstance(partition, TaskPartition):  # Spark's own, where there is nothing to read
+        if not isinstance(partition, TaskPartition):  # Spark's own, if there are none
             return
         table = self._target.table()
         with partition.opened() as cut:

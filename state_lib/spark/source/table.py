@@ -77,7 +77,7 @@ class Table:
     def __init__(self, app: str, spec: StoreSpec, names: Sequence[str] | None = None) -> None:
         self._app, self._spec = app, spec
         self._places = _chosen(spec, places_of(spec), names)
-        # All nullable: Spark compares batches with its own idea of the schema, to the last flag.
+        # All nullable: Spark compares batches with its schema exactly, and has all nullable there.
         self.schema = StructType([StructField(n, place.kind) for n, place in self._places.items()])
         self._arrow = to_arrow_schema(self.schema, timezone="UTC")
         self._keys = serde_from(spec.key_serde)

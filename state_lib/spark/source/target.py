@@ -112,7 +112,7 @@ def find_target(given: Mapping[str, str]) -> Target:
         spec, of = topology.required(options.store), _Live(topology, hosts)
     else:
         url = settings.snapshots_url
-        if options.snapshots_url is not None:  # as settings have it: with a protocol
+        if options.snapshots_url is not None:  # with a protocol, as in settings
             url = Settings.load(snapshots_url=options.snapshots_url).snapshots_url
         chosen = choose(url, options.app, options.snapshot)
         spec = spec_of(chosen, options.store)

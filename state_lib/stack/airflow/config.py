@@ -1,4 +1,4 @@
-"""What Airflow is told: ``airflow.cfg``, and the environment of everything in the stack."""
+"""Airflow's configuration: ``airflow.cfg``, and the environment of everything in the stack."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def decisions(settings: Settings, home: AirflowHome) -> Sections:
             "simple_auth_manager_users": f"{USER}:admin",
             "simple_auth_manager_all_admins": settings.airflow_open_admin,
             "simple_auth_manager_passwords_file": home.passwords,
-            # Its default is port 8080, whatever `port` says.
+            # The default is port 8080, whatever `port` is.
             "execution_api_server_url": f"{base_url(settings)}/execution/",
         },
         "database": {"sql_alchemy_conn": database_url(settings)},
@@ -112,7 +112,7 @@ def decisions(settings: Settings, home: AirflowHome) -> Sections:
             "port": settings.airflow_port,
             "base_url": base_url(settings),
         },
-        # Said although it is the default: a variable of somebody else's would win over the folder.
+        # Set although it is the default: a user's variable would take precedence otherwise.
         "dag_processor": {"dag_bundle_config_list": json.dumps([_DAGS])},
         "logging": {"base_log_folder": home.logs},
     }
@@ -126,19 +126,18 @@ def tuning() -> Sections:
             "hostname_callable": "socket.gethostname",  # the default asks a name server
         },
         "api": {"workers": 1},
-        # Tasks of a scheduler that was killed wait until its heart has not beaten for 30 s; the
-        # default looks for them every 300 s.
-        # A task whose worker is gone is run again after 60 s without its heartbeat; the default is
-        # 300 s, in which nobody would watch a stream.
+        # Tasks of a killed scheduler are adopted after 30 s without its heartbeat, but by default
+        # they are looked for only every 300 s. A task whose worker is gone is run again after 60 s
+        # without a heartbeat; by default 300 s, in which nobody would watch a stream.
         "scheduler": {
             "orphaned_tasks_check_interval": 15,
             "task_instance_heartbeat_timeout": 60,
         },
-        # One that was killed and started again takes its triggers back when the heart of the one
-        # before has not beaten for so long: until then nobody watches a stream.
+        # A restarted triggerer takes over triggers after so long without a heartbeat of the killed
+        # one: until then nobody watches a stream.
         "triggerer": {"job_heartbeat_sec": 3, "triggerer_health_check_threshold": 15},
         "workers": {
-            # A busy machine or an api-server that is started again must not fail a task.
+            # A busy machine or a restart of the api-server must not fail a task.
             "execution_api_timeout": 60,
             "execution_api_retries": 10,
             "execution_api_retry_wait_max": 10,
@@ -146,8 +145,8 @@ def tuning() -> Sections:
         },
         "dag_processor": {
             "parsing_processes": 1,
-            # New files are looked for this often, changed ones at once. The others are parsed anew
-            # only for what they import: some twenty files, each in a process of its own.
+            # Interval of looking for new files; changed ones are parsed at once. Unchanged ones are
+            # parsed again only for their imports: some twenty files, each in its own process.
             "refresh_interval": 10,
             "min_file_process_interval": 300,
         },

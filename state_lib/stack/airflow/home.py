@@ -16,8 +16,8 @@ ADDRESS = "127.0.0.1"
 USER = "admin"
 PASSWORD_LETTERS = string.ascii_letters + string.digits
 PASSWORD_LENGTH = 16
-FERNET_BYTES = 32  # what Fernet's key is made of
-KEY_BYTES = 64  # as long as the digests that Airflow signs with
+FERNET_BYTES = 32  # size of a Fernet key
+KEY_BYTES = 64  # size of the digests that Airflow signs with
 
 
 @dataclass(frozen=True)

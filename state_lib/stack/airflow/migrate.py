@@ -1,8 +1,8 @@
 """``python -m state_lib.stack.airflow.migrate``: a process of its own, for Airflow's imports.
 
-Airflow reads its configuration while it is imported, so whoever prepares a database gets a fresh
-process with that configuration. It migrates and adds connections in one go: each `airflow` command
-would take three seconds to import.
+Airflow reads its configuration while it is imported, so a database is prepared in a new process
+with that configuration. It migrates and adds connections in one go: each `airflow` command would
+take three seconds to import.
 """
 
 from __future__ import annotations

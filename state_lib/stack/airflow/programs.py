@@ -12,10 +12,10 @@ from state_lib.stack.program import Port, Program
 
 API_SERVER = "airflow-api-server"
 PRIORITY = 300
-STOP_WAIT_S = 10  # an api-server with a page open waits for longer; killing it harms nothing
+STOP_WAIT_S = 10  # an api-server with an open page takes longer; killing it is harmless
 # Log servers would listen on every interface; here the api-server reads the files themselves.
 _QUIET = "--skip-serve-logs"
-# The word in the health report, and what Python runs.
+# Name in the health report, and the module to run.
 COMPONENTS = {
     "airflow-scheduler": ("scheduler", ("state_lib.stack.airflow.scheduler", _QUIET)),
     "airflow-dag-processor": ("dag_processor", ("airflow", "dag-processor")),

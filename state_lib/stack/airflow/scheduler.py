@@ -39,7 +39,7 @@ def main() -> None:
     """End the idle workers of former schedulers, and become Airflow's scheduler."""
     stack, service = os.environ.get(VARIABLE), os.environ.get(SERVICE_VARIABLE)
     for process in idle_workers(stack, service) if stack and service else ():
-        process.kill()  # they have inherited the scheduler's deafness to SIGTERM
+        process.kill()  # they have inherited that SIGTERM is ignored
     os.execv(  # noqa: S606 - our own command
         sys.executable, [sys.executable, "-m", "airflow", "scheduler", *sys.argv[1:]]
     )

@@ -35,7 +35,7 @@ _FLUSHES = 3
 """Attempts to leave little for the checkpoint itself, against commits that go on meanwhile."""
 _SMALL_BYTES = 4 << 20
 """What a checkpoint flushes by itself within about 20 ms."""
-_CHUNK = 256  # keys of one native multi-get: 850 k/s, against 550 k/s one by one, 400 k/s at once
+_CHUNK = 256  # keys per multi-get: 850 k/s, against 550 k/s one by one and 400 k/s all at once
 
 
 def write_sst(
@@ -304,7 +304,7 @@ class RocksDBEngine:
         if meta is None:
             return
         options = rocksdict.CompactOptions()
-        options.set_exclusive_manual_compaction(False)  # wait for no other compaction
+        options.set_exclusive_manual_compaction(False)  # do not wait for other compactions
         for _ in range(_FLUSHES):
             if sum(map(self._memtable_bytes, list(self._dicts))) <= _SMALL_BYTES:
                 return
@@ -353,7 +353,7 @@ def _shut(
 ) -> None:
     """Release everything that holds the directory's lock. Holds no reference to the engine."""
     for entries in list(scans):
-        with suppress(ValueError):  # another thread is inside it: it ends with its own context
+        with suppress(ValueError):  # in use by another thread, whose own context closes it
             entries.close()
     with suppress(rocksdict.DbClosedError):
         db.cancel_all_background(wait=True)
