@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from typing import Any
 
 from rich.table import Table
 
 from state_lib.apps.catalogue import catalogue, find
+from state_lib.cli._reason import reason, reason_unseen
 from state_lib.cli._tables import NO_APPLICATIONS, table_or
 from state_lib.config import Settings
 from state_lib.drivers.look import Looker
@@ -27,7 +29,7 @@ def look_twice(settings: Settings, app: str | None, seconds: float) -> list[Json
     """One object per application, or of one; rates are those between two looks.
 
     One that Kafka does not let us read is ``not readable``, one whose topology topic was deleted
-    ``topology lost``; ``ended`` says why, or what to do.
+    ``topology lost``. ``why`` and ``next_step`` are those of ``holdfast status``.
 
     Raises:
         NotFound: there is no such application.
@@ -35,7 +37,7 @@ def look_twice(settings: Settings, app: str | None, seconds: float) -> list[Json
     """
     kafka = Kafka.of(settings)
     known = catalogue(kafka) if app is None else [find(kafka, app)]
-    unseen = {one.app: one for one in known if one.refused is not None or one.lost}
+    unseen = {one.app: (one, why) for one in known if (why := reason_unseen(one)) is not None}
     ours = [one.app for one in known if one.claim is not None and one.app not in unseen]
     lookers = {name: Looker(settings, name) for name in ours}
 
@@ -57,9 +59,8 @@ def look_twice(settings: Settings, app: str | None, seconds: float) -> list[Json
             looker.close()
     seen = {name: _seen(name, first[name], second[name]) for name in lookers}
     nothing = Sight(at=0)
-    for name, one in unseen.items():
-        why = one.refused or f"'holdfast repair topology {name}' writes it anew"
-        seen[name] = {**_seen(name, nothing, nothing), "state": one.state, "ended": why}
+    for name, (one, said) in unseen.items():
+        seen[name] = {**_seen(name, nothing, nothing), "state": one.state, **asdict(said)}
     return [seen[name] for name in sorted(seen)]
 
 
@@ -76,7 +77,8 @@ def drivers_table(found: Sequence[Json]) -> Table | str:
             "done": f"{f['done']:,} of {f['total']:,}",
             "lag": f"{f['lag']:,}",
             "records/s": None if f["rows_per_s"] is None else f"{f['rows_per_s']:,.0f}",
-            "ended": f["ended"],
+            "why": f["ended"] or f["why"],
+            "next step": f["next_step"],
         }
         for f in found
     ]
@@ -111,4 +113,5 @@ def _seen(app: str, first: Sight, then: Sight) -> Json:
         "rows_per_s": None if rate is None else round(rate, 1),
         "stop_asked": then.stop,
         "ended": None if ended is None else f"{ended.how}: {ended.why}",
+        **asdict(reason(app, then)),
     }

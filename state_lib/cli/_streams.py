@@ -11,7 +11,7 @@ from typing import Any
 from rich.table import Table
 
 from state_lib.apps.catalogue import Known, catalogue
-from state_lib.changelog.topics import topology_topic
+from state_lib.cli._reason import Reason, reason, reason_unseen
 from state_lib.cli._tables import table_or
 from state_lib.config import Settings
 from state_lib.drivers.look import Looker
@@ -27,7 +27,10 @@ _AT_ONCE = 8
 
 @dataclass(frozen=True)
 class Streams:
-    """One object per application: ``app, state, restarts, why, next``; ``unknown``: why none."""
+    """One object per application: ``app, state, restarts, driver, why, next_step``.
+
+    ``unknown``: why there are none.
+    """
 
     streams: tuple[Mapping[str, Any], ...] = ()
     unknown: str | None = None
@@ -60,7 +63,7 @@ def streams_table(seen: Streams) -> Table | str:
             "state": s["state"],
             "restarts": s["restarts"],
             "why": s["why"],
-            "next step": s["next"],
+            "next step": s["next_step"],
         }
         for s in seen.streams
     ]
@@ -68,41 +71,21 @@ def streams_table(seen: Streams) -> Table | str:
 
 
 def _stream(settings: Settings, known: Known) -> dict[str, Any]:
-    if known.refused is not None:
-        unread = shown(known.app, Sight(at=0))
-        then = "nothing, if it is another team's"
-        return unread | {"state": known.state, "why": known.refused, "next": then}
-    if known.lost:
-        mended = f"'holdfast repair topology {known.app}', then start its job"
-        why = f"topic {topology_topic(known.app)!r} was deleted"
-        lost = shown(known.app, Sight(at=0))
-        return lost | {"state": known.state, "why": why, "next": mended}
+    unseen = reason_unseen(known)
+    if unseen is not None:
+        return _shown(known.app, Sight(at=0), known.state, unseen)
     with closing(Looker(settings, known.app)) as looker:
-        return shown(known.app, looker.look())
+        sight = looker.look()
+    state = state_of(sight) if sight.away is None else "unknown"
+    return _shown(known.app, sight, state, reason(known.app, sight))
 
 
-def shown(app: str, sight: Sight) -> dict[str, Any]:
-    """What a look says of a stream, for people and scripts."""
+def _shown(app: str, sight: Sight, state: str, said: Reason) -> dict[str, Any]:
     end, facts = last_end(sight), sight.facts
-    failed = end is not None and state_of(sight) == "failed"
-    out = {
+    return {
         "app": app,
-        "state": state_of(sight),
+        "state": state,
         "restarts": end.restarts if end is not None else facts.restarts if facts is not None else 0,
         "driver": None if facts is None else asdict(facts),
-        "why": sight.stop,
-        "next": None,
+        **asdict(said),
     }
-    if sight.away is not None:
-        return out | {"state": "unknown", "why": sight.away, "next": "look at the brokers"}
-    if failed and end is not None:
-        return out | {"why": end.why, "next": _next(app, sight, retry=end.retry)}
-    return out
-
-
-def _next(app: str, sight: Sight, *, retry: bool) -> str:
-    log = "" if sight.facts is None else sight.facts.log
-    where = f"; its log: {log}" if log else ""
-    if retry:
-        return f"its supervisor starts it again; where it has none, start the job of {app}{where}"
-    return f"correct that, then start the job of {app}: nobody starts it again by itself{where}"

@@ -295,6 +295,7 @@ def test_holdfast_drivers_and_stop(
     }
     (shown,) = called("drivers", app.name, "--seconds", "0")
     assert (shown["state"], shown["ended"]) == ("stopped", "stopped: a test")
+    assert (shown["why"], shown["next_step"]) == ("a test", None)
     assert called("stop", app.name, "--wait")["ended"] == [], "nothing runs: nothing to wait for"
 
     plain = CliRunner().invoke(cli, ["drivers", app.name, "--seconds", "0"])

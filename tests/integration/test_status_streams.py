@@ -1,4 +1,4 @@
-"""What `holdfast status` says of streams: running, failed why, how often started again."""
+"""What `holdfast status` and `drivers` say of streams: running, failed why, what to do."""
 
 from __future__ import annotations
 
@@ -48,6 +48,18 @@ def status(app: App) -> dict[str, Any]:
     return dict(one)
 
 
+def drivers(app: App) -> dict[str, Any]:
+    result = CliRunner().invoke(command, ["drivers", app.name, "--seconds", "0", "--json"])
+    assert result.exit_code == 0, result.output
+    (one,) = json.loads(result.stdout)
+    return dict(one)
+
+
+def said(seen: dict[str, Any]) -> list[Any]:
+    """What both commands say of a stream."""
+    return [seen[name] for name in ("state", "why", "next_step")]
+
+
 def test_a_stream_that_runs_and_fails(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     me = identity(monkeypatch, "2")
     presence = Presence(app.kafka, app.name, me)
@@ -55,23 +67,28 @@ def test_a_stream_that_runs_and_fails(app: App, monkeypatch: pytest.MonkeyPatch)
     write_claim(app.kafka, app.topology, me)
     until(lambda: status(app)["state"] == "running", 60)
     seen = status(app)
-    assert (seen["restarts"], seen["why"], seen["next"]) == (2, None, None)
+    assert (seen["restarts"], seen["why"], seen["next_step"]) == (2, None, None)
+    assert said(drivers(app)) == said(seen)
     assert seen["driver"]["restarts"] == 2
     presence.leave("failed", "topic 'x' is cleaned up by time", retry=False)
     until(lambda: status(app)["state"] == "failed", 60)
     seen = status(app)
     assert seen["why"] == "topic 'x' is cleaned up by time"
-    assert f"correct that, then start the job of {app.name}" in seen["next"]
+    assert f"correct that, then start the job of {app.name}" in seen["next_step"]
+    assert said(drivers(app)) == said(seen)
 
     again = Presence(app.kafka, app.name, identity(monkeypatch, "3"))
     again.leave("failed", "the JVM is gone", retry=True)  # before any claim
     seen = status(app)
     assert (seen["state"], seen["restarts"], seen["why"]) == ("failed", 3, "the JVM is gone")
-    assert "its supervisor starts it again" in seen["next"]
-    shown = CliRunner().invoke(command, ["status"]).output
-    row = next(line for line in shown.splitlines() if f" {app.name} " in line)
-    for word in ("failed", " 3 ", "the JVM is gone", "its supervisor starts it again"):
-        assert word in row
+    assert "its supervisor starts it again" in seen["next_step"]
+    assert said(drivers(app)) == said(seen)
+    for arguments in (["status"], ["drivers", app.name, "--seconds", "0"]):
+        shown = CliRunner().invoke(command, arguments).output
+        row = next(line for line in shown.splitlines() if f" {app.name} " in line)
+        for word in ("failed", "the JVM is gone", "its supervisor starts it again"):
+            assert word in row
+        assert arguments != ["status"] or " 3 " in row
 
 
 def test_one_that_was_killed_has_failed_and_one_that_was_stopped_has_not(
@@ -82,11 +99,13 @@ def test_one_that_was_killed_has_failed_and_one_that_was_stopped_has_not(
     seen = status(app)
     assert (seen["state"], seen["restarts"]) == ("failed", 0)
     assert f"process {me.pid}, is gone without a word" in seen["why"]
-    assert "its supervisor starts it again" in seen["next"]
+    assert "its supervisor starts it again" in seen["next_step"]
+    assert said(drivers(app)) == said(seen)
     ask_to_stop(app.kafka, app.name, why="enough")
     Presence(app.kafka, app.name, me).leave("stopped", "enough", retry=False)
     seen = status(app)
-    assert (seen["state"], seen["why"], seen["next"]) == ("stopped", "enough", None)
+    assert said(seen) == ["stopped", "enough", None]
+    assert said(drivers(app)) == said(seen)
 
 
 def test_streams_are_not_known_without_kafka(monkeypatch: pytest.MonkeyPatch) -> None:

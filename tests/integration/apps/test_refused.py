@@ -78,6 +78,9 @@ def test_what_may_not_be_read_is_shown_as_such(
             for name in (TOPIC, GROUP):
                 assert seen[name]["state"] == "not readable"
                 assert "User:operator" in json.dumps(seen[name]), arguments
+                if arguments != ("app", "list"):
+                    assert "User:operator" in seen[name]["why"]
+                    assert seen[name]["next_step"] == "nothing, if it is another team's"
             assert seen[OURS]["state"] != "not readable"
             assert "User:operator" in CliRunner().invoke(command, arguments).stdout
 

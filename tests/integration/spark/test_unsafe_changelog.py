@@ -73,7 +73,7 @@ def test_it_is_given_up_at_once_and_told(
     assert stream["state"] == "failed"
     for word in (changelog, "cleanup.policy", "delete", "compact"):
         assert word in stream["why"], stream["why"]
-    assert f"correct that, then start the job of {name}" in stream["next"]
+    assert f"correct that, then start the job of {name}" in stream["next_step"]
 
 
 def application(name: str, kafka: Kafka, root: Path) -> App:
