@@ -15,7 +15,8 @@ FILE = DOCKER / "compose.yaml"
 IMAGE = DOCKER / "image"
 BROKERS = ("kafka-1", "kafka-2", "kafka-3")
 HOSTS = ("host-1", "host-2", "host-3")
-SPARK = ("spark-master", "spark-worker-1", "spark-worker-2")
+SPARK_WORKERS = ("spark-worker-1", "spark-worker-2")
+SPARK = ("spark-master", *SPARK_WORKERS)
 AIRFLOW = tuple(
     f"airflow-{one}" for one in ("migrate", "api-server", "scheduler", "dag-processor", "triggerer")
 )

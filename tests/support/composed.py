@@ -24,6 +24,7 @@ from tests.support.compose import (
     IMAGE,
     OURS,
     ROOT,
+    SPARK_WORKERS,
     environment,
     image_environment,
     service,
@@ -34,7 +35,10 @@ PORTS = {
     **dict.fromkeys(BROKERS, ("9092", "9093")),
     **dict.fromkeys(HOSTS, ("28815", "28816")),
     "airflow-api-server": ("8080",),
+    "spark-master": ("7077", "8080"),
+    **dict.fromkeys(SPARK_WORKERS, ("8081",)),
 }
+VOLUMES = ("/var/lib/holdfast", "/var/lib/kafka/data", "/var/lib/spark", "/var/log/airflow")
 STOP_S = 30
 
 
@@ -99,7 +103,7 @@ class Composed:
             value = value.replace(f"127.0.0.1/{port}", own.replace(":", "/"))
         for there, here in self._same.items():
             value = value.replace(there, here)
-        for volume in ("/var/lib/holdfast", "/var/lib/kafka/data", "/var/log/airflow"):
+        for volume in VOLUMES:
             value = value.replace(volume, str(self.folder / name / Path(volume).name))
         return value
 
@@ -116,7 +120,13 @@ class Composed:
     def command(self, name: str) -> list[str]:
         """What a service runs."""
         given = service(name)
-        return [self.text(name, one) for one in (*given.get("entrypoint", ()), *given["command"])]
+        return [self._word(name, one) for one in (*given.get("entrypoint", ()), *given["command"])]
+
+    def _word(self, name: str, word: str) -> str:
+        """As `text`, also where it is one of the service's ports, or its name, and nothing else."""
+        if word in PORTS.get(name, ()):
+            return str(self.ports[f"{name}:{word}"])
+        return "127.0.0.1" if word == service(name).get("hostname") else self.text(name, word)
 
     def run(self, name: str) -> None:
         """One that does its work and ends."""

@@ -43,7 +43,8 @@ def test_airflow_by_its_commands_and_secrets_on_postgresql(tmp_path: Path) -> No
     url.write_text(server.get_uri().replace("postgresql://", "postgresql+psycopg2://", 1))
     try:
         stack.run("airflow-migrate")
-        assert "spark://spark-master:7077" in server.psql("SELECT host FROM connection")
+        master = f"spark://{stack.address('spark-master')}"
+        assert master in server.psql("SELECT host FROM connection")
         for name in AIRFLOW[1:]:
             own = stack.address("airflow-api-server").split(":")
             stack.start(name, AIRFLOW__API__HOST=own[0], AIRFLOW__API__PORT=own[1])
