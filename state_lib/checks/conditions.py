@@ -10,7 +10,7 @@ from state_lib.checks.disk import disk_of
 from state_lib.checks.facts import Facts, HostSeen
 from state_lib.checks.hosts import answer_of, next_step, orphans, orphans_step
 from state_lib.checks.judging import judge
-from state_lib.checks.snapshots import snapshots, stale
+from state_lib.checks.snapshots import stale, stored
 from state_lib.checks.verdict import Verdict
 from state_lib.drivers.sight import Sight
 from state_lib.drivers.stall import why_stalled
@@ -168,7 +168,7 @@ def snapshot_stale(facts: Facts) -> Iterator[Condition]:
 
     It needs what Kafka says, and snapshots.
     """
-    for verdict in snapshots(facts):
+    for verdict in stored(facts):
         if verdict.level == "fail" or (verdict.level == "warn" and verdict.subject == facts.app):
             tasks = tuple(f"{facts.app}/{p}" for p in stale(facts))
             given = {"subject": facts.app, "tasks": tasks}

@@ -111,16 +111,33 @@ class SnapshotSeen:
 
 
 @dataclass(frozen=True)
+class DrillSeen:
+    """The newest restore drill that came to its end.
+
+    Attributes:
+        at: when that was.
+        different: tasks whose live stores were not what the snapshot and its tail gave.
+        failed: tasks that could not be restored or compared.
+    """
+
+    at: int
+    different: tuple[int, ...] = ()
+    failed: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
 class SnapshotsSeen:
     """What storage holds of the application.
 
-    ``newest`` by task, ``broken``: id → why it is not listed, ``away``: storage did not answer.
+    ``newest`` by task, ``broken``: id → why it is not listed, ``away``: storage did not answer,
+    ``drill``: None if none is on record where we look.
     """
 
     url: str
     newest: Mapping[int, SnapshotSeen] = field(default_factory=dict)
     broken: Mapping[str, str] = field(default_factory=dict)
     away: str | None = None
+    drill: DrillSeen | None = None
 
 
 @dataclass(frozen=True)

@@ -4,14 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from state_lib.checks.facts import Facts, SnapshotsSeen
+from state_lib.checks.facts import DrillSeen, Facts, SnapshotsSeen
 from state_lib.checks.verdict import Verdict
+from state_lib.specs import DAY_MS
 from state_lib.words import some, span
 
 NAME = "snapshots"
+DRILL = "restore drill"
+DRILL_AGE_MS = 7 * DAY_MS
+"""Drills are daily; where some failed, the one before is not forgotten at once."""
 
 
 def snapshots(facts: Facts) -> Iterator[Verdict]:
+    """What is in storage, and what the last drill said of it."""
+    yield from stored(facts)
+    if facts.snapshots is not None and facts.snapshots.drill is not None:
+        yield _drilled(facts, facts.snapshots.drill)
+
+
+def stored(facts: Facts) -> Iterator[Verdict]:
     """Age and use of the newest, and what is in storage but not listed."""
     seen = facts.snapshots
     if seen is None:
@@ -65,3 +76,26 @@ def _newest(facts: Facts, seen: SnapshotsSeen, needed: str, step: str) -> Verdic
     if age > facts.wanted.snapshot_age_ms:
         return Verdict(NAME, app, "warn", f"the oldest is {span(age)} old", needed, step)
     return Verdict(NAME, app, "ok", f"one of each task, {span(age)} old at most", needed)
+
+
+def _drilled(facts: Facts, drill: DrillSeen) -> Verdict:
+    """Whether what is in storage was read back: checks see sizes, a drill restores it.
+
+    It never fails: the drill's own run did, and it may be of a life before a reset.
+    """
+    app, ago = facts.app, span(facts.now - drill.at)
+    needed = f"each task restored aside and equal to the live one, within {span(DRILL_AGE_MS)}"
+    again = f"trigger the DAG {app}_drill"
+    if drill.different:
+        text = (
+            f"{ago} ago tasks {some(drill.different)} were not what their snapshots and tails gave"
+        )
+        step = f"'holdfast digest {app} --against changelog' tells which side is wrong"
+        return Verdict(NAME, DRILL, "warn", text, needed, f"{step}; then {again}")
+    if drill.failed:
+        text = f"{ago} ago tasks {some(drill.failed)} could not be restored aside, or not compared"
+        step = f"'holdfast drill {app}' says why; when it is mended, {again}"
+        return Verdict(NAME, DRILL, "warn", text, needed, step)
+    if facts.now - drill.at > DRILL_AGE_MS:
+        return Verdict(NAME, DRILL, "warn", f"the last one was {ago} ago", needed, again)
+    return Verdict(NAME, DRILL, "ok", f"{ago} ago each task was equal", needed)

@@ -12,6 +12,7 @@ from state_lib.apps.catalogue import find
 from state_lib.changelog.claims import topology_of
 from state_lib.checks.facts import Facts, TopicSeen, Wanted
 from state_lib.errors import KafkaRefused, LogLost, NotFound
+from state_lib.gathering.drills import drill_seen
 from state_lib.gathering.history import note, recall
 from state_lib.gathering.hosts import hosts_seen
 from state_lib.gathering.samples import samples
@@ -20,6 +21,7 @@ from state_lib.gathering.topics import topics_seen
 from state_lib.kafka import Kafka
 from state_lib.names import check_name
 from state_lib.protocol.marker import Marker, now_ms
+from state_lib.reports.folder import Reports
 from state_lib.specs import DAY_MS, Topology
 from state_lib.task.claiming import standing
 
@@ -62,11 +64,13 @@ def gather(
     read = samples(kafka, topology, topics, hosts, now) if read_logs else None
     if read is not None:
         note(settings.home, app, earlier, read, now)
-    url = settings.snapshots_url
+    stored = snapshots_seen(settings.snapshots_url, topology, topics, facts.markers, now)
+    if stored.away is None:
+        stored = replace(stored, drill=drill_seen(Reports.of(settings, app, "drill")))
     return replace(
         facts,
         hosts=hosts,
-        snapshots=snapshots_seen(url, topology, topics, facts.markers, now),
+        snapshots=stored,
         samples=read,
         earlier=earlier,
     )

@@ -8,11 +8,16 @@ from pathlib import Path
 import pytest
 
 from state_lib.apps.hosts import Held
-from state_lib.errors import InvalidName
+from state_lib.checks.facts import DrillSeen
+from state_lib.errors import InvalidName, NotFound
+from state_lib.gathering.drills import drill_seen
 from state_lib.gathering.history import note, recall
 from state_lib.gathering.hosts import _host
 from state_lib.gathering.samples import MOST, RECORDS, TURN_MS, places, turn
 from state_lib.host.disk import DiskWatch
+from state_lib.reports.folder import Reports
+from state_lib.reports.record import Record
+from state_lib.snapshots.manifest import new_id
 from tests.support.facts import KV_LOG, NOW, sample
 
 
@@ -68,3 +73,19 @@ def test_a_host_of_an_older_version_tells_less() -> None:
     assert (task.partition, task.state, task.why) == (1, "opening", "it opens")
     assert (task.bytes, task.durable, task.stores) == (0, {}, {})
     assert _host(Held("host-1", {}), "app").disk_total == 0
+
+
+def test_the_newest_drill_that_came_to_its_end_counts(tmp_path: Path) -> None:
+    reports = Reports(tmp_path.as_uri(), "app", "drill")
+    assert drill_seen(reports) is None
+    old, done, failed, runs, foreign = (new_id(NOW + i) for i in range(5))
+    for name, result in (
+        (old, {"alarms": [], "failed": [], "absent": []}),
+        (done, {"alarms": [1], "failed": [2], "absent": [0]}),
+    ):
+        Record(name, "here", 1, NOW, state="done", result=result).write(reports)
+    away = NotFound("there is no application 'app'").to_wire()
+    Record(failed, "here", 1, NOW, state="failed", error=away).write(reports)
+    Record(runs, "here", 1, NOW).write(reports)
+    reports.write(f"{foreign}.json", b"{")
+    assert drill_seen(reports) == DrillSeen(NOW, different=(1,), failed=(0, 2))

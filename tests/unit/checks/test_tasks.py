@@ -7,7 +7,14 @@ from dataclasses import replace
 import pytest
 
 from state_lib.checks.disk import filling
-from state_lib.checks.facts import Facts, HostSeen, SnapshotsSeen, StoreSeen, TaskSeen
+from state_lib.checks.facts import (
+    DrillSeen,
+    Facts,
+    HostSeen,
+    SnapshotsSeen,
+    StoreSeen,
+    TaskSeen,
+)
 from state_lib.protocol.marker import IN_DOUBT
 from state_lib.specs import DAY_MS
 from tests.support.facts import HOUR, KV_LOG, NOW, WIN_LOG, the, verdicts, well, with_topic
@@ -200,3 +207,22 @@ def test_storage_that_is_away_and_snapshots_that_are_not_whole() -> None:
     assert one.level == "warn"
     assert "s9: a file is missing" in one.seen
     assert verdicts("snapshots", well(snapshots=None)) == {}
+
+
+@pytest.mark.parametrize(
+    ("drill", "level", "seen"),
+    [
+        (DrillSeen(NOW - HOUR), "ok", "1 h ago each task was equal"),
+        (DrillSeen(NOW - HOUR, different=(1,)), "warn", "tasks 1 were not what"),
+        (DrillSeen(NOW - HOUR, failed=(0, 1)), "warn", "tasks 0, 1 could not be restored"),
+        (DrillSeen(NOW - 8 * DAY_MS), "warn", "the last one was 8 d ago"),
+    ],
+)
+def test_the_last_drill(drill: DrillSeen, level: str, seen: str) -> None:
+    one = the("snapshots", of_snapshots(drill=drill), "restore drill")
+    assert one.level == level
+    assert seen in one.seen
+
+
+def test_where_no_drill_is_on_record_nothing_is_said() -> None:
+    assert set(verdicts("snapshots", well())) == {"app"}
