@@ -146,6 +146,7 @@ def test_rows_have_the_columns_that_a_dataframe_would_have(spark: SparkSession) 
     [
         (lambda rows: rows.selct("k"), r"of 't' has no verb and no column 'selct'; .*'k', 'x'"),
         (lambda rows: rows.groupBy("k").sum("x"), r"no verb 'sum'; it has .*'agg'.*agg\.sum"),
+        (lambda rows: rows.groupBy("k").agg("s", a=agg.avg("x")), r"no aggregate 'avg'.*keep both"),  # type: ignore[attr-defined]
         (lambda rows: rows.groupBy("k").count("s").to("t"), r"a table has no verb 'to'.*toStream"),
         (
             lambda rows: rows.groupBy("k").count("s").toStream().where("count > 1"),
@@ -160,7 +161,7 @@ def test_rows_have_the_columns_that_a_dataframe_would_have(spark: SparkSession) 
             r"a processor yields has no verb 'select'.*Let it yield",
         ),
     ],
-    ids=["stream", "grouped", "table", "changes", "processed"],
+    ids=["stream", "grouped", "aggregate", "table", "changes", "processed"],
 )
 def test_a_verb_that_there_is_not_is_a_mistake_in_the_job(
     spark: SparkSession, declare: Callable[[KStream], object], said: str
