@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from state_lib.declaration import Op
+from state_lib.errors import NoSuchVerb
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -77,3 +78,17 @@ def last(value: Column | str) -> Aggregate:
     so the answer does not depend on how the stream was cut into batches.
     """
     return Aggregate("last", value)
+
+
+if not TYPE_CHECKING:  # with it, type checkers would accept any name
+
+    def __getattr__(name: str) -> object:
+        """Refuse what is no aggregate, as `state_lib.verbs` refuses what is no verb."""
+        if name.startswith("_"):
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise NoSuchVerb(
+            f"there is no aggregate {name!r}; there are count, count_if, sum, min, max, last. What "
+            "none of them says, a function may: groupBy(...).aggregate(...). A mean is a sum by a "
+            "count: keep both",
+            name=name,
+        )

@@ -5,6 +5,7 @@
     HoldfastError
     ├── ConfigurationError          fix a setting or a topic, then start again
     │   ├── InvalidName             a name that could become a path or an illegal topic
+    │   ├── NoSuchVerb              a job asks a stream for a verb or column that it has not
     │   ├── ChangelogUnsafe         a topic that cannot protect its store
     │   ├── MissingTopic            a source or changelog that does not exist
     │   ├── TopicRecreated          same name, another topic id: offsets mean nothing
@@ -79,6 +80,12 @@ class InvalidName(ConfigurationError):
     """A name with characters that Kafka topics or file names must not have."""
 
     code = "invalid-name"
+
+
+class NoSuchVerb(ConfigurationError, AttributeError):
+    """A job asks a stream for a verb or a column that it has not. Details: name."""
+
+    code = "no-such-verb"
 
 
 class ChangelogUnsafe(ConfigurationError):

@@ -19,6 +19,7 @@ from state_lib.errors import ConfigurationError
 from state_lib.names import check_name
 from state_lib.processors import ProcessedStream, Processing
 from state_lib.specs import DAY_MS, BackendName, StoreSpec
+from state_lib.verbs import Verbs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -55,6 +56,12 @@ class Materialized:
 
 class KGroupedStream(Processing):
     """Rows by key, and by window after `windowedBy`."""
+
+    _CALLED = "a stream that is grouped"
+    _INSTEAD = (
+        "Aggregates are given to agg by name: agg('store', total=agg.sum('x')), with "
+        "'from state_lib import agg'"
+    )
 
     def __init__(self, stream: KStream, key: Key, windows: TimeWindows | None = None) -> None:
         self._stream, self._grouped, self._windows = stream, key, windows
@@ -302,12 +309,15 @@ class KGroupedStream(Processing):
         )
 
 
-class KTable:
+class KTable(Verbs):
     """A store that a verb keeps, and its changes.
 
     Args:
         write: lets them be written to a topic.
     """
+
+    _CALLED = "a table"
+    _INSTEAD = "Write its changes to a topic: toStream().to('topic')"
 
     def __init__(self, write: Callable[[str], None]) -> None:
         self._write = write
@@ -317,8 +327,18 @@ class KTable:
         return Changes(self._write)
 
 
-class Changes:
-    """Changed rows of a table: they can be written to a topic, and no more verbs follow yet."""
+class Changes(Verbs):
+    """Changed rows of a table: they can be written to a topic, and no more verbs follow.
+
+    They are made where the store is changed, in the transaction of its commit, and Spark, which
+    computes expressions, has done its part of the batch by then.
+    """
+
+    _CALLED = "what a table's toStream() gives"
+    _INSTEAD = (
+        "Shape rows before they are grouped, or read the topic that they are written to in another "
+        "application"
+    )
 
     def __init__(self, write: Callable[[str], None]) -> None:
         self._write = write

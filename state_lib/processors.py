@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from state_lib.durations import Duration, to_ms
 from state_lib.errors import ConfigurationError
 from state_lib.names import check_name
+from state_lib.verbs import Verbs
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming import StatefulProcessor
@@ -36,7 +37,7 @@ class Wanted:
     pandas: bool
 
 
-class Processing:
+class Processing(Verbs):
     """The verbs of `KGroupedStream` that run a processor of Spark's, and take what Spark's take."""
 
     _stream: KStream
@@ -138,8 +139,13 @@ class Processing:
         return ProcessedStream(app, len(app.processes) - 1)
 
 
-class ProcessedStream:
+class ProcessedStream(Verbs):
     """Rows that a processor yields."""
+
+    _CALLED = "what a processor yields"
+    _INSTEAD = (
+        "Let it yield rows as they are to be written, or read the topic in another application"
+    )
 
     def __init__(self, app: Declaration, index: int) -> None:
         self._app, self._index = app, index

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from state_lib.declaration import Declaration, Select, Source, Step, Where
-from state_lib.errors import ConfigurationError
+from state_lib.errors import ConfigurationError, NoSuchVerb
 from state_lib.grouped import KGroupedStream
 from state_lib.names import check_column
 
@@ -43,10 +43,13 @@ class KStream:
 
     def __getattr__(self, name: str) -> Column:
         """A column by name, where no verb is called so."""
-        if name.startswith("_") or name not in self.columns:
-            raise AttributeError(
+        if name.startswith("_"):
+            raise AttributeError(f"a stream has no attribute {name!r}")
+        if name not in self.columns:
+            raise NoSuchVerb(
                 f"stream of {self._source.topic!r} has no verb and no column {name!r}; its columns "
-                f"are {self.columns}"
+                f"are {self.columns}",
+                name=name,
             )
         return self[name]
 

@@ -43,6 +43,8 @@ RESTORE_POINTS = [
     "restore.after_swap",
 ]
 PAST_POINTS = ["past.after_begin", "past.after_chunk", "past.after_marker"]
+"""Some of each. At the others, too, states are bytes as those of any store, and
+tests/integration/restore kills at every one."""
 
 
 def test_processors_are_exact(cluster: Cluster, events: Events, app: str) -> None:

@@ -1,5 +1,7 @@
 """A stand-in for a Schema Registry: none that really runs is in the package indexes.
 
+Confluent's is not there, nor Karapace, and of Apicurio's the storage is missing.
+
 It answers the calls that Holdfast and Confluent's own client make (schemas by id, versions of a
 subject, registering) as Confluent's documentation has them, error codes included; it judges no
 compatibility, and keeps nothing on disk.

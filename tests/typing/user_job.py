@@ -22,6 +22,8 @@ from state_lib import (
     TimeWindows,
     agg,
 )
+from state_lib.client.query import QueryClient
+from state_lib.config import Settings
 
 
 class Seen(StatefulProcessor):
@@ -110,3 +112,11 @@ def started(app: Application) -> bool | None:
     if (error := query.exception()) is not None:
         raise error
     return over
+
+
+def asked(token: str | None) -> list[dict[str, Any]]:
+    """From another program, while it runs."""
+    with QueryClient(Settings.load().host_addresses, token) as client:
+        if (one := client.get("app", "routes", {"part": "a", "low": "b"})) is not None:
+            print(one["value"], client.apps())  # noqa: T201 - as above
+        return list(client.windows("app", "hourly", "a"))

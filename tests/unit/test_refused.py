@@ -41,12 +41,13 @@ def python(*args: str, typed: str = "", **environment: str) -> subprocess.Comple
             "fields ['n']",
         ),
         ("Application('a').stream('t').where('vlaue IS NULL')", "step 1, where cannot be computed"),
+        ("Application('a').stream('t').selct('key')", "no verb and no column 'selct'"),
         (
             "import os; os.environ['HOLDFAST_MAX_RESTARTS'] = 'none'; Application('a')",
             "max_restarts or HOLDFAST_MAX_RESTARTS",
         ),
     ],
-    ids=["name", "two-formats", "field-like-key", "typo", "setting"],
+    ids=["name", "two-formats", "field-like-key", "typo", "verb", "setting"],
 )
 def test_it_ends_with_a_code_and_with_last_words(job: str, said: str) -> None:
     ended = python("-c", f"{BEGIN}\n{job}")

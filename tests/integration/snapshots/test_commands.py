@@ -109,6 +109,20 @@ def run(*arguments: str, code: int = 0) -> Result:
     return result
 
 
+def killed(point: str, *arguments: str) -> None:
+    """In a process of its own, by SIGKILL."""
+    done = subprocess.run(
+        [str(Path(sys.executable).with_name("holdfast")), "snapshot", *arguments],
+        env={**os.environ, "HOLDFAST_FAILPOINTS": f"{point}=kill"},
+        cwd=Path(__file__).parents[3],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+
+
 def run_json(*arguments: str, code: int = 0) -> Any:
     return json.loads(run(*arguments, "--json", code=code).stdout)
 
@@ -190,16 +204,7 @@ def test_killed_before_a_savepoint_is_listed(cluster: Served) -> None:
     app, url = cluster.app.name, cluster.url
     for partition in range(PARTITIONS):
         cluster.commit(partition)
-    killed = subprocess.run(
-        [str(Path(sys.executable).with_name("holdfast")), "snapshot", "savepoint", app],
-        env={**os.environ, "HOLDFAST_FAILPOINTS": "snapshot.before_savepoint=kill"},
-        cwd=Path(__file__).parents[3],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    killed("snapshot.before_savepoint", "savepoint", app)
     assert list_savepoints(url, app) == []
     assert run_json("list", app)["savepoints"] == []
     taken = [[m.id for m in list_snapshots(url, app, p) if m.savepoint] for p in range(PARTITIONS)]
@@ -212,6 +217,27 @@ def test_killed_before_a_savepoint_is_listed(cluster: Served) -> None:
     for partition in range(PARTITIONS):
         assert taken[partition][0] in {m.id for m in list_snapshots(url, app, partition)}
     assert run("verify", app, made["id"], "--deep").output.count("whole") == PARTITIONS
+
+
+def test_killed_between_the_steps_of_a_prune(cluster: Served) -> None:
+    app, url = cluster.app.name, cluster.url
+
+    def listed() -> list[list[str]]:
+        return [[m.id for m in list_snapshots(url, app, p)] for p in range(PARTITIONS)]
+
+    for _ in range(2):
+        for partition in range(PARTITIONS):
+            cluster.commit(partition)
+        run("create", app)
+    before = listed()
+    assert [len(ids) for ids in before] == [2] * PARTITIONS
+    killed("snapshot.prune", "prune", app, "--keep", "1")
+    assert listed() == before, "not yet"
+    run("verify", app)
+
+    assert "pruned" in run("prune", app, "--keep", "1").output
+    assert listed() == [ids[:1] for ids in before]
+    assert run("verify", app, "--deep").output.count("whole") == PARTITIONS
 
 
 def test_a_savepoint_while_batches_are_committed(cluster: Served, tmp_path: Path) -> None:

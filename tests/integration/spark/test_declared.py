@@ -21,6 +21,7 @@ from state_lib.spark.opened import Opened
 from state_lib.spark.prepared import first_plan, prepared
 from tests.support.declared import counting
 from tests.support.rows import NOW, Row, source
+from tests.support.spark_processors import COUNTED, Violations
 
 
 def plan_of(app: Application) -> BatchPlan:
@@ -138,6 +139,39 @@ def test_rows_have_the_columns_that_a_dataframe_would_have(spark: SparkSession) 
     assert rows.withColumn("l", F.explode(F.split("k", ""))).columns == [*rows.columns, "l"]
     with pytest.raises(AttributeError, match="nope"):
         rows.nope  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("declare", "said"),
+    [
+        (lambda rows: rows.selct("k"), r"of 't' has no verb and no column 'selct'; .*'k', 'x'"),
+        (lambda rows: rows.groupBy("k").sum("x"), r"no verb 'sum'; it has .*'agg'.*agg\.sum"),
+        (lambda rows: rows.groupBy("k").agg("s", a=agg.avg("x")), r"no aggregate 'avg'.*keep both"),  # type: ignore[attr-defined]
+        (lambda rows: rows.groupBy("k").count("s").to("t"), r"a table has no verb 'to'.*toStream"),
+        (
+            lambda rows: rows.groupBy("k").count("s").toStream().where("count > 1"),
+            r"no verb 'where'; it has \['to'\]\. Shape rows before.*another application",
+        ),
+        (
+            lambda rows: (
+                rows.groupBy("k")
+                .transformWithState(Violations(), COUNTED, "Update", "None", name="p")
+                .select("id")
+            ),
+            r"a processor yields has no verb 'select'.*Let it yield",
+        ),
+    ],
+    ids=["stream", "grouped", "aggregate", "table", "changes", "processed"],
+)
+def test_a_verb_that_there_is_not_is_a_mistake_in_the_job(
+    spark: SparkSession, declare: Callable[[KStream], object], said: str
+) -> None:
+    """Not one of Python's errors only, after which a supervisor tries again."""
+    rows = Application("app", spark).stream("t", "k STRING, x BIGINT")
+    with pytest.raises(ConfigurationError, match=said) as refused:
+        declare(rows)
+    assert isinstance(refused.value, AttributeError), "as Python says it"
+    assert not hasattr(rows.groupBy("k"), "sum")
 
 
 def test_types_and_the_keys_name_are_sparks(spark: SparkSession) -> None:

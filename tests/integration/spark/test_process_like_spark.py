@@ -18,7 +18,7 @@ from pyspark.sql.streaming.tws_tester import TwsTester
 from state_lib import Application, TopologyTestDriver
 from tests.support import processors, spark_processors
 from tests.support.by_spark import ran
-from tests.support.processors import BEAT, HOUR, Silence, silence
+from tests.support.processors import BEAT, HOUR, Known, Silence, silence
 from tests.support.spark_processors import (
     COUNTED,
     READING,
@@ -143,6 +143,39 @@ def test_silence_is_as_by_sparks_tester(spark: SparkSession, beats: list[tuple[s
         for device in "ab":
             kept = tester.peekValueState("seen", device)
             assert seen.get(device) == (None if kept is None else {"at": kept[0]})
+
+
+def test_what_it_begins_with_is_as_by_sparks_tester(spark: SparkSession) -> None:
+    """Of two devices that are known one is heard, and another one is new."""
+    known = [("a", T0), ("b", T0 + 30 * MINUTE)]
+    begun = [(device, Row(device=device, at=at)) for device, at in known]
+    tester = TwsTester(Known(), begun, timeMode="EventTime", eventTimeExtractor=lambda row: row.at)
+    initial = spark.createDataFrame(known, BEAT).groupBy("device")
+
+    def build(app: Application) -> None:
+        beats = app.stream("beats", BEAT).groupBy("device")
+        told = beats.transformWithState(
+            Known(), "device STRING, silent_at BIGINT", "Append", "EventTime", initial,
+            name="silence",
+        )  # fmt: skip
+        told.to("silent")
+
+    with TopologyTestDriver(build, spark, now=T0 + 1000 * HOUR) as driver:
+        topic, silent = driver.createInputTopic("beats"), driver.createOutputTopic("silent")
+        told, found = list[Any](), list[Any]()
+        for device, minutes in (("b", 40), ("c", 50), ("b", 75), ("c", 101), ("d", 240)):
+            at = T0 + minutes * MINUTE
+            told += tester.test(device, [Row(device=device, at=at)])
+            topic.pipeInput({"device": device, "at": at}, timestamp=at)
+            driver.advanceStreamTime(at)
+            told += tester.setWatermark(at)
+            found += silent.readValuesToList()
+        assert sorted(map(str, found)) == sorted(str(row.asDict()) for row in told)
+        assert sorted(one["device"] for one in found) == ["a", "b", "c"]
+        kept = {key: tester.peekValueState("seen", key) for key in "d"}
+        assert values(driver, "silence-seen") == kept
+        left = [(at, key) for key in "abcd" for at in tester.handle._timers.listTimers(key)]
+        assert timers(driver, "silence-timers") == sorted(left)
 
 
 def test_timers_by_event_time_are_as_by_sparks_operator(

@@ -72,7 +72,7 @@ def test_words_are_counted(spark: SparkSession) -> None:
         lines.pipeValueList(["To", "to!"])
         record = out.readRecord()
         assert (record.key, record.value, record.partition) == ("to", {"word": "to", "count": 4}, 0)
-        assert record.timestamp == driver.wallClockTime
+        assert (record.timestamp, record.headers) == (driver.wallClockTime, {})
         counts = driver.getKeyValueStore("counts")
         assert (counts.get("to"), counts.get("nobody"), counts.approximateNumEntries()) == (
             4, None, 4,

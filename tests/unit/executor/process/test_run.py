@@ -173,7 +173,12 @@ def test_an_exception_that_cannot_be_told_is_told_by_its_name(world: World) -> N
 
 
 def test_a_timer_that_fails_is_gone(world: World) -> None:
+    """Where it is to stop the stream instead, it is there for the code that comes after."""
     world.run(entries(("a", 13, 7, 0, 0)), 3)
+    there = dict(world.tasks[0].scan("p-timers")[1])
+    with pytest.raises(ProcessorFailed, match="'p' raised in handleExpiredTimer on key 'a'"):
+        world.run(None, 20, on_error="stop")
+    assert dict(world.tasks[0].scan("p-timers")[1]) == there != {}
     told = world.run(None, 20)
     (letter,) = map(orjson.loads, told.letters)
     assert (letter["reason"], letter["topic"], letter["timestamp"]) == (
