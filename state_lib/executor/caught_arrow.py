@@ -33,6 +33,10 @@ _SORTS: dict[str, tuple[Callable[[Any], bool], ...]] = {
 }
 
 
+class OtherCount(TypeError):
+    """It gave another number of values than there were rows."""
+
+
 def of_array(type_: T.DataType) -> Taken:
     """What takes the arrays of a function that gives values of a type."""
     column = Column(type_)
@@ -50,7 +54,7 @@ def of_array(type_: T.DataType) -> Taken:
 def measured(given: Any, many: int) -> None:
     """Raises TypeError unless it has as many values as there were rows."""
     if len(given) != many:
-        raise TypeError(f"it gave {len(given)} values for {many} rows")
+        raise OtherCount(f"it gave {len(given)} values for {many} rows")
 
 
 class Column:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import types as A  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 from pyspark.sql.conversion import ArrowBatchTransformer
@@ -86,12 +87,14 @@ def _converted(type_: T.DataType) -> Callable[[Any], Any]:
     column = Column(type_, whole_fractions=True)
 
     def converted(given: Any) -> Any:
-        if isinstance(given.dtype, pd.CategoricalDtype):
-            given = given.astype(given.dtype.categories.dtype)
         if given.dtype == object:
             pairs = zip(given, given.isna(), strict=True)
             return column.of_values(None if missing else value for value, missing in pairs)
         array = pa.Array.from_pandas(given)
-        return column.of(array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array)
+        if isinstance(array, pa.ChunkedArray):
+            array = array.combine_chunks()
+        if A.is_floating(array.type):  # pandas' Float64 has NaN beside NA: 0 / 0 of whole numbers
+            array = pc.if_else(pc.is_nan(array), pa.scalar(None, array.type), array)
+        return column.of(array)
 
     return converted

@@ -7,7 +7,7 @@ rows of which no single one fails, but all together do, are fine.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Any
 
@@ -18,9 +18,10 @@ from pyspark.sql.pandas.types import to_arrow_type
 
 from state_lib.declaration import CallKind
 from state_lib.executor.caught import VALUE, function_of, result_type, said_of
-from state_lib.executor.caught_arrow import of_array
+from state_lib.executor.caught_arrow import OtherCount, of_array
 from state_lib.executor.process.failures import PASSING
 
+_Part = tuple[int, Any, str | None]
 _Call = Callable[[list[Any], int], Any]
 """Of arguments of so many rows makes values of the declared type."""
 
@@ -64,7 +65,7 @@ class CaughtRows:
         usable = pc.fill_null(usable, False)  # noqa: FBT003 - Arrow wants it so
         many = usable.true_count
         args = list(given) if many == len(usable) else [one.filter(usable) for one in given]
-        fine, values, errors = _joined(self._tried(args, many), whole)
+        fine, values, errors = _joined(self._tried(args, 0, many) if many else [], whole)
         if many < len(usable):
             place = pc.subtract(pc.cumulative_sum(usable.cast(pa.int64())), 1)
             place = pc.if_else(usable, place, pa.scalar(None, pa.int64()))
@@ -74,26 +75,25 @@ class CaughtRows:
 
     # ------------------------------------------------------------------ inside
 
-    def _tried(self, args: list[Any], many: int) -> Iterator[tuple[int, Any, str | None]]:
-        """All rows in their order, some at a time: how many, and their values or the error."""
-        waiting = [(0, many)] if many else []
-        while waiting:
-            start, some = waiting.pop()
-            values, error = self._try([one.slice(start, some) for one in args], some)
-            if error is None or some == 1:
-                yield some, values, error
-            else:
-                half = some // 2
-                waiting += [(start + half, some - half), (start, half)]
+    def _tried(self, args: list[Any], start: int, many: int) -> list[_Part]:
+        """Some rows in their order, some at a time: how many, and their values or the error."""
+        values, error, is_count = self._try([one.slice(start, many) for one in args], many)
+        if error is None or many == 1:
+            return [(many, values, error)]
+        half = many // 2
+        parts = self._tried(args, start, half) + self._tried(args, start + half, many - half)
+        if is_count and all(said is None or some > 1 for some, _, said in parts):
+            return [(many, None, error)]  # no single one is at fault: it is no function of rows
+        return parts
 
-    def _try(self, args: list[Any], many: int) -> tuple[Any, str | None]:
+    def _try(self, args: list[Any], many: int) -> tuple[Any, str | None, bool]:
         call = self._call = self._call or self._made()
         try:
-            return call(args, many), None
+            return call(args, many), None, False
         except PASSING:
             raise
         except BaseException as error:  # noqa: BLE001 - also SystemExit, and Rust's libraries' own
-            return None, said_of(error, self._at)
+            return None, said_of(error, self._at), isinstance(error, OtherCount)
 
     def _made(self) -> _Call:
         function, keywords = function_of(self._command, self._at), self._keywords
@@ -111,19 +111,20 @@ class CaughtRows:
         def call(args: list[Any], many: int) -> Any:
             given = given_as(args)
             named = dict(zip(keywords[places:], given[places:], strict=True))
-            return taken(function(*given[:places], **named), many)
+            made = taken(function(*given[:places], **named), many)
+            return pa.concat_arrays([made[:0], made])  # a copy: it may fill the same memory again
 
         return call
 
 
-def _joined(parts: Iterator[tuple[int, Any, str | None]], whole: Any) -> tuple[Any, Any, Any]:
+def _joined(parts: list[_Part], whole: Any) -> tuple[Any, Any, Any]:
     """Arrays of what is fine, of values and of errors."""
     kind = whole.field(VALUE).type
     fine, values, errors = [pa.array([], pa.bool_())], [pa.nulls(0, kind)], [pa.nulls(0, pa.utf8())]
     for many, made, error in parts:
         fine.append(pa.repeat(error is None, many))
         values.append(made if error is None else pa.nulls(many, kind))
-        errors.append(pa.nulls(many, pa.utf8()) if error is None else pa.array([error]))
+        errors.append(pa.array([error] * many, pa.utf8()))
     return pa.concat_arrays(fine), pa.concat_arrays(values), pa.concat_arrays(errors)
 
 

@@ -167,10 +167,6 @@ def _judge_args(at: str, kind: CallKind, keywords: Sequence[str]) -> None:
             f"{at} is one of several rows at a time, and is called on no column: it could not know "
             "how many rows there are. Give it one, like F.lit(0)"
         )
-    if kind.endswith("-iter") and any(keywords):
-        raise ConfigurationError(
-            f"{at} takes an iterator, whose batches have no names: give its arguments by place"
-        )
 
 
 def call_of(one: Found, args: Sequence[Expression], takes: Sequence[DataType], at: str) -> Call:

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pytest
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import types as T  # noqa: N812
 from pyspark.sql.pandas import functions as P  # noqa: N812
 from pyspark.sql.pandas.functions import PandasUDFType
 
@@ -65,10 +66,10 @@ def half_each_array(batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
 
 
 KINDS: dict[str, Any] = {
-    "pandas": of_pandas(half_series, "bigint"),
-    "arrow": of_arrow(half_array, "bigint"),
-    "pandas-iter": of_pandas(half_each_series, "bigint"),
-    "arrow-iter": of_arrow(half_each_array, "bigint"),
+    "pandas": of_pandas(half_series, T.LongType()),
+    "arrow": of_arrow(half_array, T.LongType()),
+    "pandas-iter": of_pandas(half_each_series, T.LongType()),
+    "arrow-iter": of_arrow(half_each_array, T.LongType()),
 }
 every_kind = pytest.mark.parametrize("halves", KINDS.values(), ids=KINDS.keys())
 
@@ -222,10 +223,6 @@ REFUSED: dict[str, tuple[Declare, str]] = {
             "y", of_pandas(lambda rows: rows, "x BIGINT", PandasUDFType.GROUPED_MAP)("x")
         ),
         "a function of groups of rows|cannot be",
-    ),
-    "iterator-by-name": (
-        lambda rows: rows.withColumn("y", KINDS["pandas-iter"](batches=F.col("x"))),
-        "by place",
     ),
     "of-nothing": (
         lambda rows: rows.withColumn("y", of_pandas(lambda *xs: xs[0], "bigint")()),

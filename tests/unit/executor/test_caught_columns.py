@@ -52,11 +52,16 @@ def given_back(result: Any, gives: T.DataType, kind: CallKind) -> tuple[list[Any
 
 
 NAN, DAY = float("nan"), dt.date(2026, 1, 31)
+WHOLE, ZEROS = pd.Series([0, 1], dtype="Int64"), pd.Series([0, 2], dtype="Int64")
+
 TAKEN: dict[str, tuple[Any, T.DataType, list[Any]]] = {
     "whole": (pd.Series([1, 2]), LONG, [1, 2]),
     "whole-with-nulls": (pd.Series([1, None], dtype="Int64"), LONG, [1, None]),
     "whole-in-arrow": (pd.Series([1, None], dtype="int64[pyarrow]"), LONG, [1, None]),
     "whole-narrower": (pd.Series([1, 2]), T.ByteType(), [1, 2]),
+    "no-number-of-whole-ones": (WHOLE / ZEROS, DOUBLE, [None, 0.5]),
+    "no-number-for-whole": (WHOLE * 2 / ZEROS, LONG, [None, 1]),
+    "categories-with-nulls": (pd.Series([1, None]).astype("category"), LONG, [1, None]),
     "fractions-that-are-whole": (pd.Series([1.0, NAN]), LONG, [1, None]),
     "fractions": (pd.Series([1.5, NAN]), DOUBLE, [1.5, None]),
     "whole-for-fractions": (pd.Series([1, 2]), T.FloatType(), [1.0, 2.0]),

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from math import ceil, log2
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -122,7 +123,7 @@ def test_a_failure_of_many_rows_and_of_no_single_one_is_none() -> None:
 def test_another_number_of_results_is_told_of_the_rows_that_make_it() -> None:
     assert of(lambda x: x.dropna(), 1, None, 3) == [
         (True, 1, None),
-        (False, None, "TypeError: it gave 0 values for 1 rows"),
+        (False, None, "OtherCount: it gave 0 values for 1 rows"),
         (True, 3, None),
     ]
     said = "TypeError: it gave a float, and is to give a pandas.Series"
@@ -214,3 +215,28 @@ def test_what_it_is_given_at_a_time_is_meant_and_of_single_rows_as_before() -> N
         assert call.meaning == [*said, kind]
     call = Call("half", "__hf_call0", 0, "c0de", "bigint", (Expression("x"),), ("",))
     assert call.meaning == said
+
+
+def test_one_value_for_many_rows_is_no_function_of_rows() -> None:
+    said = (False, None, "OtherCount: it gave 1 values for 3 rows")
+    assert of(lambda x: pd.Series([x.mean()]), 1, 2, 3, gives=T.DoubleType()) == [said] * 3
+    assert [fine for fine, _, _ in of(lambda x: x.dropna(), 1, None, 3)] == [True, False, True]
+
+
+ROOM = np.empty(8)
+
+
+def into_the_same_room(x: Any) -> Any:
+    rows = np.asarray(x, dtype=float)
+    if (rows < 0).any():
+        raise ValueError("less than nothing")
+    made = ROOM[: len(rows)]
+    np.multiply(rows, 10, out=made)
+    return pd.Series(made) if isinstance(x, pd.Series) else pa.array(made)
+
+
+@pytest.mark.parametrize("kind", ["pandas", "arrow"])
+def test_results_are_copied_before_the_next_call(kind: CallKind) -> None:
+    rows = [1.0, 2.0, 3.0, -4.0, 5.0, 6.0]
+    made = caught(into_the_same_room, T.DoubleType(), kind)(usable(*[True] * 6), pa.array(rows))
+    assert made.field("value").to_pylist() == [10, 20, 30, None, 50, 60]
