@@ -93,7 +93,7 @@ def test_a_second_run_waits(live: Live, streams: dict[str, Run]) -> None:
 
 def test_the_log_tells_progress_and_is_no_flood(live: Live) -> None:
     line = until(lambda: next((x for x in live.said(RIGHT) if " records, " in x), ""), WITHIN_S)
-    for part in ("right: 0 of 0 records", "/s, lag 0, batch ", ", clock 20"):
+    for part in ("right: 0 of 0 records", "/s, lag 0, batch ", ", stream time 20"):
         assert part in line, line
     facts = live.driver(RIGHT).facts
     assert facts is not None
