@@ -118,7 +118,7 @@ class Committer:
                 self.holdfast.check()
                 if time.monotonic() > deadline:
                     raise
-                time.sleep(0.05)
+                time.sleep(0.1)  # each look costs the host and this process a millisecond
             else:
                 return
 

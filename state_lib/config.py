@@ -121,6 +121,13 @@ class Settings(KafkaSettings, HostSettings, DriverSettings, StackSettings, BaseS
         message = f"no host {host_id!r} in HOLDFAST_HOSTS, which is {self.hosts!r}. Add it there."
         raise ConfigurationError(message, host=host_id, hosts=self.hosts)
 
+    def restore_workers(self, at: HostAddress) -> int:
+        """Processes of one host that read changelogs; the hosts of one machine share its cores."""
+        if self.num_restore_workers is not None:
+            return self.num_restore_workers
+        here = sum(other.host == at.host for other in self.host_addresses)
+        return max(1, min(4, (os.cpu_count() or 1) // max(1, here)))
+
     @property
     def min_insync_replicas(self) -> int:
         """Replicas that must have a record before it counts: all but one, at least one."""

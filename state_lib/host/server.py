@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import structlog
 
 from state_lib.changelog.log import KafkaLog
 from state_lib.config import Settings
 from state_lib.host.discovery import Discovery
-from state_lib.host.flight import FlightHost
-from state_lib.host.http import HttpServer
 from state_lib.host.metrics import HostMetrics
 from state_lib.host.restore_records import RestoreRecords
 from state_lib.host.retention import RetentionWatch
@@ -21,6 +21,10 @@ from state_lib.restore.pool import WorkerPool
 from state_lib.stack.ports import require_free
 from state_lib.stores.rocksdb.options import RocksDBOptions
 from state_lib.task import TaskContext
+
+if TYPE_CHECKING:
+    from state_lib.host.flight import FlightHost
+    from state_lib.host.http import HttpServer
 
 log = structlog.get_logger(__name__)
 
@@ -42,7 +46,7 @@ class StateHost:
         for port in (self.address.flight_port, self.address.http_port):
             require_free(self.address.host, port, "HOLDFAST_HOSTS")
         token = settings.read_token()
-        metrics = HostMetrics()
+        self._metrics = metrics = HostMetrics()
         kafka = Kafka.of(settings)
         context = TaskContext(
             log=KafkaLog(kafka),
@@ -59,7 +63,7 @@ class StateHost:
                 snapshots_url=settings.snapshots_url,
                 batch_size=settings.restore_batch_size,
             ),
-            pool=WorkerPool(kafka, settings.num_restore_workers),
+            pool=WorkerPool(kafka, settings.restore_workers(self.address)),
         )
         context.state_dir.mkdir(parents=True, exist_ok=True)
         self.tasks = TaskManager(context, settings.host_addresses, settings.flush_interval_s)
@@ -68,14 +72,19 @@ class StateHost:
         self._discovery = Discovery(self.tasks, self.address)
         self._token = token
         self._flight: FlightHost | None = None
-        self._http = HttpServer(self.tasks, self.address, token, metrics)
+        self._http: HttpServer | None = None
 
     def start(self) -> None:
         """Open remembered tasks in the background and answer requests."""
         at = self.address
         self.tasks.start()  # first, so that requests do not find tasks missing
         self._discovery.start()
+        # Half a second of imports, while the tasks that open wait for Kafka.
+        from state_lib.host.flight import FlightHost  # noqa: PLC0415
+        from state_lib.host.http import HttpServer  # noqa: PLC0415
+
         self._flight = FlightHost(self.tasks, at.flight_url, self._token, self._snapshots)
+        self._http = HttpServer(self.tasks, at, self._token, self._metrics)
         self._http.start()
         self._retention.start()
         log.info("host is up", host=at.id, flight=at.flight_url, http=at.http_url)
@@ -84,7 +93,8 @@ class StateHost:
         """Answer no more, then flush and close every task. Restores that run are given up."""
         self.tasks.context.stopping.set()
         self._discovery.stop()
-        self._http.stop()
+        if self._http is not None:
+            self._http.stop()
         if self._flight is not None:
             self._flight.shutdown()
         self._snapshots.stop()

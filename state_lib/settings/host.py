@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ByteSize, Field, PositiveInt, SecretStr, field_validator
@@ -51,10 +50,11 @@ class HostSettings(BaseModel):
         "wait for Airflow's restore DAG or `holdfast restore run`. In a local stack with Airflow: "
         "orchestrated.",
     )
-    num_restore_workers: Annotated[int, Field(ge=0, le=64)] = Field(
-        min(4, os.cpu_count() or 1),
+    num_restore_workers: Annotated[int, Field(ge=0, le=64)] | None = Field(
+        None,
         description="Processes that read long changelogs of one host beside each other; each takes "
-        "up to 200 MB. 0: the host reads by itself.",
+        "up to 200 MB. 0: the host reads by itself. Default: the machine's cores, shared among the "
+        "hosts of `hosts` that have the same address; 1 to 4.",
     )
     restore_batch_size: PositiveInt = Field(
         1_000, description="Records that a restore reads at once."

@@ -191,3 +191,23 @@ class TestHosts:
             parse_hosts(text)
         with pytest.raises(ConfigurationError, match="hosts"):
             Settings.load(hosts=text)
+
+
+@pytest.mark.parametrize(
+    ("cores", "hosts", "workers"),
+    [
+        (8, "a=10.0.0.1:1/2,b=10.0.0.2:1/2", 4),
+        (2, "a=10.0.0.1:1/2,b=10.0.0.2:1/2", 2),
+        (2, "a=127.0.0.1:1/2,b=127.0.0.1:3/4", 1),
+        (6, "a=127.0.0.1:1/2,b=127.0.0.1:3/4,c=10.0.0.1:1/2", 3),
+        (1, "a=127.0.0.1:1/2,b=127.0.0.1:3/4", 1),
+    ],
+)
+def test_hosts_of_one_machine_share_its_cores_for_restores(
+    cores: int, hosts: str, workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: cores)
+    settings = Settings.load(hosts=hosts)
+    assert settings.restore_workers(settings.host_address("a")) == workers
+    given = Settings.load(hosts=hosts, num_restore_workers=0)
+    assert given.restore_workers(given.host_address("a")) == 0
