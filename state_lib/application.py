@@ -21,6 +21,7 @@ from state_lib.names import check_name
 from state_lib.refused import tell_refusals
 from state_lib.streams import KStream
 from state_lib.topology_text import described
+from state_lib.verbs import Verbs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from state_lib.spark.opened import Opened
 
 
-class Application(Declaration):
+class Application(Declaration, Verbs):
     """An id, a partition count, and what `stream` and the verbs after it declare.
 
     Every step is resolved by Spark as it is declared, on no rows: what Spark cannot resolve raises
@@ -47,6 +48,14 @@ class Application(Declaration):
         ConfigurationError: a setting of this process is wrong, or the session is none that can run
             an application.
     """
+
+    _CALLED = "an application"
+    _INSTEAD = (
+        "Every topic is read by stream('topic', schema), and its columns by the verbs of what that "
+        "gives. A table is what a verb of a grouped stream keeps: "
+        "stream(...).groupBy('key').agg('store', ...). An output is begun on those: "
+        "where(...), toStream().to('topic')"
+    )
 
     def __init__(self, app_id: str, spark: SparkSession | None = None, partitions: int = 4) -> None:
         runs = spark is None and sys._getframe(1).f_globals.get("__name__") == "__main__"  # noqa: SLF001

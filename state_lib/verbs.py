@@ -25,7 +25,9 @@ class Verbs:
             """Refuse it. What begins with an underscore is Python's or ours, and no verb."""
             if name.startswith("_"):
                 raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
-            verbs = [one for one in dir(type(self)) if one[0].islower()]
+            kind = type(self)
+            public = [one for one in dir(kind) if one[0].islower()]
+            verbs = [one for one in public if callable(getattr(kind, one))]
             raise NoSuchVerb(
                 f"{self._CALLED} has no verb {name!r}; it has {verbs}. {self._INSTEAD}", name=name
             )

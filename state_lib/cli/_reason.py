@@ -35,6 +35,9 @@ def reason(app: str, sight: Sight) -> Reason:
     end = last_end(sight)
     if end is not None and state_of(sight) == "failed":
         return Reason(end.why, _after_failure(app, sight, retry=end.retry))
+    own = None if end is None else sight.end_of(end.id)
+    if end is not None and own is not None and own.how != end.how:  # it was stopped after that
+        return Reason(end.why, f"nothing starts it again by itself: start the job of {app}")
     return Reason(sight.stop)
 
 

@@ -21,8 +21,20 @@ from state_lib import processes
 from state_lib.drivers.identity import ID_VARIABLE, LOG_VARIABLE
 from state_lib.errors import ConfigurationError, HoldfastError, Unavailable
 from state_lib.protocol.marker import now_ms
+from state_lib.times import iso
 
 log = structlog.get_logger(__name__)
+LAUNCHED = "launched"
+"""The event of a driver's log that its launcher writes: what follows is of this driver."""
+_NOISE = (
+    "WARNING: Using incubator modules",
+    "WARNING: A terminally deprecated method",
+    "WARNING: sun.misc.Unsafe",
+    "WARNING: Please consider reporting this to the maintainers",
+    "Picked up JAVA_TOOL_OPTIONS",
+    "NOTE: Picked up JDK_JAVA_OPTIONS",
+)
+"""Lines that every JVM writes, and that tell nothing."""
 TAIL_BYTES = 64 << 10
 _LOOK_S = 0.2
 SAME_START_S = 5.0
@@ -141,7 +153,7 @@ class DriverProcess:
             )
 
     def last_lines(self, lines: int = 500) -> list[str]:
-        """The end of its log; nothing on another machine.
+        """The end of its log since it was launched; nothing on another machine.
 
         After a driver's last words the JVM may write some pages of what it left undone.
         """
@@ -153,7 +165,11 @@ class DriverProcess:
                 text = file.read()
         except OSError:
             return []
-        return text.decode(errors="replace").splitlines()[-lines:]
+        said = text.decode(errors="replace").splitlines()
+        begin = _launch_line(self.id)
+        starts = [n for n, line in enumerate(said, 1) if line.startswith(begin)]
+        own = said[starts[-1] :] if starts else said  # else it is before these, or not ours
+        return [line for line in own if not line.startswith(_NOISE)][-lines:]
 
 
 def launch(
@@ -171,7 +187,8 @@ def launch(
         app: the application that it will run.
         command: program and arguments; a path with a slash is taken from ``cwd``.
         env: the whole environment of the process; the driver's id and log are set on top.
-        log: standard output and error are appended to it. Its folder is made.
+        log: a line about the launch, standard output and error are appended to it. Its folder is
+            made.
         cwd: working directory; this process' when None.
         mark: the process' id, of a launcher that has written it down before; a new one when None.
 
@@ -193,6 +210,8 @@ def launch(
     try:
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as out:
+            out.write(f'{_launch_line(mark)},"timestamp":"{iso(now_ms())}"}}\n'.encode())
+            out.flush()
             child = subprocess.Popen(  # noqa: S603 - the operator's own command
                 list(command),
                 env={**env, ID_VARIABLE: mark, LOG_VARIABLE: str(log)},
@@ -206,6 +225,11 @@ def launch(
         raise _not_started(app, command[0], error) from error
     _launched[mark] = child
     return DriverProcess(mark, app, socket.gethostname(), child.pid, str(log), now_ms())
+
+
+def _launch_line(mark: str) -> str:
+    """Its begin, in the form of the others of the log."""
+    return f'{{"event":"{LAUNCHED}","driver":"{mark}"'
 
 
 def _not_started(app: str, program: str, error: OSError) -> HoldfastError:

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from state_lib.drivers.sight import Ended, Sight
 
 
 def last_end(sight: Sight) -> Ended | None:
-    """How the claim's driver ended, if none lives; others may have been refused since."""
+    """How the claim's driver ended, if none lives; others may have been refused since.
+
+    A driver that had failed counts as stopped once its stream was asked to stop.
+    """
     if sight.drivers:
         return None
     facts, last = sight.facts, sight.ended[-1] if sight.ended else None
     if facts is None:
         return last
     end = sight.end_of(facts.id)
+    stop = sight.stream_stopped_since(sight.epoch)
+    if stop is not None and end is not None and end.how == "failed":
+        # Maybe between two starts by its supervisor, which heeds the request: nobody starts it.
+        why = f"{stop.why}; its driver had failed: {end.why}"
+        return replace(end, how="stopped", why=why, retry=False)
     over = sight.stop is not None or (end is not None and end.how != "failed")
     if not over and last is not None and last.how == "failed":
         return last  # maybe that of a successor which ended before its claim

@@ -40,6 +40,7 @@ class Supervision:
     epoch: int = -1
     base: int | None = None
     committed: bool = False
+    awaited: bool = False
     done_before: int = 0
     away: bool = False
     failures: Failures = field(default_factory=Failures)
@@ -106,7 +107,7 @@ class Supervision:
         shown = None if sight is None or sight.away is not None else sight
         if shown is not None:
             self._begin(shown)
-        self.committed = False
+        self.committed = self.awaited = False
         self.living.begin(joined=shown is not None and driver in shown.drivers)
         self.reporting.begin()
         self.alarms.begin()
@@ -204,6 +205,7 @@ class Supervision:
         if sight.driver != self.id:
             if self.epoch >= 0 and self._taken_over(sight):
                 return [self._superseded(sight)]
+            self.awaited = True
             return []
         events = []
         self.epoch = sight.epoch
@@ -219,10 +221,17 @@ class Supervision:
         moved = sight.batch_number > 1 or sight.done > self.done_before or sight.lag == 0
         if sight.batch_number > 0 and moved and not self.committed:
             self.committed, self.failures = True, Failures()
-            seconds = round(now - self.launched_at, 1)
-            text = f"{self.app} commits, {seconds:.0f} s after its driver was launched"
-            events.append(Event("committing", text, {"epoch": sight.epoch, "seconds": seconds}))
+            events.append(self._commits(sight, now))
+        self.awaited = True
         return events + self.reporting.feed(self.app, sight, now)
+
+    def _commits(self, sight: Sight, now: float) -> Event:
+        """Since when is known only if it was seen to commit nothing yet: a new trigger has not."""
+        text, details = f"{self.app} commits", dict[str, Any](epoch=sight.epoch)
+        if self.awaited:
+            details["seconds"] = round(now - self.launched_at, 1)
+            text += f", {details['seconds']:.0f} s after its driver was launched"
+        return Event("committing", text, details)
 
     def _end(self, sight: Sight, now: float, said: Sequence[str]) -> list[Event]:
         """A driver that is gone: why, and what follows from it."""

@@ -90,7 +90,10 @@ class Column:
             return self.of_values(given.to_pylist(maps_as_pydicts="strict"))
         if self._sort == "time":
             return self._times(given)
-        return given.cast(self.wanted, safe=self._sort != "fraction")  # a FLOAT is rounded
+        made = given.cast(self.wanted, safe=self._sort != "fraction")  # a FLOAT is rounded
+        if A.is_float64(given.type) and pc.any(_overflows(given, made)).as_py():
+            raise TypeError(f"a value is too large for {self.wanted}")
+        return made
 
     def of_values(self, given: Iterable[Any]) -> Any:
         """An array of single values."""
@@ -104,6 +107,11 @@ class Column:
         if given.type.unit == "ns":
             plain = pc.floor_temporal(plain, unit="microsecond")
         return plain.cast(pa.timestamp("us")).cast(self.wanted)
+
+
+def _overflows(given: Any, made: Any) -> Any:
+    """Where a number has become infinite."""
+    return pc.and_(pc.is_inf(made), pc.is_finite(given))
 
 
 def _sort(kind: Any) -> str:

@@ -7,7 +7,7 @@ import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -32,8 +32,20 @@ if TYPE_CHECKING:
     from state_lib.executor.process.given import InitialRows
     from state_lib.executor.process.run import Told
 
-RESULT = pa.schema([("task", pa.int32()), ("marker", pa.binary()), ("error", pa.binary())])
-RESULT_DDL = "task int, marker binary, error binary"
+RESULT = pa.schema(
+    [
+        ("task", pa.int32()),
+        ("marker", pa.binary()),
+        ("error", pa.binary()),
+        ("raised", pa.binary()),
+    ]
+)
+RESULT_DDL = "task int, marker binary, error binary, raised binary"
+"""``raised``: of the dead letters that a user's function has made, as JSON of `Raised`; or null."""
+Raised = dict[str, tuple[int, str]]
+"""Their reasons: how many there are, and what was raised first."""
+_OF_FUNCTIONS = ("failed:", "raised:", "raised-timer:")
+"""Others, of Avro for example, have an exception as well."""
 _FIRST_WAIT_S, _MOST_WAIT_S = 0.1, 2.0
 _LEAST_S = 1.0
 """Time of the last try, at least."""
@@ -68,6 +80,15 @@ class OpenExchange(Protocol):
 
     def commit(self, header: CommitHeader) -> Marker:
         """Commit what was sent; returns the marker after it."""
+
+
+@dataclass(frozen=True)
+class _Given:
+    """Rows of a task: all that came, those of verbs by their numbers; ``raised`` is filled."""
+
+    table: pa.Table | None
+    verbs: dict[int, Rows]
+    raised: Raised
 
 
 class TaskClient(Protocol):
@@ -105,15 +126,15 @@ def exchange_partition(
     table = pa.Table.from_batches(received) if received else None
     if not received and plan.batch.tasks is not None and task not in plan.batch.tasks:
         return
-    marker, refusal = None, None
+    marker, refusal, raised = None, None, Raised()
     try:
         check_placed(task, table)
-        marker = exchange(plan, task, table, _client(plan, task)).to_bytes()
+        marker = exchange(plan, task, table, _client(plan, task), raised).to_bytes()
     except HoldfastError as error:  # returned to the driver: if raised, Spark would only retry
         if type(error) is HoldfastError:  # of no kind, such as a broken connection: let Spark retry
             raise
         refusal = orjson.dumps(error.to_wire())
-    row = [[task], [marker], [refusal]]
+    row = [[task], [marker], [refusal], [orjson.dumps(raised) if marker and raised else None]]
     columns = [pa.array(v, f.type) for v, f in zip(row, RESULT, strict=True)]
     yield pa.record_batch(columns, schema=RESULT)
 
@@ -143,10 +164,16 @@ def check_placed(task: int, table: pa.Table | None) -> None:
     )
 
 
-def exchange(plan: ExchangePlan, task: int, table: pa.Table | None, client: TaskClient) -> Marker:
+def exchange(
+    plan: ExchangePlan,
+    task: int,
+    table: pa.Table | None,
+    client: TaskClient,
+    raised: Raised | None = None,
+) -> Marker:
     """Bring a task's rows into its stores; try again while its host is away or opening.
 
-    An initial state may take several commits, each with the next number.
+    An initial state may take several commits, each with the next number. ``raised`` is filled.
 
     Raises:
         Superseded, Realign: this driver must stop or align; trying again would not help.
@@ -155,7 +182,8 @@ def exchange(plan: ExchangePlan, task: int, table: pa.Table | None, client: Task
     """
     if not plan.initial:
         verbs = {} if table is None else _fold(plan, table)
-        return _exchanged(plan, task, client, partial(_run, plan, task, verbs, table))
+        rows = _Given(table, verbs, Raised() if raised is None else raised)
+        return _exchanged(plan, task, client, partial(_run, plan, task, rows))
     from state_lib.executor.process.given import InitialRows  # noqa: PLC0415 - much of PySpark
 
     given = None if table is None else InitialRows(table, plan.beginning)
@@ -226,11 +254,11 @@ def _fold(plan: ExchangePlan, table: pa.Table) -> dict[int, Rows]:
 def _run(
     plan: ExchangePlan,
     task: int,
-    verbs: dict[int, Rows],
-    table: pa.Table | None,
+    given: _Given,
     open_exchange: OpenExchange,
     pace: Pace,
 ) -> Marker:
+    table, verbs = given.table, given.verbs
     stored = {i: open_exchange.get(plan.kept[i].store.name, rows.keys) for i, rows in verbs.items()}
     counts: dict[str, int] = {}
     for i, rows in verbs.items():
@@ -252,7 +280,8 @@ def _run(
         maxima = _maxima(plan, table)
     if letters:
         open_exchange.dead_letters(pa.array(letters, pa.binary()))
-        _count(letters, counts)
+    given.raised.clear()  # of an earlier try
+    given.raised.update(_count(letters, counts))
     batch, begun = plan.batch, open_exchange.marker.initial
     new = [p.name for p in plan.processors if p.fold is None and p.name not in begun]
     failpoint("exchange.before_commit")
@@ -337,10 +366,17 @@ def _dropped(table: pa.Table) -> dict[str, int]:
     return counts
 
 
-def _count(letters: list[bytes], counts: dict[str, int]) -> None:
+def _count(letters: list[bytes], counts: dict[str, int]) -> Raised:
+    """Adds them to ``counts`` by their reasons; returns those that a user's function has made."""
+    raised = Raised()
     for letter in letters:
-        reason = orjson.loads(letter)["reason"]
+        said = orjson.loads(letter)
+        reason, error = said["reason"], said.get("exception")
         counts[reason] = counts.get(reason, 0) + 1
+        if error is not None and reason.startswith(_OF_FUNCTIONS):
+            many, first = raised.get(reason, (0, error))
+            raised[reason] = many + 1, first
+    return raised
 
 
 def _maxima(plan: ExchangePlan, table: pa.Table) -> Positions:

@@ -187,4 +187,5 @@ def _at_once(error: Exception, *, is_to_end: bool) -> Ended | None:
 
 
 def _first_lines(error: BaseException, lines: int = 12) -> str:
-    return "\n".join(str(error).splitlines()[:lines])
+    """Of its message, or the name of its class, if it has none."""
+    return "\n".join(str(error).strip().splitlines()[:lines]) or type(error).__name__

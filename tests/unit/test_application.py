@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import state_lib.driver
+from state_lib.application import Application
 from state_lib.declaration import (
     Aggregation,
     Declaration,
@@ -23,7 +24,7 @@ from state_lib.declaration import (
     Source,
     Where,
 )
-from state_lib.errors import ConfigurationError, InvalidName
+from state_lib.errors import ConfigurationError, InvalidName, NoSuchVerb
 from state_lib.specs import BackendName, StoreSpec
 from state_lib.topology_text import described
 
@@ -99,6 +100,16 @@ def test_an_application_without_a_store_is_refused() -> None:
         Declaration("app").fingerprint  # noqa: B018
     with pytest.raises(InvalidName):
         Declaration("a/b")
+
+
+@pytest.mark.parametrize("name", ["readStream", "table", "globalTable", "kstream", "table_stream"])
+def test_what_builders_and_sessions_have_is_refused_with_what_there_is(name: str) -> None:
+    app = Application.__new__(Application)  # no session is needed
+    said = rf"no verb '{name}'; it has \['describe', 'run', 'start', 'stream'\].*stream\('topic'"
+    with pytest.raises(NoSuchVerb, match=said):
+        getattr(app, name)
+    assert not hasattr(app, name)
+    assert not hasattr(app, "_nothing")
 
 
 def test_an_expression_travels_without_the_jvms_column() -> None:

@@ -233,7 +233,7 @@ def _simple(type_: T.DataType) -> Convert:
     if isinstance(type_, T.DoubleType):
         return _fraction
     if isinstance(type_, T.FloatType):
-        return lambda value: struct.unpack(">f", struct.pack(">f", _fraction(value)))[0]
+        return _single
     if isinstance(type_, T.BooleanType):
         return lambda value: _instance(bool, value)
     if isinstance(type_, T.DecimalType):
@@ -260,7 +260,20 @@ def _fraction(value: Any) -> float:
         value = _native(value)
     if type(value) not in (int, float):
         raise TypeError(f"{value!r} is no number")
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError as error:
+        raise TypeError(f"a whole number of {value.bit_length()} bits is no DOUBLE") from error
+
+
+def _single(value: Any) -> float:
+    """Rounded to 32 bits."""
+    double = _fraction(value)
+    try:
+        single: float = struct.unpack(">f", struct.pack(">f", double))[0]
+    except OverflowError as error:
+        raise TypeError(f"{double!r} is too large for a FLOAT") from error
+    return single
 
 
 def _spelled(value: float) -> float | str:

@@ -68,6 +68,19 @@ def test_a_good_life() -> None:
     assert life.supervision.over
 
 
+def test_since_when_it_commits_is_told_only_if_it_was_seen_to_commit_nothing() -> None:
+    commits = replace(CLAIMED, batch_number=5, done=900)
+    for before in (Sight(at=0), CLAIMED):
+        life = Life()
+        life.see(before)
+        told = life.see(commits)[-1]
+        assert told.text == "app commits, 2 s after its driver was launched"
+        assert told.details == {"epoch": 7, "seconds": 2.0}
+    again = Life()  # as a triggerer that starts again has it from the task: all is new
+    told = again.see(commits, seconds=48)[-1]
+    assert (told.name, told.text, told.details) == ("committing", "app commits", {"epoch": 7})
+
+
 def test_a_crash_is_one_crash_and_one_restart() -> None:
     life = Life()
     life.see(CLAIMED)

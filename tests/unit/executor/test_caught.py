@@ -55,6 +55,13 @@ def test_a_value_of_another_type_is_an_error() -> None:
     assert error == "TypeError: '5' is no whole number of 64 bits"
 
 
+def test_a_number_too_large_for_a_float_is_an_error() -> None:
+    large = caught(lambda x: x, T.FloatType())
+    assert large(True, 0.5) == (True, 0.5, None)
+    assert large(True, 1e39) == (False, None, "TypeError: 1e+39 is too large for a FLOAT")
+    assert large(True, 10**400)[2] == "TypeError: a whole number of 1329 bits is no DOUBLE"
+
+
 def test_arguments_are_given_by_name_where_they_were() -> None:
     minus = caught(lambda x, y: x - y, T.LongType(), keywords=("", "y"))
     assert minus(True, 5, 3) == (True, 2, None)

@@ -51,7 +51,7 @@ def given_back(result: Any, gives: T.DataType, kind: CallKind) -> tuple[list[Any
     return [row["value"] for row in rows], [row["error"] for row in rows]
 
 
-NAN, DAY = float("nan"), dt.date(2026, 1, 31)
+NAN, INFINITE, DAY = float("nan"), float("inf"), dt.date(2026, 1, 31)
 WHOLE, ZEROS = pd.Series([0, 1], dtype="Int64"), pd.Series([0, 2], dtype="Int64")
 
 TAKEN: dict[str, tuple[Any, T.DataType, list[Any]]] = {
@@ -108,6 +108,7 @@ REFUSED: dict[str, tuple[Any, T.DataType, str]] = {
     "truth-for-whole": (pd.Series([True]), LONG, "TypeError: True is no whole number"),
     "part-for-whole": (pd.Series([1.5]), LONG, "ArrowInvalid: Float value 1.5"),
     "too-large": (pd.Series([300]), T.ByteType(), "ArrowInvalid: Integer value 300"),
+    "too-large-for-float": (pd.Series([1e39]), T.FloatType(), "TypeError: a value is too large"),
     "rounded-decimal": (pd.Series([Decimal("1.555")]), T.DecimalType(4, 2), "TypeError: Decimal("),
     "fraction-for-decimal": (pd.Series([1.5]), T.DecimalType(4, 2), "TypeError: 1.5 is of type"),
     "time-for-day": (pd.Series([NAIVE]), T.DateType(), "TypeError: Timestamp("),
@@ -135,6 +136,7 @@ def test_what_of_pandas_is_refused(result: Any, gives: T.DataType, said: str) ->
 ARROW_TAKEN: dict[str, tuple[Any, T.DataType, list[Any]]] = {
     "whole": (pa.array([1, None], pa.int8()), LONG, [1, None]),
     "fractions": (pa.array([1.5, NAN, None]), T.FloatType(), [1.5, NAN, None]),
+    "infinite": (pa.array([-INFINITE, None]), T.FloatType(), [-INFINITE, None]),
     "whole-for-fractions": (pa.array([1]), DOUBLE, [1.0]),
     "whole-for-decimals": (pa.array([1]), T.DecimalType(4, 2), [Decimal("1.00")]),
     "decimals": (pa.array([Decimal("1.500")]), T.DecimalType(4, 2), [Decimal("1.50")]),
@@ -181,6 +183,12 @@ ARROW_REFUSED: dict[str, tuple[Any, T.DataType, str]] = {
     "truth-for-whole": (pa.array([True]), LONG, "TypeError: True is no whole number"),
     "fraction-for-whole": (pa.array([1.0]), LONG, "TypeError: 1.0 is no whole number"),
     "too-large": (pa.array([300]), T.ByteType(), "ArrowInvalid: Integer value 300"),
+    "too-large-for-float": (pa.array([1e39]), T.FloatType(), "TypeError: a value is too large"),
+    "too-large-within": (
+        pa.array([[1e39]]),
+        T.ArrayType(T.FloatType()),
+        "TypeError: 1e+39 is too large for a FLOAT",
+    ),
     "rounded-decimal": (pa.array([Decimal("1.555")]), T.DecimalType(4, 2), "ArrowInvalid: "),
     "time-for-day": (pa.array([NAIVE]), T.DateType(), "TypeError: datetime.datetime"),
     "zone-for-none": (pa.array([NOON], ZONED), NTZ, "TypeError: it gave times in UTC"),

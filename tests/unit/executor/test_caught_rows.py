@@ -71,6 +71,16 @@ def test_a_row_on_which_it_fails_is_found_and_others_are_as_without_it() -> None
     ]
 
 
+@pytest.mark.parametrize("kind", ["pandas", "arrow"])
+def test_a_number_too_large_for_a_float_is_its_row_alone(kind: CallKind) -> None:
+    def large(x: Any) -> Any:
+        return x * 1e38 if kind == "pandas" else pc.multiply(x, 1e38)
+
+    first, second, third = of(large, 1, 10, 2, gives=T.FloatType(), kind=kind)
+    assert (first[0], third[0]) == (True, True)
+    assert second == (False, None, "TypeError: a value is too large for float")
+
+
 def test_rows_that_are_not_usable_are_not_given_to_it() -> None:
     made = caught(strict)(usable(True, False, None, True), pa.array([1, -2, -3, 4]))
     nothing = (False, None, None)

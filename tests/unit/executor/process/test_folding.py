@@ -18,6 +18,7 @@ from pyspark.sql import Row
 from pyspark.sql.types import (
     ArrayType,
     DataType,
+    FloatType,
     LongType,
     MapType,
     StringType,
@@ -123,6 +124,20 @@ def test_a_row_on_which_it_raises_is_a_letter_and_the_others_count(world: World)
     with pytest.raises(ProcessorFailed, match="store 's' raised in its function on key 'a'"):
         world.run(reducing(on_error="stop"), entries(*rows))
     assert world.kept() == {b"a": ("a", 7, 4)}
+
+
+def test_a_number_too_large_for_a_float_is_a_letter_and_the_others_count(world: World) -> None:
+    schema = StructType([StructField("f", FloatType())])
+    code = cloudpickle.dumps((lambda: (0.0,), lambda _, row, old: (old.f + row.x * 1e38,)))
+    verb = reducing(results=schema.json(), code=code)
+    letters = world.run(verb, entries(("a", 1, 1, 0, 0), ("a", 10, 2, 0, 1), ("b", 2, 3, 0, 2)))
+    assert {key: round(f / 1e38, 5) for key, (f, _) in world.kept(schema).items()} == {
+        b"a": 1.0,
+        b"b": 2.0,
+    }
+    (letter,) = letters
+    assert (letter["offset"], letter["reason"]) == (1, "raised:s")
+    assert letter["exception"].endswith(" is too large for a FLOAT")
 
 
 def test_a_record_is_one_letter_for_a_key(world: World) -> None:
