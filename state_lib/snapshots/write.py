@@ -26,14 +26,13 @@ from state_lib.snapshots.listing import (
     task_storage,
 )
 from state_lib.snapshots.manifest import FileEntry, Manifest, new_id, parse
-from state_lib.snapshots.parallel import Progress, each, sha256, silent
+from state_lib.snapshots.parallel import Progress, each, silent
 from state_lib.snapshots.storage import Storage
 from state_lib.specs import Topology
 
 PATIENCE_S = 12 * 3600
 """A snapshot that takes longer gives up: collection spares what it re-uses for a day only."""
 _YOUNG_MS = 12 * 3600 * 1000
-_NOT_STATE = ("LOG", "LOCK")
 
 
 @dataclass(frozen=True)
@@ -68,8 +67,7 @@ def write_snapshot(request: SnapshotRequest, report: Progress = silent) -> Writt
     started = time.monotonic()
     app, partition = request.topology.app, request.partition
     storage = task_storage(request.url, app, partition)
-    files = _hashed(request.directory, report)
-    held = inspect_aside(request.directory, request.topology, report)
+    held, files = inspect_aside(request.directory, request.topology, report)
     if held.checkpoint.marker.state != "running":
         raise Unavailable(
             f"{app}/{partition} is being restored to the past: it has no state of its own until "
@@ -105,26 +103,6 @@ def write_snapshot(request: SnapshotRequest, report: Progress = silent) -> Writt
     _list(storage, manifest)
     failpoint("snapshot.after_manifest")
     return Written(manifest, uploaded)
-
-
-def _hashed(directory: Path, report: Progress) -> list[FileEntry]:
-    """Every file of the state: what RocksDB logs is none, and appears when someone looks."""
-    paths = sorted(
-        p for p in directory.rglob("*") if p.is_file() and not p.name.startswith(_NOT_STATE)
-    )
-    sizes = {p: p.stat().st_size for p in paths}
-    done = 0
-
-    def count(path: Path) -> None:
-        nonlocal done
-        done += sizes[path]
-        report("hash", done, sum(sizes.values()))
-
-    hashes = each(sha256, paths, count)
-    return [
-        FileEntry(path.relative_to(directory).as_posix(), sizes[path], found)
-        for path, found in zip(paths, hashes, strict=True)
-    ]
 
 
 def _upload(

@@ -58,7 +58,11 @@ class RocksDBOptions:
         write_budget_bytes: memtables of the process, shared likewise; passing it starts a flush.
         write_buffer_bytes: one family's memtable; when full, all families flush together.
         max_write_buffers: memtables of a family, the one being filled included.
-        compaction_style: ``level`` (least space) or ``universal`` (least write amplification).
+        compaction_style: ``level`` (least space), or ``universal`` (least write amplification, as
+            Kafka Streams has it: what did not change stays in its file, and a snapshot's next one
+            need not upload it again).
+        max_size_amplification_percent: of ``universal``: newer files that are larger than this part
+            of the oldest one are merged with it.
         target_file_size: of SST files on the first level.
         max_open_files: of one engine; a process needs tasks times this.
         direct_io: bypass the page cache for reads, flushes and compaction.
@@ -75,7 +79,8 @@ class RocksDBOptions:
     write_budget_bytes: int = 256 << 20
     write_buffer_bytes: int = 32 << 20
     max_write_buffers: int = 3
-    compaction_style: str = "level"
+    compaction_style: str = "universal"
+    max_size_amplification_percent: int = 50
     target_file_size: int = 64 << 20
     max_open_files: int = 512
     direct_io: bool = False
@@ -117,7 +122,10 @@ class RocksDBOptions:
         out.set_arena_block_size(64 << 10)  # small families must not charge the budget 1 MiB each
         out.set_compression_type(_COMPRESSION[self.compression]())
         out.set_compaction_style(_COMPACTION[self.compaction_style]())
-        out.set_level_compaction_dynamic_level_bytes(v=True)
+        universal = rocksdict.UniversalCompactOptions()
+        universal.max_size_amplification_percent = self.max_size_amplification_percent
+        out.set_universal_compaction_options(universal)
+        out.set_level_compaction_dynamic_level_bytes(v=self.compaction_style == "level")
         out.set_target_file_size_base(self.target_file_size)
         out.set_max_bytes_for_level_base(4 * self.target_file_size)
         out.set_max_open_files(self.max_open_files)

@@ -22,7 +22,8 @@ def test_unknown_settings_name_what_is_known(setting: str, value: str) -> None:
     ("changed", "line"),
     [
         ({"compression": "zstd"}, "compression=kZSTD"),
-        ({"compaction_style": "universal"}, "compaction_style=kCompactionStyleUniversal"),
+        ({}, "compaction_style=kCompactionStyleUniversal"),
+        ({"compaction_style": "level"}, "compaction_style=kCompactionStyleLevel"),
         ({"write_buffer_bytes": 1 << 20}, "write_buffer_size=1048576"),
         ({"max_write_buffers": 5}, "max_write_buffer_number=5"),
         ({"target_file_size": 1 << 21}, "target_file_size_base=2097152"),
