@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import orjson
 import pytest
+from confluent_kafka import TopicPartition
 from typer.testing import CliRunner
 
 from state_lib.cli import app as command
 from state_lib.drivers.identity import Identity
+from state_lib.drivers.members import living_drivers
 from state_lib.drivers.presence import Presence
 from state_lib.errors import Realign, Superseded
 from state_lib.kafka import describe
 from state_lib.protocol.marker import now_ms
 from tests.integration.conftest import MakeApp
+from tests.support.past import ROWS
 from tests.support.past_world import PARTITIONS, World, run, running_world
 from tests.support.waiting import until
 
@@ -97,6 +101,74 @@ def test_to_a_time(world: World) -> None:
     assert world.digests() == now
     run("run", app, "--to", str(at), "--yes")
     assert world.digests() == then
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["", "republish"])
+def test_the_wish_to_write_outputs_again_reaches_every_task(world: World, again: bool) -> None:
+    app = world.app.name
+    then = world.commits(range(2))
+    to = world.savepoint()
+    now = world.commits(range(2, 4))
+    words = ["run", app, "--to", to, *(["--republish"] if again else [])]
+    run(*words, "--yes")
+    assert world.digests() == then
+    for task in world.tasks:
+        assert task.marker.back["republish"] is again
+        assert task.marker.published.get("again", False) is again
+    assert "nothing to do" in run(*words, "--yes")[0], "it has gone back so already"
+    world.claim()
+    assert world.commits(range(2, 4)) == now
+
+
+def test_what_cannot_be_read_again_is_refused_before_the_driver_ends(world: World) -> None:
+    app = world.app.name
+    world.commits(range(2))
+    to = world.savepoint()
+    now = world.commits(range(2, 4))
+    gone = TopicPartition(world.source, 0, 2 * ROWS + 1)
+    for future in world.app.kafka.admin().delete_records([gone]).values():
+        future.result()
+    with living(world) as heard:
+        for what in ("plan", "run"):
+            _, err = run(what, app, "--to", to, code=1)
+            assert f"{world.source}/0 holds offsets [21, 200)" in err
+        assert living_drivers(world.app.kafka, app) == ("one",)
+    unchanged(world, heard, now)
+
+
+def test_a_disk_that_is_too_small_is_seen_before_the_driver_ends(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = world.app.name
+    then = world.commits(range(2))
+    to = world.savepoint()
+    now = world.commits(range(2, 4))
+    with living(world) as heard:
+        with monkeypatch.context() as full:
+            full.setattr("state_lib.snapshots.fetch.MIN_FREE_BYTES", 1 << 60)
+            _, err = run("run", app, "--to", to, "--yes", code=1)
+        assert "MiB free, snapshot " in err
+        assert "free space, then try again" in err
+        assert living_drivers(world.app.kafka, app) == ("one",)
+    unchanged(world, heard, now)
+    run("run", app, "--to", to, "--yes")
+    assert world.digests() == then, "with room it goes"
+
+
+@contextmanager
+def living(world: World) -> Iterator[list[str]]:
+    """A driver that is seen to live; what it heard."""
+    with world.driver() as heard:
+        until(lambda: living_drivers(world.app.kafka, world.app.name), 60, "a living driver")
+        yield heard
+
+
+def unchanged(world: World, heard: list[str], now: object) -> None:
+    """Nobody was asked to end, and no task has moved."""
+    assert heard == []
+    assert world.digests() == now
+    assert {task.marker.epoch for task in world.tasks} == {world.epoch}
+    world.commits([4])
 
 
 def test_options_that_do_not_go_together(world: World) -> None:

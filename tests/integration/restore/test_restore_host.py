@@ -49,6 +49,8 @@ class Host:
 
     def __init__(self, app: App, at: HostAddress) -> None:
         self.app, self.at = app, at
+        self.snapshots_url: str | None = None
+        """Where restores look for snapshots, from the next start on; they are taken anyhow."""
         self.metrics = HostMetrics()
         self.manager: TaskManager
         self.server: FlightHost
@@ -57,12 +59,17 @@ class Host:
         context = replace(
             self.app.context(self.at.id),
             listener=Several(self.metrics, RestoreRecords(self.app.kafka, self.at.id)),
-            restore=RestoreOptions(mode="orchestrated"),
+            restore=RestoreOptions(mode="orchestrated", snapshots_url=self.snapshots_url),
         )
         self.manager = TaskManager(context, [self.at], 60.0)
         self.manager.start()
-        self.jobs = SnapshotJobs(self.manager, (self.app.root / "snapshots").as_uri())
+        self.jobs = SnapshotJobs(self.manager, self.storage)
         self.server = FlightHost(self.manager, self.at.flight_url, None, self.jobs)
+
+    @property
+    def storage(self) -> str:
+        """Where snapshots are written to."""
+        return (self.app.root / "snapshots").as_uri()
 
     def stop(self) -> None:
         self.server.shutdown()
@@ -78,6 +85,15 @@ class Host:
     def metric(self, name: str, task: str) -> float | None:
         labels = {"app": self.app.name, "task": task, "store": "kv"}
         return self.metrics.registry.get_sample_value(name, labels)
+
+    def phases(self, task: str) -> list[str]:
+        """Of a task's restores, as the progress topic keeps them."""
+        servers = str(self.app.kafka.properties["bootstrap.servers"])
+        topic = progress_topic(self.app.name)
+        records = [orjson.loads(m.value() or b"") for m in committed(servers, topic)]
+        kept = [r for r in records if r["task"] == task]
+        assert all(r["kind"] == "restore" and r["host"] == self.at.id for r in kept)
+        return [r["phase"] for r in kept]
 
 
 @pytest.fixture
@@ -157,19 +173,55 @@ def test_a_lost_task_is_reported_and_restored_while_others_go_on(
     assert host.metric("holdfast_restore_total", name) == 2
     assert host.metric("holdfast_restore_remaining_records_total", name) == 0
     assert host.metric("holdfast_restore_rate", name) == 0
-    servers = str(app.kafka.properties["bootstrap.servers"])
-
-    def phases() -> list[str]:
-        records = [
-            orjson.loads(m.value() or b"") for m in committed(servers, progress_topic(app.name))
-        ]
-        kept = [r for r in records if r["task"] == name]
-        assert all(r["kind"] == "restore" and r["host"] == host.at.id for r in kept)
-        return [r["phase"] for r in kept]
-
-    until(lambda: phases()[-1:] == ["end"], 60)
-    assert "start" in phases()
+    until(lambda: host.phases(name)[-1:] == ["end"], 60)
+    assert "start" in host.phases(name)
     assert ProgressLog(app.kafka, app.name).read() == [], "they are no batches"
+
+
+def test_a_restore_from_a_snapshot_tells_how_far_it_is(
+    host: Host, shell: CliRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And one that fails tells that."""
+    app, name, partition = host.app, f"{host.app.name}/1", 1
+    monkeypatch.setattr("state_lib.host.restore_records._EVERY_S", 0.0)
+    with closing(FlightHostClient(host.at, None)) as client:
+        client.snapshot(app.name, partition)
+        until(lambda: client.snapshot_status(app.name, partition)["state"] != "running", 60)
+        taken = client.snapshot_status(app.name, partition)
+    assert taken["error"] is None
+    task = host.manager.task(app.name, partition)
+    task.commit(batch(task.marker, {"kv": kv(("c", "3"))}))
+    before = digests(task)
+    host.snapshots_url = host.storage
+    host.lose(partition)
+    arguments = ["restore", "run", app.name]
+
+    with monkeypatch.context() as full:
+        full.setattr("state_lib.restore.facts.free_bytes", lambda _path: 1 << 20)
+        failed = shell.invoke(command, arguments)
+    assert failed.exit_code == 1
+    assert "1 MiB free" in failed.stderr
+    assert re.search(rf"{name} .* failed", failed.stdout), "its bar"
+    gauge = "holdfast_restore_remaining_snapshot_bytes"
+    labels = {"app": app.name, "task": name}
+    assert host.metrics.registry.get_sample_value(gauge, labels) is None, "nothing was fetched"
+
+    done = shell.invoke(command, [*arguments, "--json"])
+    assert done.exit_code == 0, done.output
+    events = [orjson.loads(line) for line in done.stdout.splitlines()]
+    fetches = [e for e in events if e["event"] == "fetch"]
+    assert [e["event"] for e in events if e not in fetches] == ["start", "batch", "end", "done"]
+    assert fetches == events[: len(fetches)]
+    assert fetches[-1]["done"] == fetches[-1]["total"] == taken["size_bytes"]
+    assert events[-1]["source"] == taken["snapshot"]
+    assert digests(host.manager.task(app.name, partition)) == before
+    assert host.metrics.registry.get_sample_value(gauge, labels) == 0
+    assert host.metric("holdfast_restore_total", name) == 1, "the tail only"
+
+    until(lambda: host.phases(name)[-1:] == ["end"] and "fetch" in host.phases(name), 60)
+    phases = host.phases(name)
+    told = phases[phases.index("error") + 1 :]
+    assert told == ["fetch"] * told.count("fetch") + ["start", "progress", "end"]
 
 
 def test_what_is_replaced_is_asked_for(host: Host, shell: CliRunner) -> None:

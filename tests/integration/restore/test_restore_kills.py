@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from state_lib.failpoints import NAMES
 from state_lib.specs import StoreSpec
 from state_lib.task import StateTask
 from tests.integration.conftest import MakeApp
-from tests.support.apps import HOUR, KV, TS, WIN, App, batch, digests, kv
+from tests.support.apps import HOUR, KV, TS, WIN, App, batch, digests, kv, win
 from tests.support.counting import Counting
 from tests.support.filled import filled
 
@@ -97,6 +98,27 @@ def test_killed_twice_then_left_alone(make_app: MakeApp) -> None:
     done = restorer(app, "")
     assert done.stdout.split() == ["0", "6"], done.stderr
     check(app, before)
+
+
+def test_killed_while_a_tail_is_replayed(make_app: MakeApp, tmp_path: Path) -> None:
+    """Between two stores: the one holds more than the checkpoint of the directory says."""
+    app = make_app([KV, WIN])
+    task = filled(app)
+    task.close()
+    shutil.copytree(task.path, tmp_path / "old")
+    task.open()
+    clock = task.marker.stream_time_ms
+    puts = {"kv": kv(("new", "1"), ("k1", None)), "win": win(("w", clock, "1"))}
+    task.commit(batch(task.marker, puts, clock=clock))
+    before = digests(task)
+    task.close()
+    shutil.rmtree(task.path)
+    shutil.copytree(tmp_path / "old", task.path)
+    for _ in range(2):
+        killed = restorer(app, "restore.after_store=kill")
+        assert killed.returncode == -signal.SIGKILL, killed.stderr
+    replayed = check(app, before)
+    assert replayed.records == {"kv": 2, "win": 1}, "the tails, again, and nothing else"
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Generator
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import psutil
 import pytest
 
 from state_lib.errors import StateCorrupt, Unavailable
+from state_lib.kafka import Kafka
 from state_lib.restore.options import RestoreOptions
 from state_lib.restore.pool import WorkerPool
 from state_lib.restore.runs import Batch, Run, RunJob
@@ -70,6 +72,40 @@ def test_ranges_side_by_side_give_the_same_state(make_app: MakeApp) -> None:
     assert [p.name for p in task.path.parent.iterdir()] == ["0"]
     assert not children(), "idle workers end with the restore"
     assert task.commit(batch(task.marker)).batch_number == 17
+
+
+class Watched(WorkerPool):
+    """Knows what it was asked for."""
+
+    def __init__(self, kafka: Kafka, size: int) -> None:
+        super().__init__(kafka, size)
+        self.jobs: list[RunJob] = []
+
+    def run(self, job: RunJob) -> Generator[Batch | Run, None, None]:
+        """As any pool."""
+        self.jobs.append(job)
+        return super().run(job)
+
+
+def test_a_short_log_starts_no_worker(make_app: MakeApp) -> None:
+    """To start one takes longer than to read it; `RestoreOptions.worker_records` is the bound."""
+    app = make_app([KV])
+    task = filled(app, 10)
+    before = digests(task)
+    written = len(committed(app.servers, app.topic("kv")))
+    for options, jobs in (
+        (RestoreOptions(), 0),
+        (RestoreOptions(worker_records=2 * written), 0),
+        (RestoreOptions(worker_records=written * 2 // 3), 1),
+        (RestoreOptions(worker_records=10), 3),
+    ):
+        app.close()
+        shutil.rmtree(task.path)
+        seen, pool = Counting(), Watched(app.kafka, 3)
+        task = app.opened(listener=seen, restore=options, pool=pool)
+        assert digests(task) == before
+        assert seen.records["kv"] == written > 100
+        assert len(pool.jobs) == jobs, options
 
 
 def test_a_worker_that_dies_is_no_end_of_data(

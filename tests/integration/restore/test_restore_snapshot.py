@@ -240,6 +240,46 @@ def test_killed_while_a_snapshot_is_restored(make_app: MakeApp, point: str) -> N
     a_tail(task)
     before = digests(task)
     task = lost(app, task, seen)
+    killed_at(app, point)
+    task.open()
+    assert digests(task) == before
+    assert seen.records in ({"kv": 3}, {}), "never the whole log"
+    assert [p.name for p in task.path.parent.iterdir()] == ["0"]
+    assert task.commit(batch(task.marker)).batch_number == 8
+
+
+@pytest.mark.parametrize(
+    ("point", "replayed"),
+    [
+        pytest.param("restore.before_swap", {"kv": 3}, marks=pytest.mark.full),
+        ("restore.before_cleanup", {}),
+    ],
+)
+def test_killed_while_a_snapshot_replaces_what_is_corrupt(
+    make_app: MakeApp, point: str, replayed: dict[str, int]
+) -> None:
+    """Before the swap the bad directory is in its place still, and beside it a whole one."""
+    app, seen = make_app([KV, WIN]), Counting()
+    task = filled(app)
+    snapshot(app, task)
+    a_tail(task)
+    before = digests(task)
+    task.flush()
+    app.close()
+    (task.path / "CURRENT").write_text("MANIFEST-999999\n")
+    killed_at(app, point)
+    left = {p.name.partition("-")[0] for p in task.path.parent.iterdir()}
+    beside = "0.restoring" if replayed else "0.aside"
+    assert {"0", beside} <= left, "the bad one was not removed before the new one was verified"
+    task = app.opened(listener=seen, restore=RestoreOptions("auto", url(app)))
+    assert digests(task) == before
+    assert seen.records == replayed
+    assert [p.name for p in task.path.parent.iterdir()] == ["0"]
+    assert task.commit(batch(task.marker)).batch_number == 8
+
+
+def killed_at(app: App, point: str) -> None:
+    """Open the task in a process that is killed at a point."""
     killed = subprocess.run(
         [
             sys.executable, "-m", "tests.support.restorer",
@@ -254,8 +294,3 @@ def test_killed_while_a_snapshot_is_restored(make_app: MakeApp, point: str) -> N
         check=False,
     )  # fmt: skip
     assert killed.returncode == -signal.SIGKILL, killed.stderr
-    task.open()
-    assert digests(task) == before
-    assert seen.records in ({"kv": 3}, {}), "never the whole log"
-    assert [p.name for p in task.path.parent.iterdir()] == ["0"]
-    assert task.commit(batch(task.marker)).batch_number == 8

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
@@ -35,6 +35,7 @@ from state_lib.keys import partition_for
 from state_lib.protocol.marker import Marker, now_ms
 from state_lib.protocol.placement import owner_of
 from state_lib.protocol.positions import Positions
+from state_lib.restore.plan import CHANGELOG
 from state_lib.spark.align import Read, align, initial_positions
 from state_lib.spark.batches import Batches
 from state_lib.spark.frames import Combiner
@@ -44,6 +45,7 @@ from state_lib.task import state_task
 from state_lib.task.room import check_disk
 from tests.support.apps import App, batch
 from tests.support.declared import counting
+from tests.support.held import HeldReplay
 from tests.support.hosts import address, publish, served
 from tests.support.waiting import until
 
@@ -333,6 +335,55 @@ def test_a_task_whose_host_answers_and_refuses_is_parked(
         driver.come_back(parking)
         assert world.counts() == world.expected()
         assert not parking._pauses
+
+
+def test_a_task_that_is_restored_is_parked_and_others_commit_and_answer(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    present = sorted(set(range(PARTITIONS)) - set(world.theirs))
+    away = world.managers[AWAY]
+    with closing(world.driver()) as driver, driver.parking() as parking:
+        world.produce()
+        driver.stream()
+        tasks = [away.task(world.name, p) for p in world.theirs]
+        plans = [task.plan(CHANGELOG) for task in tasks]
+        held = HeldReplay(monkeypatch)
+        jobs = [away.restores.start(*one) for one in zip(tasks, plans, strict=True)]
+        until(lambda: held.waiting == len(tasks), 60, "all of them replay")
+        for _ in range(2):
+            end = world.produce()
+            driver.stream()
+            assert sorted(driver.standing.parked) == world.theirs
+            expected = _of(world.expected(), present)
+            assert expected, "or this shows nothing"
+            assert _answered(world, present, end) == expected
+        assert {job.state for job in jobs} == {"running"}, "it restores all the time"
+        assert {away.state_of(task) for task in tasks} == {"restoring"}
+        with pytest.raises(Unavailable, match="opening or restoring"):
+            away.task(world.name, world.theirs[0])
+        held.go.set()
+        for job in jobs:
+            job.result()
+        driver.come_back(parking)
+        assert _answered(world, range(PARTITIONS), end) == world.expected()
+
+
+def _of(counts: dict[bytes, int], tasks: Collection[int]) -> dict[bytes, int]:
+    """Counts of words that these tasks hold."""
+    return {word: n for word, n in counts.items() if partition_for(word, PARTITIONS) in tasks}
+
+
+def _answered(world: World, tasks: Collection[int], end: int) -> dict[bytes, int]:
+    """What these tasks answer over Flight; they have committed all up to an end of the source."""
+    out: dict[bytes, int] = {}
+    for task in tasks:
+        with closing(FlightHostClient(owner_of(world.name, task, world.addresses), None)) as client:
+            marker, parts = client.scan(world.name, task, "counts")
+            assert marker.positions[world.topic, 0] == end
+            for part in parts:
+                for row in part.to_pylist():
+                    out[row["key"]] = int.from_bytes(row["value"][8:], "big")
+    return out
 
 
 def _full(name: str, path: Path, size: int) -> None:

@@ -1,5 +1,6 @@
 import signal
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,28 @@ def test_a_contender_that_fails_is_told_and_does_not_end_the_others(tmp_path: Pa
     assert [list(runs) for runs in rounds] == [["works"]] * 3
     assert two.ran == 2
     assert "two, round 2 of 3, fails failed, its rounds do not count: ended with 1" in said
+
+
+class Order(Two):
+    """Three contenders that only write down whose turn it was."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.turns = list[str]()
+
+    def contenders(self) -> dict[str, Contender]:
+        return {name: partial(self._note, name) for name in ("a", "b", "c")}
+
+    def _note(self, name: str, _world: World) -> Measurement:
+        self.turns.append(name)
+        return Measurement(1, 0, 0)
+
+
+def test_contenders_take_turns_and_every_other_round_is_backwards(tmp_path: Path) -> None:
+    order = Order()
+    rounds = run(order, World(tmp_path, 1.0, print), 3)
+    assert "".join(order.turns) == "abc" + "cba" + "abc"
+    assert [list(runs) for runs in rounds] == [["a", "b", "c"]] * 3, "results in one order"
 
 
 def test_an_error_is_raised_where_every_contender_failed(tmp_path: Path) -> None:

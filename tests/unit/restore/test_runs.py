@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pytest
 from confluent_kafka import Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,6 +21,7 @@ from tests.support.apps import HOUR, KV, NOON, TS, WIN
 from tests.support.stored import with_timestamp
 
 Log = list[tuple[bytes, bytes | None]]
+REPOSITORY = Path(__file__).parents[3]
 MANY = 1 << 30
 LOGS = st.lists(
     st.tuples(st.integers(0, 12).map(lambda n: b"k%d" % n), st.none() | st.binary(max_size=60)),
@@ -79,6 +83,23 @@ def test_keys_that_are_written_again_and_again_are_one_run(tmp_path: Path) -> No
     assert held(runs, tmp_path)["kv"] == {b"k%d" % (at % 5): b"%d" % at for at in range(995, 1000)}
     other: Log = [(b"k%04d" % at, b"v") for at in range(1000)]
     assert len(written(KV, other, tmp_path / "more", 20_000)) > 5, "the bound holds"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+@pytest.mark.parametrize("value_bytes", [8, 2_000])
+def test_a_worker_takes_no_more_memory_than_is_said(tmp_path: Path, value_bytes: int) -> None:
+    """`num_restore_workers` says 200 MB: all of the process, with a log of three runs."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.support.run_memory", str(tmp_path), str(value_bytes)],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    runs, peak = map(int, done.stdout.split())
+    assert runs >= 3
+    assert peak < 200e6
 
 
 def test_a_delete_covers_what_an_earlier_run_holds(tmp_path: Path) -> None:
