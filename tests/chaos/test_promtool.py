@@ -1,4 +1,4 @@
-"""Prometheus' own tool: the rules are rules, and fire where `rules.test.yaml` says so.
+"""Prometheus' own tool: its configuration is one, and rules fire where `rules.test.yaml` says so.
 
 It is in Debian's package `prometheus`, which is fetched and unpacked, not installed.
 """
@@ -29,12 +29,12 @@ def run(*words: str | Path, cwd: Path) -> str:
     return done.stdout
 
 
-@pytest.fixture
-def promtool(tmp_path: Path) -> str:
+@pytest.fixture(scope="module")
+def promtool(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The machine's, or Debian's, with lists and cache of its own: no root is needed."""
     if found := shutil.which(NAME):
         return found
-    own = []
+    tmp_path, own = tmp_path_factory.mktemp("debian"), list[str]()
     for kind in ("State", "State::Lists", "Cache"):
         folder = tmp_path / kind.replace("::", "-").lower()
         (folder / "partial").mkdir(parents=True)
@@ -45,6 +45,17 @@ def promtool(tmp_path: Path) -> str:
     (package,) = tmp_path.glob("prometheus_*.deb")
     run("dpkg-deb", "--extract", package, tmp_path / "unpacked", cwd=tmp_path)
     return str(tmp_path / "unpacked" / "usr" / "bin" / NAME)
+
+
+def test_prometheus_takes_its_configuration(promtool: str, tmp_path: Path) -> None:
+    """Without the files that it names: the token is there in the container alone."""
+    check = (promtool, "check", "config", "--syntax-only", "prometheus.yaml")
+    folder = DOCKER / "prometheus"
+    assert "SUCCESS" in run(*check, cwd=folder)
+    text = (folder / "prometheus.yaml").read_text()
+    (tmp_path / "prometheus.yaml").write_text(text.replace("static_configs", "static_config"))
+    with pytest.raises(AssertionError, match="static_config not found"):
+        run(*check, cwd=tmp_path)
 
 
 def test_alarms_fire_where_their_cases_say_so(promtool: str, tmp_path: Path) -> None:

@@ -252,6 +252,16 @@ def test_a_worker_that_hangs_does_not_keep_later_runs_from_beginning(
     assert timedelta(hours=1) <= dag.dagrun_timeout <= timedelta(hours=6)
 
 
+@pytest.mark.parametrize("app", ["flights", "word_count"])
+def test_light_work_runs_as_often_as_is_promised(bag: BundleDagBag, app: str) -> None:
+    often = {
+        "verify": timedelta(minutes=15),
+        "snapshots": timedelta(hours=1),
+        "prune": timedelta(days=1),
+    }
+    assert {name: bag.dags[f"{app}_{name}"].schedule for name in often} == often
+
+
 def test_heavy_daily_work_runs_one_after_the_other(bag: BundleDagBag) -> None:
     heavy = [
         d for i, d in bag.dags.items() if i.rpartition("_")[2] in ("audit", "drill", "capacity")

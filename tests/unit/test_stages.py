@@ -40,6 +40,23 @@ def test_each_file_is_in_one_stage_of_its_sort() -> None:
             assert len(found) == 1, (str(file), full, found)
 
 
+def test_each_stage_is_run_by_one_of_the_three() -> None:
+    """`make test` and `make test-full` run what is not asked for, `make test-longest` the rest."""
+    stages = tomllib.loads((ROOT / ".ci/stages.toml").read_text())
+    asked = sorted(name for name, stage in stages.items() if stage.get("asked", False))
+    makefile = (ROOT / "Makefile").read_text()
+    in_ci = re.search(r"^IN_CI := (.*)$", makefile, re.MULTILINE)
+    longest = re.search(
+        r"^test-longest:.*\n\t@python \.ci/gate\.py \$\(IN_CI\) (.*)$", makefile, re.MULTILINE
+    )
+    assert in_ci is not None
+    assert longest is not None
+
+    assert sorted([*in_ci[1].split(), *longest[1].split()]) == asked
+    for target in ("gate.py --quick\n", "gate.py --full\n", "gate.py --quick --full $(IN_CI) "):
+        assert target in makefile
+
+
 def _runs(tests: list[str], file: Path) -> bool:
     left_out = {t.partition("=")[2] for t in tests if t.startswith("--ignore=")}
     return _within(file, set(tests)) and not _within(file, left_out)

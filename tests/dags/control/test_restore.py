@@ -64,6 +64,22 @@ from tests.support.waiting import SLOWNESS, until
 from tests.unit.restore.test_stale import OLD as DISCARDING
 
 APP, CONN, PARTITIONS, ROWS = "restored", "holdfast_default", 2, 3000
+NOWHERE = "MANIFEST-999999\n"
+
+
+def led_nowhere(folder: Path) -> dict[Path, bytes]:
+    """What a directory has its other files by; returns what was written."""
+    (folder / "CURRENT").write_text(NOWHERE)
+    return {folder / "CURRENT": NOWHERE.encode()}
+
+
+def zeroed(folder: Path) -> dict[Path, bytes]:
+    """All SST files, as by a bad disk; returns what was written."""
+    written = {file: bytes(file.stat().st_size) for file in folder.glob("*.sst")}
+    for file, zeros in written.items():
+        file.write_bytes(zeros)
+    assert written
+    return written
 
 
 class Group(Hosts):
@@ -110,12 +126,20 @@ class Group(Hosts):
         self.launch()
         self.is_("quarantined", partition)
 
-    def corrupt(self, partition: int = 0) -> None:
-        """As `lose`, and the directory is there and cannot be opened."""
-        self.kill(partition)
-        (self.directory(partition) / "CURRENT").write_text("MANIFEST-999999\n")
+    def corrupt(
+        self, partition: int = 0, damage: Callable[[Path], dict[Path, bytes]] = led_nowhere
+    ) -> dict[Path, bytes]:
+        """Its host ends, and flushes; the directory is there and cannot be opened.
+
+        Returns what was damaged.
+        """
+        process = self.processes[self.owner(partition)]
+        process.terminate()
+        process.wait(60 * SLOWNESS)
+        damaged = damage(self.directory(partition))
         self.launch()
         self.is_("quarantined", partition)
+        return damaged
 
     def digests(self) -> dict[str, str]:
         """Of all tasks' stores."""
@@ -251,6 +275,31 @@ def test_a_deleted_directory_comes_back_with_no_person(
     print(f"sensed to verified: {report['seconds']} s; the whole run: {took:.1f} s")  # noqa: T201
 
 
+def test_a_lost_disk_comes_back_with_no_person(
+    group: Group, dag: DAG, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All of a host's, also what it remembers of its applications: it learns that from Kafka."""
+    before, host = group.digests(), group.owner(0)
+    theirs = [p for p in range(PARTITIONS) if group.owner(p) == host]
+    tasks = [f"{APP}/{p}" for p in theirs]
+    Hosts.lose(group, host)
+    assert not group.state(host).exists()
+    group.launch()
+    for partition in theirs:
+        group.is_("quarantined", partition)
+    assert group.state(host).exists(), "it is remembered again"
+    assert not [p for p in theirs if group.directory(p).exists()], "nothing was built"
+    run = dag.test()
+    said = capsys.readouterr().out
+    assert run.state == DagRunState.SUCCESS, said
+    assert xcom(run, "watch") == tasks
+    assert xcom(run, "approve") == {"asked": False, "approved": []}
+    done = {one["task"]: one["state"] for one in xcom(run, "restore")}
+    assert done == dict.fromkeys(tasks, "done")
+    assert xcom(run, "report")["verified"]
+    assert group.digests() == before
+
+
 def test_what_a_person_must_correct_fails_the_run_and_is_said(
     group: Group,
     dag: DAG,
@@ -284,15 +333,20 @@ def person(web: TestClient) -> Iterator[Person]:
     made.done()
 
 
+@pytest.mark.parametrize("damage", [led_nowhere, zeroed])
 def test_what_is_discarded_is_asked_for_and_waits(
-    group: Group, dag: DAG, person: Person, capsys: pytest.CaptureFixture[str]
+    group: Group,
+    dag: DAG,
+    person: Person,
+    capsys: pytest.CaptureFixture[str],
+    damage: Callable[[Path], dict[Path, bytes]],
 ) -> None:
     before = group.digests()
-    group.corrupt(1)
+    damaged = group.corrupt(1, damage)
 
     def still_lost() -> None:
         assert group.seen(1)["state"] == "quarantined"
-        assert (group.directory(1) / "CURRENT").read_text() == "MANIFEST-999999\n"
+        assert {file: file.read_bytes() for file in damaged} == damaged
 
     person.will("Approve", first=still_lost)
     run = dag.test()
@@ -323,7 +377,7 @@ def test_a_no_changes_nothing(group: Group, dag: DAG, person: Person) -> None:
         "report": "skipped",
     }
     assert group.seen(1)["state"] == "quarantined"
-    assert (group.directory(1) / "CURRENT").read_text() == "MANIFEST-999999\n"
+    assert (group.directory(1) / "CURRENT").read_text() == NOWHERE
     assert group.restored(1) is None
 
 
@@ -492,7 +546,7 @@ def test_a_directory_that_came_back_is_not_replaced(group: Group) -> None:
     assert event["restores"][0]["state"] == "done", "it is open again: nothing is left to do"
     assert group.rebuilt(0) == 0
     group.kill(0)
-    (group.directory(0) / "CURRENT").write_text("MANIFEST-999999\n")
+    (group.directory(0) / "CURRENT").write_text(NOWHERE)
     group.launch()
     group.is_("quarantined", 0)
     event = asyncio.run(first(RestoreTrigger(APP, [plan.to_json()])))

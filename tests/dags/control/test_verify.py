@@ -27,7 +27,7 @@ from state_lib.errors import LogLost, NotFound
 from state_lib.kafka import Kafka
 from state_lib.specs import StoreSpec, Topology
 from state_lib.stack.ports import free_port
-from tests.dags.conftest import Connect
+from tests.dags.conftest import Connect, scripted_dag
 from tests.support import airflow_home
 from tests.support.waiting import until
 
@@ -154,6 +154,23 @@ def test_a_changelog_that_deletes_fails_the_task(
     report = ti.xcom_pull("verify", key="report")
     found = {v["check"]: v["level"] for v in report["verdicts"] if v["level"] != "ok"}
     assert found["cleanup-policy"] == "fail"
+
+
+def test_what_lies_in_changelogs_is_read(
+    app: Kafka, connection: Callable[..., None], bag: BundleDagBag
+) -> None:
+    """As by default: no other task of the DAG sees whether they are compacted."""
+    del bag  # as above
+    connection()
+    topic, producer = changelog_topic(APP, "kv"), app.producer()
+    for n in range(20):
+        producer.produce(topic, b"%d" % (n % 10), b"v", partition=0)
+    assert producer.flush(30) == 0
+    run = scripted_dag(f"{APP}_verify").test()
+    report = run.get_task_instance("verify").xcom_pull("verify", key="report")
+    (one,) = (v for v in report["verdicts"] if v["check"] == "compaction")
+    assert (one["subject"], one["level"]) == (topic, "ok")
+    assert one["seen"] == "2 of 2 partitions read, 20 records, 50% of them dead"
 
 
 def test_what_a_person_must_correct_and_what_passes_by_itself(

@@ -83,7 +83,7 @@ for name in (*APPS, *REFUSED):
 for name, arguments in STOPS.items():
     with DAG(f"stop_{name}", schedule=None):
         StopStreamOperator(task_id="stop", app=name, **arguments)
-verify_dag("verified", schedule=None, retries=0, read_logs=False)
+verify_dag("verified", schedule=None, retries=0)
 watch_dag(
     "attended",
     notifiers=[FileNotifier("told", "{{ incident.kind }} {{ incident.condition }}")],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,12 +19,14 @@ from state_lib.stack import Stack
 from state_lib.stack.ports import free_port
 from state_lib.stack.record import Record
 from tests.support import jvm
-from tests.support.waiting import until
+from tests.support.waiting import SLOWNESS, until
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(1200)]
 
 ROOT = Path(__file__).parents[3]
 WITHIN_S = 540
+RESTORED_S = 60
+"""A lost store, from sensed to verified."""
 MOST_GIB = 8.0
 """Of all processes of the stack, drivers included; what they share counts in each."""
 
@@ -53,7 +56,9 @@ def test_airflow_is_killed_in_the_middle_and_the_demo_run_again(tmp_path: Path) 
         assert "Airflow does not answer" in first.said()
         assert "Airflow is back" in first.said()
         assert "restored by its host" in first.said()
-        assert "s from sensed to verified" in first.said()
+        found = re.search(r"([\d.]+) s from sensed to verified", first.said())
+        assert found is not None, first.said()
+        assert float(found[1]) < RESTORED_S * SLOWNESS
         drivers = claims(settings)
 
         second = Demo(settings, tmp_path / "second")

@@ -27,7 +27,7 @@ from tests.support.waiting import SLOWNESS, until
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(900)]
 NOTICED_S = 10
-AWAY_S = 60.0
+AWAY_S = 120.0
 LEFT, RIGHT = "left", "right"
 AWAY, BACK = "Kafka cannot be asked about right", "Kafka answers about right again"
 

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from state_lib.checks import Change
 from state_lib.checks.condition import Name
 from state_lib.config import Settings
 from state_lib.errors import InvalidRequest
-from state_lib.gathering.repair import set_changes
+from state_lib.gathering.repair import differences, left_different, set_changes
 from state_lib.gathering.sensing import Sense
 from state_lib.host.disk import DiskWatch
 from state_lib.protocol.addresses import HostAddress
@@ -135,6 +135,58 @@ def test_repair_shows_asks_and_alters_only_what_is_owned(app: App, holdfast: Cli
     with pytest.raises(InvalidRequest, match="only its own topics"):
         set_changes(app.kafka, app.name, [Change(out, "retention.ms", "1000", "-1")])
     assert topic_configs(admin, [out])[out] == before[out]
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_repair_that_somebody_undoes_says_what_is_left(
+    app: App, holdfast: Cli, monkeypatch: pytest.MonkeyPatch, *, as_json: bool
+) -> None:
+    admin, topic = app.kafka.admin(), app.topic("kv")
+    set_topic_configs(admin, topic, WRONG)
+    undone = Change(topic, "segment.ms", WRONG["segment.ms"], str(7 * 86_400_000))
+
+    def undo(*of: Any) -> tuple[Change, ...]:
+        set_topic_configs(admin, topic, {"segment.ms": WRONG["segment.ms"]})
+        until(lambda: differences(*of) == (undone,), 60, "undone")
+        return left_different(*of)
+
+    monkeypatch.setattr("state_lib.cli._repair_config.left_different", undo)
+    repair = replace_command(holdfast, "repair")
+    if as_json:
+        lines = repair.run("config", app.name, "--yes", "--json", code=1).stdout.splitlines()
+        done = {"event": "done", "app": app.name, "set": 2, "left": [asdict(undone)]}
+        assert orjson.loads(lines[-1]) == done
+    else:
+        shown = repair("config", app.name, "--yes", code=1)
+        assert "set, and still different; see 'holdfast check':" in shown
+        assert shown.count("segment.ms") == 2
+        assert shown.count("cleanup.policy") == 1
+        assert "repaired" not in shown
+    assert topic_configs(admin, [topic])[topic]["cleanup.policy"] == "compact"
+
+
+def test_a_repair_is_refused_if_settings_changed_while_it_asked(
+    app: App, holdfast: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    admin, topic = app.kafka.admin(), app.topic("kv")
+    set_topic_configs(admin, topic, WRONG)
+    by_now = {**WRONG, "segment.ms": "88888888888"}
+
+    def settings() -> dict[str, str]:
+        now = topic_configs(admin, [topic])[topic]
+        return {key: now[key] for key in WRONG}
+
+    def meanwhile(*_: Any, **__: Any) -> bool:
+        set_topic_configs(admin, topic, {"segment.ms": by_now["segment.ms"]})
+        until(lambda: settings() == by_now, 60, "set")
+        return True
+
+    monkeypatch.setattr("state_lib.cli._repair_config.typer.confirm", meanwhile)
+    shown = " ".join(replace_command(holdfast, "repair")("config", app.name, code=1).split())
+    assert "are not set any more as they were when the repair was approved" in shown
+    assert f"segment.ms of {topic} is 88888888888" in shown
+    assert "Nothing was altered" in shown
+    assert settings() == by_now
 
 
 def test_what_cannot_be_checked_is_no_mere_warning(

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from decimal import Decimal
 from functools import partial
@@ -75,10 +75,16 @@ class World:
     """Two tasks on two hosts in this process, and what Spark reads of them."""
 
     def __init__(
-        self, spark: SparkSession, kafka: Kafka, name: str, root: Path, token: str | None = None
+        self,
+        spark: SparkSession,
+        kafka: Kafka,
+        name: str,
+        root: Path,
+        token: str | None = None,
+        stores: Sequence[StoreSpec] = STORES,
     ) -> None:
         self.spark, self.name, self.token = spark, name, token
-        self.app = App(kafka, Topology(name, PARTITIONS, STORES, sources=(SOURCE,)), root)
+        self.app = App(kafka, Topology(name, PARTITIONS, tuple(stores), sources=(SOURCE,)), root)
         self.app.create()
         self.addresses = [address("host-1"), address("host-2")]
         self.epoch = publish(self.app, self.addresses)

@@ -232,6 +232,20 @@ def test_deletions_are_remembered_longer_than_snapshots_are_old(
     assert changed(found[0]) == ({} if kept_d == 7 else {"delete.retention.ms": WEEK})
 
 
+def test_deletions_are_remembered_longer_than_directories_are_old() -> None:
+    facts = well()
+    away = replace(facts.hosts[0], away="does not answer")
+    markers = tuple(replace(m, written_at=NOW - 30 * HOUR) for m in facts.markers)
+    facts = replace(facts, hosts=(away, *facts.hosts[1:]), markers=markers)
+    facts = altered(facts, KV_LOG, delete_retention_ms=str(DAY_MS))
+    one = the("tombstones", facts, KV_LOG)
+    assert (one.level, changed(one)) == ("fail", {"delete.retention.ms": WEEK})
+    assert "directory of task 0 on host-1 is 1.2 d old: deleted keys would come back" in one.seen
+    back = replace(facts, hosts=(replace(away, away=None), *facts.hosts[1:]))
+    one = the("tombstones", back, KV_LOG)
+    assert (one.level, "directory" in one.seen) == ("warn", False), "who answers is not behind"
+
+
 def test_timestamps() -> None:
     facts = altered(well(), KV_LOG, message_timestamp_type="LogAppendTime")
     one = the("timestamps", facts, KV_LOG)

@@ -19,7 +19,7 @@ from cryptography.fernet import Fernet
 from packaging.requirements import Requirement
 from sqlalchemy import make_url
 
-from tests.support.compose import DOCKER, IMAGE, ROOT, compose, service
+from tests.support.compose import DOCKER, IMAGE, ROOT, compose, image_environment, service
 from tests.support.s3 import s3_server
 from tests.support.small_http import Server, serving
 
@@ -122,6 +122,55 @@ def test_what_is_copied_is_there_and_not_ignored() -> None:
         assert (IMAGE / run).exists()
     assert os.access(IMAGE / "airflow-entrypoint", os.X_OK)
     assert os.access(DOCKER / "make-secrets", os.X_OK)
+
+
+def commands() -> list[list[str]]:
+    """Words of all that the image's build runs."""
+    text = (IMAGE / "Dockerfile").read_text().replace("\\\n", " ")
+    runs = re.findall(r"^RUN (.*)$", text, re.MULTILINE)
+    return [command.split() for run in runs for command in run.split("&&")]
+
+
+def test_the_image_gets_its_packages_by_the_lock() -> None:
+    parts = {
+        words[-1]: words[2:-2] for words in commands() if words[:2] == ["python", "sublock.py"]
+    }
+    assert parts == {
+        "runtime.lock": ["requirements.lock", "--project", "pyproject.toml", *RUNTIME[2:]],
+        "build.lock": ["requirements.lock", "hatchling"],
+    }
+    by_lock, ours = list[str](), list[str]()
+    for words in commands():
+        if Path(words[0]).name == "pip":
+            assert "--no-deps" in words, words
+            if "--require-hashes" in words:
+                assert words[-2] == "-r", words
+                by_lock.append(words[-1])
+            else:
+                assert {"--no-index", "--no-build-isolation"} & set(words), words
+                ours.append(words[-1])
+    assert by_lock == [*parts], "and each before what needs it"
+    assert ours == [".", "/dist/*.whl"], "nothing but our own wheel is built, and that installed"
+
+
+def test_the_image_gets_its_jars_by_their_lock() -> None:
+    """`state_lib.stack` takes no other, and no file without its hash."""
+    folder = image_environment()["HOLDFAST_JARS_DIR"]
+    given = f"HOLDFAST_JARS_DIR={folder}"
+    assert [given, "python", "-m", "state_lib.stack", "spark"] in commands()
+    assert f"COPY --from=build {folder} {folder}\n" in (IMAGE / "Dockerfile").read_text()
+    words = {Path(word).name for command in commands() for word in command}
+    assert not words & {"curl", "wget", "git", "uv", "npm"}, "nor is anything else fetched"
+
+
+def test_the_server_of_objects_owns_its_folder_and_is_not_root() -> None:
+    text, given = (DOCKER / "objects" / "Dockerfile").read_text(), service("objects")
+    (folder,) = (w.partition("=")[2] for w in given["command"] if w.startswith("-dir="))
+    assert re.findall(r"^USER (.*)$", text, re.MULTILINE)[-1] == given["user"]
+    assert not given["user"].startswith("0")
+    assert f"chown {given['user']} {folder} " in text
+    assert f"objects:{folder}" in given["volumes"], "a new volume takes owner and mode from it"
+    assert re.search(r"^FROM \S+:\d[\w.]*$", text, re.MULTILINE), "a version, and no other word"
 
 
 @pytest.mark.parametrize(

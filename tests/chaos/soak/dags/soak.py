@@ -1,4 +1,8 @@
-"""Every DAG of the application `soak`, on short schedules, and a notifier that writes a file."""
+"""Every DAG of the application `soak`, on short schedules, and a notifier that writes a file.
+
+Those of repairs and of restores by hand have no schedule: a person begins them. There is none that
+loads a source: flights alone have one, and a person begins that as well.
+"""
 
 import json
 import os
@@ -15,10 +19,13 @@ from holdfast_airflow.dags import (
     drill_dag,
     prune_dag,
     repair_dag,
+    restore_by_hand_dag,
     restore_dag,
+    savepoint_dag,
     snapshots_dag,
     stream_dag,
     verify_dag,
+    verify_snapshots_dag,
     watch_dag,
 )
 
@@ -50,4 +57,7 @@ prune = prune_dag(APP, schedule=timedelta(minutes=4), keep=5, daily=1)
 drill = drill_dag(APP, schedule=timedelta(minutes=4))
 audit = audit_dag(APP, schedule=timedelta(minutes=5))
 capacity = capacity_dag(APP, schedule=timedelta(minutes=4))
+savepoint = savepoint_dag(APP, schedule=timedelta(minutes=6), wait=timedelta(minutes=1))
+verify_snapshots = verify_snapshots_dag(APP, schedule=timedelta(minutes=6))
 repair = repair_dag(APP)
+by_hand = restore_by_hand_dag(APP)
