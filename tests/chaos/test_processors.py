@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from state_lib.client.snapshots import SnapshotClient
+from state_lib.failpoints import NAMES
 from state_lib.protocol.placement import owner_of
 from tests.chaos.check import GRACE, TASKS, _client, effective, records, standing
 from tests.chaos.cluster import Cluster
@@ -25,6 +26,8 @@ from tests.support.waiting import until
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(900)]
 JOB = Path(__file__).with_name("process_job.py")
+Periods = set[tuple[str, int]]
+"""Keys, and when the five minutes end."""
 FIVE_MINUTES = 300_000
 COMMIT_POINTS = ["commit.before_transaction", "commit.after_kafka", "commit.after_rocksdb"]
 DRIVER_POINTS = [
@@ -35,16 +38,32 @@ DRIVER_POINTS = [
     ("exchange.after_commit", "kill-jvm"),
 ]
 BETWEEN = "driver.between_queries"
-RESTORE_POINTS = [
-    "restore.before_build",
-    "restore.after_run",
-    "restore.before_checkpoint",
-    "restore.during_swap",
-    "restore.after_swap",
+RESTORE_POINTS: dict[str, list[tuple[str, ...]]] = {
+    "lost": [
+        ("restore.before_build", "restore.after_run", "restore.after_checkpoint"),
+        ("restore.after_store", "restore.during_swap"),
+        ("restore.before_checkpoint", "restore.after_swap"),
+    ],
+    "ruined": [("restore.before_swap", "restore.before_cleanup")],
+    "with a snapshot": [("restore.during_fetch", "restore.after_fetch")],
+}
+"""By what has become of the disk. Those of a row act one after the other in one restore. Where none
+is left, the next start takes a new directory that is whole: its points come last."""
+PAST_POINTS: list[tuple[str, ...]] = [
+    ("past.after_fetch", "past.before_begin", "past.after_begin"),
+    ("past.after_chunk", "past.after_marker"),
+    ("past.before_marker", "past.after_checkpoint"),
 ]
-PAST_POINTS = ["past.after_begin", "past.after_chunk", "past.after_marker"]
-"""Some of each. At the others, too, states are bytes as those of any store, and
-tests/integration/restore kills at every one."""
+"""In the same way."""
+OF_COMMAND = {"past.stopped", "past.claimed"}
+"""In the process that asks for it: tests/integration/restore kills that."""
+
+
+def test_no_point_of_restores_is_left_out() -> None:
+    rows = [*(row for rows in RESTORE_POINTS.values() for row in rows), *PAST_POINTS]
+    points = [point for row in rows for point in row]
+    wanted = [n for n in NAMES if n.startswith(("restore.", "past.")) and n not in OF_COMMAND]
+    assert sorted(points) == sorted(wanted)
 
 
 def test_processors_are_exact(cluster: Cluster, events: Events, app: str) -> None:
@@ -76,18 +95,26 @@ def test_processors_are_exact(cluster: Cluster, events: Events, app: str) -> Non
 
 
 def test_processors_on_lost_disks(cluster: Cluster, events: Events, app: str) -> None:
-    """A host loses its disk, and is killed again while it restores."""
+    """A host loses its disk, or what is on it, and is killed again and again as it restores."""
     events.more(3000)
     driver = cluster.driver(app, events.topic, job=JOB)
     audit(cluster, app, events.topic)
     host = owner_of(app, 0, cluster.settings.host_addresses).id
-    for point in RESTORE_POINTS:
+    state = cluster.settings.home / "state" / host / app
+    for damage, points in ((how, row) for how, rows in RESTORE_POINTS.items() for row in rows):
+        if damage == "with a snapshot":
+            SnapshotClient(cluster.settings, app).savepoint()
         pid = cluster.pid(host)
         os.kill(pid, signal.SIGSTOP)  # so that it writes nothing any more
-        shutil.rmtree(cluster.settings.home / "state" / host / app)
-        cluster.arm(f"{point}=kill")
+        if damage == "ruined":
+            for current in state.glob("*/CURRENT"):
+                current.write_text("MANIFEST-999999\n")
+        else:
+            shutil.rmtree(state)
+        cluster.arm(";".join(f"{point}=kill" for point in points))
         os.kill(pid, signal.SIGKILL)
-        cluster.wait_fired(point)
+        for point in points:
+            cluster.wait_fired(point)
         events.more(1500)
         audit(cluster, app, events.topic)
     assert driver.stop() == 0
@@ -103,12 +130,13 @@ def test_processors_go_back(cluster: Cluster, events: Events, app: str) -> None:
         audit(cluster, app, events.topic)
         to = SnapshotClient(settings, app).savepoint().id
         events.more(3000)
-        for point in PAST_POINTS:
+        for points in PAST_POINTS:
             supervisor.until_caught_up()
             audit(cluster, app, events.topic)
-            cluster.arm(f"{point}=kill")
+            cluster.arm(";".join(f"{point}=kill" for point in points))
             cluster.go_back(app, to)
-            assert (cluster.fired / point).exists(), point
+            for point in points:
+                assert (cluster.fired / point).exists(), point
             supervisor.until("restart")
             supervisor.until("committing")
         audit(cluster, app, events.topic)
@@ -143,15 +171,43 @@ def audit(cluster: Cluster, app: str, topic: str) -> None:
     told = _told(bootstrap, app)
     assert set(told.values()) == {1}, f"told twice: {[k for k, n in told.items() if n > 1]}"
     assert told.keys() <= periods
+    until(
+        lambda: remembered(cluster, app) == as_told(periods, set(_told(bootstrap, app))),
+        60,
+        "in the map what was told, and among the timers all else",
+    )
+
+
+def as_told(periods: Periods, told: Periods) -> list[Periods]:
+    """What `remembered` is to give: whatever was not told of has a timer still, kept twice."""
+    return [periods & told, periods - told, periods - told]
+
+
+def remembered(cluster: Cluster, app: str) -> list[Periods]:
+    """Periods in the map of those that were told, among timers by time, and by key."""
+    told: Periods = set()
+    for key, value in scan(cluster, app, "told").items():
+        assert _numbers(value, 1) == [1]
+        size = int.from_bytes(key[:4], "big")
+        (end,) = _numbers(key[4 + size :], 1)
+        told.add((key[4 : 4 + size].decode(), end))
+    by_time: Periods = set()
+    by_key: Periods = set()
+    for key in scan(cluster, app, "timers"):
+        if key[0] == 0:
+            by_time.add((key[9:].decode(), _time(key[1:9])))
+        elif key[0] == 1:
+            by_key.add((key[5:-8].decode(), _time(key[-8:])))
+    return [told, by_time, by_key]
 
 
 def expected(
     source: list[tuple[int, int, int, bytes | None, bytes | None]], batches: list[dict[str, Any]]
-) -> tuple[dict[str, list[int]], dict[str, list[int]], set[tuple[str, int]], int]:
+) -> tuple[dict[str, list[int]], dict[str, list[int]], Periods, int]:
     """Sums and readings by key, periods to be told of, and how many were late."""
     sums: dict[str, list[int]] = {}
     readings: dict[str, list[int]] = defaultdict(list)
-    periods: set[tuple[str, int]] = set()
+    periods: Periods = set()
     late = 0
     for partition, offset, stamp, _, value in source:
         try:
@@ -177,7 +233,7 @@ def expected(
     return sums, {k: sorted(v) for k, v in readings.items()}, periods, late
 
 
-def due(periods: set[tuple[str, int]], clock: int) -> set[tuple[str, int]]:
+def due(periods: Periods, clock: int) -> Periods:
     return {one for one in periods if one[1] <= clock - GRACE}
 
 
@@ -202,6 +258,11 @@ def _told(bootstrap: str, app: str) -> Counter[tuple[str, int]]:
         said = json.loads(value or b"{}")
         found[said["k"], said["until"]] += 1
     return found
+
+
+def _time(raw: bytes) -> int:
+    """Eight bytes that sort as times do."""
+    return int.from_bytes(raw, "big") - 2**63
 
 
 def _numbers(value: bytes, count: int) -> list[int]:

@@ -2,12 +2,13 @@
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from state_lib import Application, KStream, Materialized, TimeWindows, agg
 from state_lib.testing import TopologyTestDriver
 
 
-def mistaken(spark: SparkSession) -> None:
+def mistaken(spark: SparkSession, processor: StatefulProcessor) -> None:
     """One a line."""
     app = Application("app", spark, partitions="4")  # type: ignore[arg-type]
     rows: KStream = app.stream("events", "k STRING, x BIGINT", format="csv")  # type: ignore[arg-type]
@@ -24,6 +25,7 @@ def mistaken(spark: SparkSession) -> None:
     grouped.count("table").to("changes")  # type: ignore[attr-defined]
     grouped.count("changes").toStream().where("count > 1")  # type: ignore[attr-defined]
     grouped.reduce(max, "most", onError="ignore")  # type: ignore[arg-type]
+    grouped.transformWithState(processor, "k STRING", "Append", "None")  # type: ignore[call-arg]
     query = app.start()
     query.awaitTermination("10 seconds")  # type: ignore[arg-type]
     with TopologyTestDriver(lambda app: app.stream("t"), spark) as driver:

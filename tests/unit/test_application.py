@@ -119,7 +119,8 @@ def test_an_expression_travels_without_the_jvms_column() -> None:
 
 
 def test_it_is_described_as_kafka_streams_describes_topologies() -> None:
-    app = Declaration("app", 4, (verb(), verb(store="more", to="others")))
+    of_another = verb(source=Source("words", "text"), store="counts", to="last")
+    app = Declaration("app", 4, (verb(), of_another, verb(store="more", to="others")))
     assert (
         described(app)
         == """\
@@ -149,6 +150,24 @@ Topologies:
       <-- KSTREAM-AGGREGATE-0000000006
     Sink: KSTREAM-SINK-0000000008 (topic: others)
       <-- KTABLE-TOSTREAM-0000000007
+
+   Sub-topology: 1
+    Source: KSTREAM-SOURCE-0000000009 (topics: [words])
+      --> KSTREAM-SELECT-0000000010
+    Processor: KSTREAM-SELECT-0000000010 (stores: [])
+      --> KSTREAM-FILTER-0000000011
+      <-- KSTREAM-SOURCE-0000000009
+    Processor: KSTREAM-FILTER-0000000011 (stores: [])
+      --> KSTREAM-AGGREGATE-0000000012
+      <-- KSTREAM-SELECT-0000000010
+    Processor: KSTREAM-AGGREGATE-0000000012 (stores: [counts])
+      --> KTABLE-TOSTREAM-0000000013
+      <-- KSTREAM-FILTER-0000000011
+    Processor: KTABLE-TOSTREAM-0000000013 (stores: [])
+      --> KSTREAM-SINK-0000000014
+      <-- KSTREAM-AGGREGATE-0000000012
+    Sink: KSTREAM-SINK-0000000014 (topic: last)
+      <-- KTABLE-TOSTREAM-0000000013
 
 """
     )

@@ -270,17 +270,24 @@ def test_what_executors_are_sent_is_plain_data(spark: SparkSession) -> None:
 
 
 def test_a_users_session_is_used_and_stays_as_it_is(spark: SparkSession) -> None:
-    setting = "spark.sql.adaptive.enabled"
-    before = str(spark.conf.get(setting))
-    spark.conf.set(setting, "true")
+    theirs = {
+        "spark.sql.adaptive.enabled": "true",
+        "spark.sql.ansi.enabled": "false",
+        "spark.sql.session.timeZone": "America/New_York",
+    }
+    before = {setting: str(spark.conf.get(setting)) for setting in theirs}
     try:
+        for setting, value in theirs.items():
+            spark.conf.set(setting, value)
         opened = Opened("app", spark)
         session = opened.session()
-        assert (session.conf.get(setting), spark.conf.get(setting)) == ("false", "true")
+        assert [session.conf.get(setting) for setting in theirs] == ["false", "true", "UTC"]
+        assert {setting: spark.conf.get(setting) for setting in theirs} == theirs
         opened.stop()
         assert spark.range(3).count() == 3, "it is the user's to stop"
     finally:
-        spark.conf.set(setting, before)
+        for setting, value in before.items():
+            spark.conf.set(setting, value)
 
 
 def test_what_depends_on_the_record_alone_is_taken(spark: SparkSession) -> None:

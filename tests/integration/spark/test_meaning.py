@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from state_lib import Application, KStream, TimeWindows, agg
+from state_lib import Application, KStream, TimeWindows, TopologyTestDriver, agg
 from state_lib.errors import ConfigurationError
 from state_lib.executor.plan import DEAD, BatchPlan
 from state_lib.protocol.positions import Positions
@@ -223,6 +223,21 @@ def test_sql_is_read_under_our_settings_whichever_session_is_active(spark: Spark
     found = combined(spark, app, [b"1,2", b"1,x"])
     assert sorted(r.n for r in found if r.kind == 0) == [1, 1]
     assert [json.loads(bytes(r.key))["reason"] for r in found if r.kind == DEAD] == ["failed:n"]
+
+
+def test_hours_are_those_of_utc_whatever_zone_the_user_has(spark: SparkSession) -> None:
+    zone, other = "spark.sql.session.timeZone", spark.newSession()
+    other.conf.set(zone, "America/New_York")
+
+    def hours(app: Application) -> None:
+        rows = app.stream("lines", format="text").select(F.hour("timestamp").alias("hour"))
+        rows.groupBy("hour").count("hours")
+
+    with TopologyTestDriver(hours, other) as driver:
+        at = datetime(2013, 1, 31, 22, tzinfo=UTC)
+        driver.createInputTopic("lines").pipeInput("a", timestamp=at)
+        assert driver.getKeyValueStore("hours").all() == {22: 1}, "17 in New York"
+    assert other.conf.get(zone) == "America/New_York"
 
 
 def test_a_setting_by_which_expressions_mean_another_thing_is_refused(spark: SparkSession) -> None:

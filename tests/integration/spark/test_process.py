@@ -13,6 +13,7 @@ import pytest
 import structlog
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.streaming import StatefulProcessorHandle
 from pyspark.sql.streaming.stateful_processor import ValueState
 from structlog.testing import LogCapture
 
@@ -143,6 +144,30 @@ def test_timers_of_a_key_are_listed(spark: SparkSession) -> None:
         ]
         lines.pipeInput("a,-3", timestamp=T0)
         assert out.readValuesToList() == [{"k": "a", "x": 7}]
+
+
+def test_each_batch_has_a_processor_of_its_own(spark: SparkSession) -> None:
+    """Made of what was pickled at the declaration, when ``init`` ran on a copy."""
+
+    def counts(handle: Any, name: str) -> Any:
+        assert isinstance(handle, StatefulProcessorHandle)
+        return handle.getValueState(name, "n BIGINT")
+
+    def on_rows(self: Any, key: Any, _: Any, __: Any) -> Any:
+        self.calls = getattr(self, "calls", 0) + 1
+        self.n.update(((self.n.get() or (0,))[0] + 1,))
+        yield Row(k=key[0], x=self.calls)
+
+    processor = Doing({"n": counts}, on_rows)
+    before = dict(vars(processor))
+    with TopologyTestDriver(doing(processor), spark) as driver:
+        lines, out = driver.createInputTopic("lines"), driver.createOutputTopic("out")
+        lines.pipeValueList(["a,1", "b,1"])
+        assert [(v["k"], v["x"]) for v in out.readValuesToList()] == [("a", 1), ("b", 2)]
+        lines.pipeInput("a,1")
+        assert [(v["k"], v["x"]) for v in out.readValuesToList()] == [("a", 1)]
+        assert driver.getKeyValueStore("p-n").all() == {"a": {"n": 2}, "b": {"n": 1}}
+    assert vars(processor) == before
 
 
 def test_rows_of_a_key_come_in_order(spark: SparkSession) -> None:

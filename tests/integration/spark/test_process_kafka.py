@@ -6,16 +6,21 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
+from typer.testing import CliRunner
 
 from state_lib import Application
 from state_lib.changelog.progress import ProgressLog
 from state_lib.changelog.topics import progress_topic
+from state_lib.cli import app as command
+from state_lib.client.query import QueryClient
 from state_lib.errors import Realign
+from state_lib.host.http import HttpServer
 from state_lib.kafka import Kafka
 from state_lib.spark import batches as of_batches
 from state_lib.spark.align import align
@@ -174,3 +179,79 @@ def test_each_task_takes_its_initial_state_once(
             seen = {k: v for task in tasks for k, v in task.scan("silence-seen")[1]}
             times = {k.decode(): int.from_bytes(v[1:], "big") for k, v in seen.items()}
             assert times == given | {"d0": T0 + 100}
+
+
+def test_states_are_queried_as_every_store(
+    spark: SparkSession,
+    kafka: Kafka,
+    name: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As docs/how-to/processors.md says: a value by its key, lists and maps by a prefix."""
+    asked = {
+        "seen": lambda handle, name: handle.getValueState(name, "at BIGINT"),
+        "recent": lambda handle, name: handle.getValueState(name, "at BIGINT", HOUR),
+        "past": lambda handle, name: handle.getListState(name, "at BIGINT"),
+        "by": lambda handle, name: handle.getMapState(name, "at BIGINT", "n BIGINT", HOUR),
+    }
+
+    def on_rows(self: Any, _: Any, rows: Any, __: Any) -> Any:
+        for row in rows:
+            self.seen.update((row.at,))
+            self.recent.update((row.at,))
+            self.past.appendValue((row.at,))
+            self.by.updateValue((row.at,), (1,))
+        return iter(())
+
+    def declare(app: Application, source: str) -> None:
+        told = app.stream(source, BEAT).groupBy("device").transformWithState(
+            processors.Doing(asked, on_rows), BEAT, "Append", "ProcessingTime", name="p"
+        )  # fmt: skip
+        told.to(f"{source}-told")
+
+    with world(spark, kafka, name, tmp_path, declare) as one:
+        one.stream([("a", T0, 0), ("b", T0 + 1, 1), ("aa", T0 + 2, 0), ("a", T0 + 3, 1)])
+        (at,) = one.settings.host_addresses
+
+        def read(store: str) -> list[tuple[Any, ...]]:
+            given = {"app": name, "store": store, "hosts": str(at)}
+            frame = spark.read.format("holdfast").options(**given).load().drop("_metadata")
+            return sorted(tuple(row) for row in frame.collect())
+
+        of_a = b"\0\0\0\1a"
+        numbers = [number.to_bytes(8, "big") for number in (0, 1)]
+        times = [b"\0" + when.to_bytes(8, "big") for when in (T0, T0 + 3)]
+        last = [("a", T0 + 3), ("aa", T0 + 2), ("b", T0 + 1)]
+        assert read("p-seen") == read("p-recent") == last, "its expiry is not shown"
+        past, by = read("p-past"), read("p-by")
+        assert (len(past), len(by)) == (4, 4)
+        assert past[:2] == [(of_a + n, t) for n, t in zip(numbers, (T0, T0 + 3), strict=True)]
+        assert by[:2] == [(of_a + t, 1) for t in times]
+
+        server = HttpServer(one.host, at, None)
+        server.start()
+        try:
+            with QueryClient((at,)) as client:
+                for store in ("p-seen", "p-recent"):
+                    found = client.get(name, store, "a")
+                    assert found is not None
+                    assert (found["key"], found["value"]) == ("a", {"at": T0 + 3})
+                    rows = client.range(name, store)
+                    assert [(row["key"], row["value"]["at"]) for row in rows] == last
+                rows = client.range(name, "p-past", prefix=of_a)
+                assert [(row["key"], row["value"]) for row in rows] == [
+                    ((of_a + n).hex(), {"at": t})
+                    for n, t in zip(numbers, (T0, T0 + 3), strict=True)
+                ]
+                rows = client.range(name, "p-by", prefix=of_a)
+                of_times = [((of_a + t).hex(), {"n": 1}) for t in times]
+                assert [(row["key"], row["value"]) for row in rows] == of_times
+            monkeypatch.setenv("HOLDFAST_HOSTS", str(at))
+            asked_for = ["query", name, "p-by", "--prefix", "0000000161", "--json"]
+            done = CliRunner().invoke(command, asked_for)
+            assert done.exit_code == 0, done.output
+            lines = [orjson.loads(line) for line in done.stdout.splitlines()]
+            assert [(line["key"], line["value"]) for line in lines] == of_times
+        finally:
+            server.stop()

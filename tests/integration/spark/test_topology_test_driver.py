@@ -337,10 +337,11 @@ def test_what_cannot_be_computed_is_refused_at_the_start(spark: SparkSession) ->
 
 
 def test_it_is_quick_once_warm(spark: SparkSession) -> None:
-    for _ in range(2):
+    starts = []
+    for _ in range(3):
         begun = time.perf_counter()
         driver = TopologyTestDriver(word_count, spark)
-        started = time.perf_counter() - begun
+        starts.append(time.perf_counter() - begun)
         lines, out = driver.createInputTopic("lines"), driver.createOutputTopic("word-counts")
         spans = []
         for _ in range(4):
@@ -349,8 +350,8 @@ def test_it_is_quick_once_warm(spark: SparkSession) -> None:
             assert not out.isEmpty()
             spans.append(time.perf_counter() - begun)
         driver.close()
-        print(f"start {started:.3f} s, batches {[round(s, 3) for s in spans]} s")  # noqa: T201
-    assert started < 1, "0.03 s on a quiet machine"
+        print(f"start {starts[-1]:.3f} s, batches {[round(s, 3) for s in spans]} s")  # noqa: T201
+    assert min(starts[1:]) < 0.3, "0.03 s on a quiet machine: this topology was built before"
     assert min(spans) < 1, "0.2 s on a quiet machine"
 
 

@@ -10,13 +10,15 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 from confluent_kafka.admin import NewTopic
-from pyspark.sql import SparkSession
+from pyspark import cloudpickle
+from pyspark.sql import Row, SparkSession
 
 from state_lib import Application
 from state_lib.changelog.admin import _await
-from state_lib.changelog.topics import TopicPlan
+from state_lib.changelog.topics import TopicPlan, changelog_topic
 from state_lib.config import Settings
 from state_lib.driver.claims import write_claim
 from state_lib.errors import ConfigurationError, HoldfastError, Superseded, Unavailable
@@ -25,7 +27,9 @@ from state_lib.spark import handle
 from state_lib.spark.streaming import Streaming
 from state_lib.stack.broker import LocalBroker
 from state_lib.stack.ports import free_port
+from tests.support import processors
 from tests.support.apps import App
+from tests.support.fold import committed
 from tests.support.hosts import address, served
 from tests.support.spark import spark_session
 from tests.support.waiting import SLOWNESS, until
@@ -33,6 +37,14 @@ from tests.support.waiting import SLOWNESS, until
 PARTITIONS = 2
 SOON_S = 60.0
 pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _shipped() -> Iterator[None]:
+    """Workers need not find the module: it is pickled whole, as a job's own file is."""
+    cloudpickle.register_pickle_by_value(processors)
+    yield
+    cloudpickle.unregister_pickle_by_value(processors)
 
 
 @pytest.fixture
@@ -81,6 +93,17 @@ class World:
             for p in range(PARTITIONS):
                 found |= dict(self._host.task(self.name, p).scan("counts")[1])
         return {key: int.from_bytes(value[-8:], "big") for key, value in found.items()}
+
+    def held(self, store: str) -> dict[bytes, bytes]:
+        """What all tasks have in a store."""
+        tasks = [self._host.task(self.name, p) for p in range(PARTITIONS)]
+        return {key: value for task in tasks for key, value in task.scan(store)[1]}
+
+    def records(self, topic: str) -> list[tuple[bytes | None, bytes | None]]:
+        """Keys and values of a topic."""
+        brokers = str(self.kafka.properties["bootstrap.servers"])
+        found = [m for p in range(PARTITIONS) for m in committed(brokers, topic, p)]
+        return [(message.key(), message.value()) for message in found]
 
     def close(self) -> None:
         self._stack.close()
@@ -217,6 +240,41 @@ def test_a_batch_that_is_cancelled_takes_no_job_of_the_users_with_it(
     beside.join(SOON_S * SLOWNESS)
     assert done == [3]
     assert not query.isActive
+
+
+def test_timers_and_times_to_live_end_with_no_rows_to_come(
+    world: World, given: SparkSession
+) -> None:
+    """The driver looks every second; one line is all that is ever written."""
+
+    def on_rows(self: Any, _: Any, __: Any, times: Any) -> Any:
+        self.seen.update((times.getCurrentProcessingTimeInMs(),))
+        self.handle.registerTimer(times.getCurrentProcessingTimeInMs() + 1000)
+        return iter(())
+
+    def on_timer(_: Any, key: Any, __: Any, ___: Any) -> Any:
+        yield Row(k=key[0])
+
+    asked = {"seen": lambda handle, name: handle.getValueState(name, "at BIGINT", 2000)}
+    app = Application(world.name, given, partitions=PARTITIONS)
+    lines = app.stream(world.lines, format="text").groupBy("value")
+    told = lines.transformWithState(
+        processors.Doing(asked, on_rows, on_timer), "k STRING", "Append", "ProcessingTime", name="p"
+    )
+    told.to(f"{world.name}-told")
+    world.serve(app)
+    query = app.start()
+    world.write("a")
+    until(lambda: world.records(f"{world.name}-told"), SOON_S, "told by its timer")
+    seen = changelog_topic(world.name, "p-seen")
+    until(lambda: len(world.records(seen)) == 2, SOON_S, "at the end of its time to live")
+    until(lambda: not world.held("p-seen") | world.held("p-timers"), SOON_S, "gone from its host")
+    query.stop()
+    ((key, said),) = world.records(f"{world.name}-told")
+    assert (key, orjson.loads(said or b"")) == (b"a", {"k": "a"})
+    (_, put), (_, removed) = world.records(seen)
+    assert put is not None
+    assert removed is None
 
 
 def test_a_session_that_cannot_run_a_stream_is_refused_at_its_start(world: World) -> None:

@@ -238,6 +238,7 @@ def test_types_are_those_that_spark_derived(world: World) -> None:
 
 def test_metadata_says_where_each_task_stood(world: World) -> None:
     world.put("counts", {b"w%d" % i: int64(i) for i in range(20)})
+    assert world.read("counts").rdd.getNumPartitions() == PARTITIONS, "one for each task"
     found = {row.task: row for row in world.read("counts").select("_metadata.*").collect()}
     assert set(found) == {0, 1}
     for task, row in found.items():
