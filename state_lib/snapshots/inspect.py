@@ -12,6 +12,7 @@ import contextlib
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -31,10 +32,12 @@ from state_lib.stores.task_stores import Checkpoint, TaskStores
 
 _NICE = 10
 _LOOK_S = 0.5
-_WORK_S, _REST_S = 0.005, 0.015
+_WORK_S, _REST_S = 0.005, 0.020
 _BUSY, _SPAN_S = 0.1, 0.4
 """That part of the machine's time, looked at over so many seconds of all cores."""
 _NOT_STATE = ("LOG", "LOCK")
+_TURN = threading.Lock()
+"""One such process at a time for each host."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +91,17 @@ def inspect_aside(
 
     What ``report`` raises ends it.
     """
+    while not _TURN.acquire(timeout=_LOOK_S):
+        report("queued", 0, 0)
+    try:
+        return _aside(directory, topology, report)
+    finally:
+        _TURN.release()
+
+
+def _aside(
+    directory: Path, topology: Topology, report: Progress
+) -> tuple[Inspected, list[FileEntry]]:
     command = [sys.executable, "-m", __name__, str(directory)]
     pipe = subprocess.PIPE
     with subprocess.Popen(  # noqa: S603 - our own module
@@ -160,13 +174,12 @@ def _say(line: Mapping[str, Any]) -> None:
 
 
 def _make_way() -> None:
-    """Rest three quarters of the time while processes of usual priority are at work.
+    """Rest four fifths of the time while processes of usual priority are at work.
 
-    Priority alone is not enough: commits have a dozen hops between processes, each of which waits
-    for a time slice, and two threads of a core slow each other [tried: commits stalled for 500 ms
-    by idle-class digests of 10 M entries, for 180 ms by these].
+    Priority alone is not enough: a commit has many hops between processes, each of which waits for
+    a time slice, and two threads of a core slow each other [tried: digests of 10 M entries at the
+    lowest priority stalled commits for half a second].
     """
-
     before = psutil.cpu_times()
 
     def look(*_: object) -> None:

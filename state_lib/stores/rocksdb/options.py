@@ -80,7 +80,7 @@ class RocksDBOptions:
     write_buffer_bytes: int = 32 << 20
     max_write_buffers: int = 3
     compaction_style: str = "universal"
-    max_size_amplification_percent: int = 50
+    max_size_amplification_percent: int = 100
     target_file_size: int = 64 << 20
     max_open_files: int = 512
     direct_io: bool = False
