@@ -107,14 +107,20 @@ class StateTask:
             InvalidRequest: ``wanted`` is not valid; has the reason.
         """
         opening = self.opening(wanted)
-        with self._held.state_lock:
-            marker, stores = self.marker, self._held.stores
-            checkpoint = None if stores is None else stores.checkpoint()
+        marker, checkpoint = self._stands()
         if checkpoint is None:
             with self.alone():
-                return opening.plan()
+                marker, checkpoint = self._stands()  # maybe it was opened while this waited
+                if checkpoint is None:
+                    return opening.plan()
         facts = LocalFacts(checkpoint, None, size_of([self.path]), in_use=True)
         return opening.request(marker).plan(Local(facts), complete=True, fenced=False)
+
+    def _stands(self) -> tuple[Marker, Checkpoint | None]:
+        """Where an open task stands; no checkpoint if it is closed."""
+        with self._held.state_lock:
+            stores = self._held.stores
+            return self.marker, None if stores is None else stores.checkpoint()
 
     def restore(self, plan: RestorePlan) -> Marker:
         """Run a plan: close the task, build its directory from the plan's source, and open it.
