@@ -63,6 +63,7 @@ def test_a_host_that_lost_its_disk_is_ready_when_its_tasks_are_back(make_app: Ma
         for n in range(1, 4):
             marker = hosts.commit(n, {b"k%d" % i: b"%d" % n for i in range(200)})
         hosts.lose()
+        hosts.armed.write_text("restore.before_build=sleep:2")  # else it may be ready at once
         hosts.launch()  # no driver
         seen: list[dict[str, Any]] = []
 
