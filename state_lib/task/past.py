@@ -80,12 +80,13 @@ def plan(opening: Opening, snapshot: str, *, republish: bool, newest: Marker) ->
     return replace(found, free_bytes=free_bytes(opening.path))
 
 
-def begin(opening: Opening, past: Past, close: Callable[[], None]) -> bool:
+def begin(opening: Opening, past: Past, newest: Marker, close: Callable[[], None]) -> bool:
     """Check, fetch, close the task, and write the marker that names the snapshot to go back to.
 
     Args:
         opening: of the task; nobody else opens it meanwhile.
         past: the request.
+        newest: marker of the task.
         close: closes the task: from then on neither queries nor drivers reach it.
 
     Returns:
@@ -96,7 +97,6 @@ def begin(opening: Opening, past: Past, close: Callable[[], None]) -> bool:
         TopicRecreated, InvalidRequest, NotFound, SnapshotInvalid: nothing was changed.
         Unavailable: Kafka, the storage or the disk is away; it may have begun.
     """
-    newest = opening.newest_marker()
     if past.is_begun(newest):
         return True
     verdict = judge_claim(opening.name, newest, past.epoch, past.topic_id)

@@ -172,9 +172,12 @@ class StateTask:
             Others: as `state_lib.task.past.begin`.
         """
         with self.alone():
-            if not self.is_open and self.opening().newest_marker().state != RESTORING:
+            newest = self.opening().newest_marker()
+            if not self.is_open and newest.state != RESTORING:
                 self._run(AUTO)  # do not begin with a task that cannot be opened
-            if time_travel.begin(self.opening(), past, self.close):
+            if self.is_open:  # readers see a commit some ms after its writer does
+                newest = max(newest, self.marker, key=lambda m: (m.epoch, m.batch_number))
+            if time_travel.begin(self.opening(), past, newest, self.close):
                 return self._run(AUTO)
             return self.marker
 
