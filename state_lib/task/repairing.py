@@ -25,14 +25,17 @@ def loss_of(task: StateTask) -> Loss:
     opening = task.opening()
     repair = Repair(opening)
     checkpoint = task.standing()  # read first: later commits are no loss
-    if checkpoint is not None:  # without the lock: commits do not wait for Kafka's answers
-        return repair.look(LocalFacts(checkpoint, None, 0, in_use=True))
-    with task.alone(_PATIENCE_S):
-        local = look(opening.topology, task.path, opening.context.options)
-        try:
-            return repair.look(local.facts)
-        finally:
-            local.close()
+    if checkpoint is None:
+        with task.alone(_PATIENCE_S):
+            checkpoint = task.standing()  # maybe it was opened while this waited
+            if checkpoint is None:
+                local = look(opening.topology, task.path, opening.context.options)
+                try:
+                    return repair.look(local.facts)
+                finally:
+                    local.close()
+    # Without the lock: commits do not wait for Kafka's answers.
+    return repair.look(LocalFacts(checkpoint, None, 0, in_use=True))
 
 
 def repair_task(task: StateTask, stores: Sequence[str] | None = None) -> Marker:

@@ -164,7 +164,7 @@ def test_what_lies_in_changelogs_is_read(
     connection()
     topic, producer = changelog_topic(APP, "kv"), app.producer()
     for n in range(20):
-        producer.produce(topic, b"%d" % (n % 10), b"v", partition=0)
+        producer.produce(topic, b"v", b"%d" % (n % 10), partition=0)
     assert producer.flush(30) == 0
     run = scripted_dag(f"{APP}_verify").test()
     report = run.get_task_instance("verify").xcom_pull("verify", key="report")
