@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING
 
 from state_lib.errors import ConfigurationError
 from state_lib.exits import EXIT_CONFIGURATION, EXIT_STOPPED
+from state_lib.signals import aside
 
 if TYPE_CHECKING:
     from state_lib.drivers.sight import How
 
 _stops: list[Callable[[], object]] = []
+_heard: list[str] = []
 Hook = Callable[[type[BaseException], BaseException, TracebackType | None], object]
 
 
@@ -47,12 +49,24 @@ def on_stop(stop: Callable[[], object]) -> Callable[[], None]:
     return lambda: _stops.remove(stop)
 
 
+def end_if_stopped() -> None:
+    """End now if a signal has asked for it while no stream ran.
+
+    It raises wherever the main thread is by then, and that may be where every exception is taken
+    for another thing, as where a library tries to import what it can do without [tried].
+    """
+    if _heard:
+        raise SystemExit(EXIT_STOPPED)
+
+
 def _stopped(*_: object) -> None:
     for stop in _stops:
-        stop()
+        aside(stop)
     if not _stops:
-        _last_words("stopped", "it got a signal to stop while no stream ran")
-        raise SystemExit(EXIT_STOPPED)
+        if not _heard:
+            _heard.append("stop")
+            _last_words("stopped", "it got a signal to stop while no stream ran")
+        end_if_stopped()
 
 
 class _Refusals:

@@ -14,6 +14,7 @@ from state_lib.errors import HoldfastError
 from state_lib.extras import missing
 from state_lib.host.heap import share_heap
 from state_lib.logs import configure_logging
+from state_lib.signals import hear
 
 log = structlog.get_logger(__name__)
 LOOK_S = 1.0
@@ -26,8 +27,7 @@ def main(arguments: list[str] | None = None) -> int:
     host_id: str = parser.parse_args(arguments).id
     share_heap()
     stop = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    signal.signal(signal.SIGINT, lambda *_: stop.set())
+    hear(stop.set, signal.SIGTERM, signal.SIGINT)
     try:
         from state_lib.host.server import StateHost  # noqa: PLC0415 - its extra may be missing
 

@@ -13,7 +13,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from state_lib.declaration import Declaration
 from state_lib.errors import HoldfastError, Unavailable
 from state_lib.logs import configure_logging
-from state_lib.refused import on_stop
+from state_lib.refused import end_if_stopped, on_stop
 from state_lib.spark.driver import Driver
 from state_lib.spark.ending import ENDING_S
 from state_lib.spark.opened import Opened
@@ -42,6 +42,7 @@ class RunningApplication:
     def __init__(self, app: Declaration, opened: Opened) -> None:
         self._app, self._opened, self._settings = app, opened, opened.settings
         app.topology  # noqa: B018 - refuses one without a store
+        end_if_stopped()
         self._driver: Driver | None = None
         self._query: StreamingQuery | None = None
         self._ended: Ended | None = None

@@ -28,6 +28,8 @@ from state_lib.errors import (
     Unauthorized,
 )
 from state_lib.exits import EXIT_FAILED, EXIT_REFUSED, EXIT_STOPPED, EXIT_SUPERSEDED
+from state_lib.refused import end_if_stopped
+from state_lib.signals import hear
 from state_lib.spark.driver import Driver
 from state_lib.spark.opened import Opened
 
@@ -85,12 +87,13 @@ def main(app: Declaration, settings: Settings, opened: Opened | None = None) -> 
             f"run() of application {app.id!r} is called in a thread, where no signal is heard: "
             "call it in the main thread, or call start()"
         )
+    end_if_stopped()
     enter(app.id)
     configure_logging(settings.log_level)
     watched = Watched.of(app.id, settings) if opened is None else opened.watched()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: watched.stopping.set())
+    hear(watched.stopping.set, signal.SIGTERM, signal.SIGINT)
     try:
+        end_if_stopped()  # until now a signal raised, maybe where nobody noticed
         ended = keep_running(app, settings, watched, opened)
     finally:
         leave(app.id)

@@ -75,6 +75,23 @@ def test_a_signal_to_stop_while_it_declares_is_a_stop() -> None:
     assert (end.how, end.retry) == ("stopped", False)
 
 
+@pytest.mark.parametrize("last", ["app.run()", "app.start().awaitTermination()"])
+def test_a_signal_to_stop_counts_where_its_exception_is_swallowed(last: str) -> None:
+    """As some libraries do that try an import: the job would stream on, and nobody would know."""
+    job = [
+        "import os, signal",
+        "app = Application('a')",
+        "app.stream('t').groupBy('key').count('s')",
+        "try: os.kill(os.getpid(), signal.SIGTERM)",
+        "except BaseException: print('swallowed')",
+        last,
+    ]
+    ended = python("-c", "\n".join([BEGIN, *job]))
+    assert ended.stdout == "swallowed\n", "the exception came"
+    assert ended.returncode == EXIT_STOPPED, ended.stderr
+    assert ended.stderr.count("last words") == 1
+
+
 def test_a_signal_that_the_job_hears_itself_stays_its_own() -> None:
     job = "signal.signal(signal.SIGTERM, lambda *_: print('mine')); Application('a')"
     ended = python("-c", f"import os, signal\n{BEGIN}\n{job}\nos.kill(os.getpid(), signal.SIGTERM)")
