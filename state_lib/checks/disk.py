@@ -9,6 +9,7 @@ from math import inf
 from state_lib.checks.facts import Facts, HostSeen
 from state_lib.checks.verdict import Level, Verdict
 from state_lib.drivers.trend import fit
+from state_lib.restore.candidates import SPACE_FULL
 from state_lib.specs import DAY_MS
 from state_lib.words import size
 
@@ -18,8 +19,6 @@ _SOON_DAYS, _NOW_DAYS = 7.0, 1.0
 _LEAST_POINTS, _LEAST_MS = 10, 1_800_000
 _EARLY, _LONG_MS = 0.7, 21_600_000
 """Of a disk with so much room the load of a backlog is no trend."""
-_ROOM = 1.3
-"""What a restore takes beside a directory of 1, as `state_lib.restore.candidates` estimates."""
 
 
 @dataclass(frozen=True)
@@ -79,9 +78,9 @@ def disk_of(host: HostSeen) -> Verdict:
         level = "fail"
     elif used >= _NEAR or ahead.earliest < _SOON_DAYS:
         level = "warn"
-    elif task is not None and task.bytes * _ROOM > host.disk_free:
+    elif task is not None and task.bytes * SPACE_FULL > host.disk_free:
         level = "warn"
-        text += f"; a restore of task {task.partition} takes {size(task.bytes * _ROOM)}"
+        text += f"; a restore of task {task.partition} takes {size(task.bytes * SPACE_FULL)}"
     step = (
         ""
         if level == "ok"

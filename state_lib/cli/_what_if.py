@@ -73,7 +73,8 @@ def _about(stores: Sequence[StoreMeasured], rates: Rates, keep: int) -> str:
     return (
         f"Written now: {paces}. Restores at {rate}, from {seen}: "
         f"seconds are of the largest task, just before the next snapshot. {keep} snapshots are "
-        "kept. Changelogs: one replica, before compression."
+        "kept. Changelogs: one replica, before compression. Snapshots: live entries; up to twice "
+        "as much, and as long to fetch, where many were overwritten since RocksDB merged them last."
     )
 
 

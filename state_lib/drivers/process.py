@@ -26,6 +26,7 @@ from state_lib.times import iso
 log = structlog.get_logger(__name__)
 LAUNCHED = "launched"
 """The event of a driver's log that its launcher writes: what follows is of this driver."""
+_LAUNCH = f'{{"event":"{LAUNCHED}"'
 _NOISE = (
     "WARNING: Using incubator modules",
     "WARNING: A terminally deprecated method",
@@ -166,9 +167,10 @@ class DriverProcess:
         except OSError:
             return []
         said = text.decode(errors="replace").splitlines()
-        begin = _launch_line(self.id)
-        starts = [n for n, line in enumerate(said, 1) if line.startswith(begin)]
-        own = said[starts[-1] :] if starts else said  # else it is before these, or not ours
+        launches = [n for n, line in enumerate(said) if line.startswith(_LAUNCH)]
+        mine = [n for n in launches if said[n].startswith(_launch_line(self.id))]
+        start = mine[-1] + 1 if mine else 0  # else it is before these lines, or not ours
+        own = said[start : next((n for n in launches if n >= start), None)]
         return [line for line in own if not line.startswith(_NOISE)][-lines:]
 
 
@@ -229,7 +231,7 @@ def launch(
 
 def _launch_line(mark: str) -> str:
     """Its begin, in the form of the others of the log."""
-    return f'{{"event":"{LAUNCHED}","driver":"{mark}"'
+    return f'{_LAUNCH},"driver":"{mark}"'
 
 
 def _not_started(app: str, program: str, error: OSError) -> HoldfastError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 
 import psutil
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -12,6 +13,7 @@ from state_lib.errors import HoldfastError
 from state_lib.host.tasks import TaskManager
 from state_lib.protocol.marker import Marker
 from state_lib.stores.rocksdb import RocksDBEngine
+from state_lib.stores.segments import META_FAMILY
 from state_lib.stores.task_stores import TaskStores
 from state_lib.task import StateTask
 
@@ -20,8 +22,9 @@ _MS = 1000
 PROPERTIES = {
     "size_all_mem_tables_bytes": "rocksdb.size-all-mem-tables",
     "total_sst_files_size_bytes": "rocksdb.total-sst-files-size",
-    "estimate_pending_compaction_bytes": "rocksdb.estimate-pending-compaction-bytes",
+    "compaction_pending": "rocksdb.compaction-pending",
 }
+RUNNING_COMPACTIONS = "rocksdb.num-running-compactions"  # of a whole database: of a task
 # Properties of the block cache that all engines of the process share.
 CACHE_PROPERTIES = {
     "block_cache_usage_bytes": "rocksdb.block-cache-usage",
@@ -63,6 +66,7 @@ class TaskCollector(Collector):
         yield commits
         yield from self._of_markers(found)
         yield from self._of_stores(found)
+        yield self._of_compactions(found)
         yield from self._of_disk()
         yield from self._of_process()
 
@@ -117,6 +121,15 @@ class TaskCollector(Collector):
         for metric, value in seen.items():
             cache[metric].add_metric((), value)
         yield from (keys, memory, *sizes.values(), *cache.values())
+
+    def _of_compactions(self, found: list[tuple[StateTask, Marker, TaskStores]]) -> Metric:
+        about = f"RocksDB's {RUNNING_COMPACTIONS}."
+        running = self._gauge("num_running_compactions", about, _TASK)
+        for task, _, stores in found:
+            with suppress(HoldfastError):  # closed meanwhile
+                count = stores.rocks.property_int(META_FAMILY, RUNNING_COMPACTIONS)
+                running.add_metric((task.topology.app, task.name), count)
+        return running
 
     def _of_disk(self) -> Iterator[Metric]:
         disk = self._tasks.disk.to_json()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import structlog
+from pyarrow import ArrowException
 
 from state_lib.changelog.log import KafkaLog
 from state_lib.config import Settings
@@ -75,7 +76,25 @@ class StateHost:
         self._http: HttpServer | None = None
 
     def start(self) -> None:
-        """Open remembered tasks in the background and answer requests."""
+        """Open remembered tasks in the background and answer requests.
+
+        Raises:
+            ModuleNotFoundError: of the host's extra; nothing is open.
+            PortInUse: one was taken meanwhile; nothing is open.
+        """
+        try:
+            self._start()
+        except BaseException:
+            self.stop()  # tasks that are open would keep others from opening them
+            raise
+        log.info(
+            "host is up",
+            host=self.address.id,
+            flight=self.address.flight_url,
+            http=self.address.http_url,
+        )
+
+    def _start(self) -> None:
         at = self.address
         self.tasks.start()  # first, so that requests do not find tasks missing
         self._discovery.start()
@@ -83,11 +102,14 @@ class StateHost:
         from state_lib.host.flight import FlightHost  # noqa: PLC0415
         from state_lib.host.http import HttpServer  # noqa: PLC0415
 
-        self._flight = FlightHost(self.tasks, at.flight_url, self._token, self._snapshots)
+        try:
+            self._flight = FlightHost(self.tasks, at.flight_url, self._token, self._snapshots)
+        except ArrowException:
+            require_free(at.host, at.flight_port, "HOLDFAST_HOSTS")  # taken since it was looked at
+            raise
         self._http = HttpServer(self.tasks, at, self._token, self._metrics)
         self._http.start()
         self._retention.start()
-        log.info("host is up", host=at.id, flight=at.flight_url, http=at.http_url)
 
     def stop(self) -> None:
         """Answer no more, then flush and close every task. Restores that run are given up."""

@@ -1,19 +1,15 @@
 """Looks into a task's directory that nobody writes to: where it stands, its digests, its files.
 
-``python -m state_lib.snapshots.inspect DIRECTORY`` with a topology on standard input does it in a
-process of its own: digests are Python all over, and a host has commits to make meanwhile. Standard
-output: lines of JSON, ``{"progress": [phase, done, total]}`` and last what was found, or
-``{"error": …}``.
+`inspect_aside` does it in a process of its own (`state_lib.snapshots.aside`): digests are Python
+all over, and a host has commits to make meanwhile.
 """
 
 from __future__ import annotations
 
 import contextlib
-import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,11 +26,9 @@ from state_lib.stores.digest import store_digest
 from state_lib.stores.rocksdb.options import RocksDBOptions
 from state_lib.stores.task_stores import Checkpoint, TaskStores
 
+_ASIDE = "state_lib.snapshots.aside"
 _NICE = 10
 _LOOK_S = 0.5
-_WORK_S, _REST_S = 0.005, 0.020
-_BUSY, _SPAN_S = 0.1, 0.4
-"""That part of the machine's time, looked at over so many seconds of all cores."""
 _NOT_STATE = ("LOG", "LOCK")
 _TURN = threading.Lock()
 """One such process at a time for each host."""
@@ -102,7 +96,7 @@ def inspect_aside(
 def _aside(
     directory: Path, topology: Topology, report: Progress
 ) -> tuple[Inspected, list[FileEntry]]:
-    command = [sys.executable, "-m", __name__, str(directory)]
+    command = [sys.executable, "-m", _ASIDE, str(directory)]
     pipe = subprocess.PIPE
     with subprocess.Popen(  # noqa: S603 - our own module
         command, stdin=pipe, stdout=pipe, stderr=pipe, cwd="/"
@@ -118,35 +112,34 @@ def _aside(
                     out, err = child.communicate(question, timeout=_LOOK_S)
                     break
                 except subprocess.TimeoutExpired as waiting:
-                    question, progress = None, _last(waiting.output or b"", progress)
+                    question = None
+                    progress = _last_line(waiting.output or b"").get("progress", progress)
         except BaseException:
             child.kill()
             raise
-    try:
-        answer = orjson.loads(out[out.rstrip().rfind(b"\n") + 1 :])
-    except orjson.JSONDecodeError as error:
-        raise HoldfastError(
-            f"reading {directory} ended with code {child.returncode}: "
-            f"{err.decode(errors='replace')[-2000:]}"
-        ) from error
+    answer = _last_line(out)
     if "error" in answer:
         raise from_wire(answer["error"])
+    if "files" not in answer:
+        said = err.decode(errors="replace")[-2000:]
+        raise HoldfastError(f"reading {directory} ended with code {child.returncode}: {said}")
     checkpoint = Checkpoint.from_bytes(orjson.dumps(answer["checkpoint"]))
     return Inspected(checkpoint, answer["digests"]), [FileEntry(*f) for f in answer["files"]]
 
 
-def _last(output: bytes, before: tuple[str, int, int]) -> tuple[str, int, int]:
-    """The newest complete line of progress."""
+def _last_line(output: bytes) -> dict[str, Any]:
+    """The newest complete one; empty if there is none."""
     lines = output[: output.rfind(b"\n") + 1].splitlines()
-    if not lines or "progress" not in (said := orjson.loads(lines[-1])):
-        return before
-    phase, done, total = said["progress"]
-    return phase, done, total
+    said: dict[str, Any] = orjson.loads(lines[-1]) if lines else {}
+    return said
 
 
 def main() -> None:
-    """See the module."""
-    _make_way()
+    """What runs aside.
+
+    It reads a topology from standard input and writes lines of JSON: ``{"progress": [phase, done,
+    total]}``, and last what was found, or ``{"error": …}``.
+    """
     topology = Topology.from_json(orjson.loads(sys.stdin.buffer.read()))
     options = RocksDBOptions(block_cache_bytes=8 << 20, write_budget_bytes=1 << 20)
     directory = Path(sys.argv[1])
@@ -171,32 +164,3 @@ def _tell(phase: str, done: int, total: int) -> None:
 def _say(line: Mapping[str, Any]) -> None:
     sys.stdout.buffer.write(orjson.dumps(line) + b"\n")
     sys.stdout.buffer.flush()
-
-
-def _make_way() -> None:
-    """Rest four fifths of the time while processes of usual priority are at work.
-
-    Priority alone is not enough: a commit has many hops between processes, each of which waits for
-    a time slice, and two threads of a core slow each other [tried: digests of 10 M entries at the
-    lowest priority stalled commits for half a second].
-    """
-    before = psutil.cpu_times()
-
-    def look(*_: object) -> None:
-        nonlocal before
-        now = psutil.cpu_times()
-        spent = sum(now) - sum(before)
-        if spent <= 0:
-            return
-        usual = sum(getattr(now, f) - getattr(before, f) for f in ("user", "system"))
-        if usual > _BUSY * spent:
-            time.sleep(_REST_S)
-        if spent > _SPAN_S:
-            before = now
-
-    signal.signal(signal.SIGPROF, look)
-    signal.setitimer(signal.ITIMER_PROF, _WORK_S, _WORK_S)
-
-
-if __name__ == "__main__":
-    main()

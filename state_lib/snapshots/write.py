@@ -64,7 +64,6 @@ def write_snapshot(request: SnapshotRequest, report: Progress = silent) -> Writt
         StateCorrupt: the checkpoint cannot be read.
         Unavailable: the task is being restored to the past.
     """
-    started = time.monotonic()
     app, partition = request.topology.app, request.partition
     storage = task_storage(request.url, app, partition)
     held, files = inspect_aside(request.directory, request.topology, report)
@@ -74,6 +73,7 @@ def write_snapshot(request: SnapshotRequest, report: Progress = silent) -> Writt
             "that is done; ask again then",
             state=held.checkpoint.marker.state,
         )
+    started = time.monotonic()
     uploaded = _upload(storage, request, files, report)
     if time.monotonic() - started > PATIENCE_S:
         raise StorageUnavailable(

@@ -39,7 +39,7 @@ log = structlog.get_logger(__name__)
 CHUNK_RECORDS, CHUNK_BYTES = 50_000, 8 << 20
 """Bounds of one transaction, and so of memory."""
 MIN_FREE_BYTES = 64 << 20
-_SPACE = 2  # the log that is read back is on disk twice: as runs, and ingested
+_SPACE = 3  # the log that is read back is on disk as runs, and once more while all are merged
 Chunk = tuple[list[bytes], list[bytes | None], list[int] | None]
 
 

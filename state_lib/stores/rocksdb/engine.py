@@ -16,7 +16,7 @@ import weakref
 from collections import deque
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from itertools import repeat
+from itertools import chain, islice, repeat
 from pathlib import Path
 
 import rocksdict
@@ -29,12 +29,15 @@ from state_lib.stores.rocksdb.scans import check_end, one_view
 from state_lib.stores.segments import META_FAMILY
 
 _log = logging.getLogger(__name__)
+Entry = tuple[bytes, bytes]
 _DEFAULT = "default"
 _FLUSH_DIR = "flush.tmp"
 _FLUSHES = 3
 """Attempts to leave little for the checkpoint itself, against commits that go on meanwhile."""
 _SMALL_BYTES = 4 << 20
 """What a checkpoint flushes by itself within about 20 ms."""
+_AHEAD = 512
+"""Entries that a scan has read ahead of whoever iterates over it, at most."""
 _CHUNK = 256  # keys per multi-get: 850 k/s, against 550 k/s one by one and 400 k/s all at once
 
 
@@ -98,7 +101,7 @@ class RocksDBEngine:
         self._write_options.disable_wal = True  # type: ignore[method-assign,assignment]
         self._dicts: dict[str, rocksdict.Rdict] = {}
         self._handles: dict[str, rocksdict.ColumnFamily] = {}
-        self._scans: set[Generator[tuple[bytes, bytes], None, None]] = set()
+        self._scans: set[Generator[list[Entry], None, None]] = set()
         with translated(self._path, "open"):
             names = self._existing()
             families = dict.fromkeys(names, self._options)
@@ -195,7 +198,7 @@ class RocksDBEngine:
         next(entries)  # run to its first yield: the iterators are made now
         self._scans.add(entries)
         try:
-            yield entries
+            yield chain.from_iterable(entries)
         finally:
             self._scans.discard(entries)
             entries.close()
@@ -207,23 +210,30 @@ class RocksDBEngine:
         upper: bytes | None,
         *,
         reverse: bool,
-    ) -> Generator[tuple[bytes, bytes], None, None]:
+    ) -> Generator[list[Entry], None, None]:
+        """In chunks, which chains pass on without Python's help: 60 ns less for an entry."""
         bounds = rocksdict.ReadOptions()
         # Not set_iterate_lower_bound: rocksdict 0.3.29 sets the *upper* bound with it [tried].
         if upper is not None:
             bounds.set_iterate_upper_bound(upper)
         if source is None or (upper is not None and upper <= (lower or b"")):
-            yield b"", b""
+            yield []
             return
         with translated(self._path, "scan"):
             items, probe = one_view(source, bounds, None if reverse else lower, reverse=reverse)
-            yield b"", b""
-            entry: tuple[bytes, bytes] | None = None
-            for entry in items:
-                if reverse and lower and entry[0] < lower:
-                    return
-                yield entry
-            last = entry[0] if entry else None
+            chunk: list[Entry] = []
+            yield chunk
+            last: bytes | None = None
+            size = 1
+            try:
+                while chunk := list(islice(items, size)):
+                    last, size = chunk[-1][0], min(2 * size, _AHEAD)
+                    if reverse and lower and last < lower:
+                        yield [entry for entry in chunk if entry[0] >= lower]
+                        return
+                    yield chunk
+            finally:
+                chunk.clear()  # whoever still iterates over it has left the scan
             check_end(self._path, probe, last, lower, reverse=reverse)
 
     def write(self, changes: Mapping[str, Changes]) -> None:
@@ -349,7 +359,7 @@ def _shut(
     db: rocksdict.Rdict,
     dicts: dict[str, rocksdict.Rdict],
     handles: dict[str, rocksdict.ColumnFamily],
-    scans: set[Generator[tuple[bytes, bytes], None, None]],
+    scans: set[Generator[list[Entry], None, None]],
 ) -> None:
     """Release everything that holds the directory's lock. Holds no reference to the engine."""
     for entries in list(scans):

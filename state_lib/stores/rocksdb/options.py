@@ -23,8 +23,13 @@ _COMPACTION: dict[str, Callable[[], rocksdict.DBCompactionStyle]] = {
 }
 
 
+_MERGES = 16
+"""Threads of this process for compactions. An engine has one at a time, and flushes queue with them
+(`state_lib.stores.rocksdb.engine`): they must not wait for the merge of a large store."""
+
+
 class _Shared:
-    """The one block cache and the one write-buffer budget of this process."""
+    """The one block cache, the one write-buffer budget and the threads of this process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -39,6 +44,7 @@ class _Shared:
             if self._cache is None or self._buffers is None:
                 self._cache = rocksdict.Cache(cache_bytes)
                 self._buffers = rocksdict.WriteBufferManager(buffer_bytes, allow_stall=False)
+                rocksdict.Env().set_low_priority_background_threads(_MERGES)
             else:
                 self._cache.set_capacity(cache_bytes)
                 self._buffers.set_buffer_size(buffer_bytes)
@@ -61,14 +67,14 @@ class RocksDBOptions:
         compaction_style: ``level`` (least space), or ``universal`` (least write amplification, as
             Kafka Streams has it: what did not change stays in its file, and a snapshot's next one
             need not upload it again).
-        max_size_amplification_percent: of ``universal``: newer files that are larger than this part
-            of the oldest one are merged with it.
+        max_size_amplification_percent: of ``universal``: once all newer files together are larger
+            than this part of the oldest one, all of a family is merged.
         target_file_size: of SST files on the first level.
         max_open_files: of one engine; a process needs tasks times this.
         direct_io: bypass the page cache for reads, flushes and compaction.
         rate_limit_bytes_per_second: of one engine's flushes and compactions; 0 is no limit.
         bloom_bits_per_key: 0 is no filter.
-        background_jobs: of one engine.
+        background_jobs: of one engine: half of them flush.
 
     Raises:
         ConfigurationError: an unknown compression or compaction style.

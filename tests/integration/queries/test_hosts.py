@@ -75,6 +75,8 @@ def test_metrics_speak_kafka_streams(cluster: Cluster) -> None:
     assert sum(n for (store, _), n in keys.items() if store == "words") == len(WORDS)
     assert sum(found["holdfast_memory_store_bytes"].values()) > 250
     assert found["holdfast_size_all_mem_tables_bytes"]["words", task] > 0
+    assert found["holdfast_compaction_pending"]["words", task] == 0
+    assert (task,) in found["holdfast_num_running_compactions"]
     assert found["holdfast_block_cache_capacity_bytes"][()] > 1 << 20
     assert found["process_resident_memory_bytes"][()] > 1 << 20
 

@@ -153,7 +153,8 @@ LOADED = tuple((NOW - (60 - m) * 60_000, int(1e9 * (400 + m))) for m in range(60
         ({"disk_used": filled(700)[:5]}, "ok", "not filling"),
         ({"disk_used": LOADED}, "ok", "not filling"),
         ({"disk_used": LOADED, "disk_free": 2 * 10**11}, "fail", "full in 0.1 d"),
-        ({"tasks": (TaskSeen(0, bytes=5 * 10**11),)}, "warn", "a restore of task 0 takes 650.0 GB"),
+        ({"tasks": (TaskSeen(0, bytes=3 * 10**11),)}, "warn", "a restore of task 0 takes 660.0 GB"),
+        ({"tasks": (TaskSeen(0, bytes=2 * 10**11),)}, "ok", "600.0 GB free"),
     ],
 )
 def test_a_disk_that_fills(more: dict[str, object], level: str, seen: str) -> None:

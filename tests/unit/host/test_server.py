@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import socket
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from state_lib.config import Settings
+from state_lib.errors import PortInUse
 from state_lib.host.server import StateHost
 from tests.support.hosts import address
 
@@ -53,3 +56,24 @@ def test_bounds_of_memory_reach_rocksdb(make: Make) -> None:
     options = make(block_cache_bytes="32MiB", write_buffer_bytes=16 << 20).tasks.context.options
     assert options.block_cache_bytes == 32 << 20
     assert options.write_budget_bytes == 16 << 20
+
+
+def test_a_host_that_cannot_start_holds_nothing(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its port was taken after it had looked, or a package of its extra is missing."""
+    host = make()
+    with socket.socket() as taken:
+        taken.bind((host.address.host, host.address.flight_port))
+        taken.listen()
+        with pytest.raises(PortInUse, match="HOLDFAST_HOSTS"):
+            host.start()
+    assert host.tasks.context.stopping.is_set()
+    with pytest.raises(RuntimeError, match="shutdown"):
+        host.tasks.openers._pool.submit(print)
+
+    other = make()
+    monkeypatch.setitem(sys.modules, "state_lib.host.http", None)
+    with pytest.raises(ModuleNotFoundError):
+        other.start()
+    assert other.tasks.context.stopping.is_set()

@@ -242,6 +242,31 @@ def test_sst_helper_writes_deletes_and_ingests(tmp_path: Path) -> None:
     engine.close()
 
 
+def test_many_runs_are_merged_while_more_of_them_come(tmp_path: Path) -> None:
+    """More than RocksDB lets lie before it stops writes (36), with deletes in later ones."""
+    engine = RocksDBEngine(tmp_path / "db")
+    expected: dict[bytes, bytes] = {}
+    for n in range(60):
+        keys = [b"%06d" % k for k in range(n % 5, 20_000, 5)]
+        values = [None if (k + n) % 4 == 0 else b"%d-%d" % (n, k) for k in range(len(keys))]
+        path = tmp_path / f"{n}.sst"
+        engine.write_run(path, keys, values)
+        engine.ingest("a", [path])
+        for key, value in zip(keys, values, strict=True):
+            if value is None:
+                expected.pop(key, None)
+            else:
+                expected[key] = value
+        if n % 20 == 0:
+            engine.write({"a": ([b"between"], [b"%d" % n])})
+            expected[b"between"] = b"%d" % n
+    engine.flush()
+    with engine.scan("a", None, None) as entries:
+        assert list(entries) == sorted(expected.items())
+    engine.close()
+    assert len(list((tmp_path / "db").glob("*.sst"))) < 20, "merged"
+
+
 def test_ingesting_over_a_memtable_tears_nothing(tmp_path: Path) -> None:
     engine = RocksDBEngine(tmp_path / "db", SMALL)
     engine.write({"a": ([b"1"], [b"v"]), "b": ([b"1"], [b"v"])})
