@@ -45,6 +45,7 @@ $(STAMPS)/project: pyproject.toml $(STAMPS)/packages
 
 $(STAMPS)/runtime: jars.lock $(STAMPS)/project
 	@$(BIN)/python -m state_lib.stack
+	@$(BIN)/python -m state_lib.stack registry
 	@touch $@
 
 .PHONY: lock

@@ -14,7 +14,8 @@ from state_lib.config import Settings
 from state_lib.errors import ConfigurationError, HoldfastError
 from state_lib.stack import archiving, jars, java
 
-# Not `streams`: 94 MB that only benchmarks and interoperability tests need; they fetch it.
+# Not `streams`: 94 MB that only benchmarks and interoperability tests need; they fetch it. Nor
+# `registry`: 109 MB that only tests need, which have no network; `make setup` names it.
 NEEDED = ("kafka", "spark")
 
 

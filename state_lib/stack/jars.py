@@ -1,6 +1,6 @@
 """JVM artifacts by lock: fetched in parallel, checked by SHA-256, never half there.
 
-``jars.lock`` names every artifact of a set (``kafka``, ``spark``, ``streams``) and its hash.
+``jars.lock`` names every artifact of a set (`SETS`) and its hash.
 We resolve nothing at run time: jgo only downloads exact coordinates, so what runs is what was
 tested. A download goes to a staging directory on the same file system, is hashed there and only
 then renamed to its place: a killed download leaves rubbish in staging, not a torn jar.
@@ -21,7 +21,7 @@ import stamina
 
 from state_lib.errors import ConfigurationError, Unavailable
 
-SETS = ("kafka", "spark", "streams")
+SETS = ("kafka", "spark", "streams", "registry")
 WORKERS = 8
 TIMEOUT_S = 60
 Report = Callable[[int, int], None]
@@ -36,16 +36,20 @@ class Jar:
     version: str
     sha256: str
     set: str
+    type: str = "jar"
+    classifier: str = ""
 
     @property
     def coordinate(self) -> str:
-        """``group:artifact:version``, as Maven writes it."""
-        return f"{self.group}:{self.artifact}:{self.version}"
+        """``group:artifact[:type:classifier]:version``, as Maven writes it."""
+        kind = [self.type, self.classifier] if self.classifier else []
+        return ":".join([self.group, self.artifact, *kind, self.version])
 
     @property
     def file_name(self) -> str:
         """The name that Maven repositories give to the file."""
-        return f"{self.artifact}-{self.version}.jar"
+        classifier = f"-{self.classifier}" if self.classifier else ""
+        return f"{self.artifact}-{self.version}{classifier}.{self.type}"
 
 
 def lock_path() -> Path:
@@ -59,7 +63,7 @@ def read_lock(path: Path | None = None) -> tuple[Jar, ...]:
     """Parse the lock.
 
     Raises:
-        ConfigurationError: a line that is not ``group:artifact:version sha256 set``.
+        ConfigurationError: a line that is not ``coordinate sha256 set``.
     """
     path = path or lock_path()
     jars = []
@@ -68,14 +72,16 @@ def read_lock(path: Path | None = None) -> tuple[Jar, ...]:
             continue
         fields = line.split()
         parts = fields[0].split(":")
-        if len(fields) != 3 or len(parts) != 3 or len(fields[1]) != 64 or fields[2] not in SETS:  # noqa: PLR2004 - the format's own numbers
+        fits = len(fields) == 3 and len(parts) in {3, 5} and len(fields[1]) == 64  # noqa: PLR2004 - the format's own numbers
+        if not fits or fields[2] not in SETS:
             message = (
-                f"{path}:{number}: {line!r} is not 'group:artifact:version sha256 set' with a set "
-                f"of {', '.join(SETS)}. Restore the file from version control."
+                f"{path}:{number}: {line!r} is not 'group:artifact[:type:classifier]:version "
+                f"sha256 set' with a set of {', '.join(SETS)}. Restore the file from version "
+                "control."
             )
             raise ConfigurationError(message, path=str(path), line=number)
-        group, artifact, version = parts
-        jars.append(Jar(group, artifact, version, fields[1], fields[2]))
+        group, artifact, *kind, version = parts
+        jars.append(Jar(group, artifact, version, fields[1], fields[2], *kind))
     return tuple(jars)
 
 
@@ -181,9 +187,11 @@ def _local_copy(jar: Jar) -> Path | None:
 def _download(jar: Jar, staging: Path) -> Path:
     from jgo.maven import MavenContext  # noqa: PLC0415 - 0.2 s that a warm start does not need
 
-    context = MavenContext(repo_cache=staging, timeout=TIMEOUT_S)
+    # jgo takes for whole what an attempt before has left of a file, so each has its own folder.
+    cache = Path(tempfile.mkdtemp(dir=staging))
+    component = MavenContext(repo_cache=cache, timeout=TIMEOUT_S).project(jar.group, jar.artifact)
     try:
-        path: Path = context.create_dependency(jar.coordinate).artifact.resolve()
+        path: Path = component.at_version(jar.version).artifact(jar.classifier, jar.type).resolve()
     except (OSError, RuntimeError) as error:  # requests' errors are OSErrors
         message = (
             f"cannot download {jar.coordinate}: {error}. Check the network (and HTTPS_PROXY), then "

@@ -1,9 +1,8 @@
-"""A stand-in for a Schema Registry: none that really runs is in the package indexes.
-
-Confluent's is not there, nor Karapace, and of Apicurio's the storage is missing.
+"""A stand-in for a Schema Registry, which is away or answers nonsense when a test says so.
 
 It answers the calls that Holdfast and Confluent's own client make (schemas by id, versions of a
-subject, registering) as Confluent's documentation has them, error codes included; it judges no
+subject, registering), error codes included, as the one that really runs (`tests.support.apicurio`):
+tests/integration/spark/test_avro_registry.py holds its answers against that one's. It judges no
 compatibility, and keeps nothing on disk.
 """
 

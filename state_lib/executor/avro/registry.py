@@ -22,6 +22,8 @@ _NOT_FOUND = 404
 _NO_SUBJECT, _NO_VERSION, _NO_SCHEMA = 40401, 40402, 40403
 """Error codes of the registry for what it does not know. A 404 without one is not from it."""
 _NO_SUCH = (_NO_SUBJECT, _NO_VERSION)
+_NO_ID = (_NO_SCHEMA, _NO_SUBJECT)
+"""Of an id; the second from Apicurio, where it was known and is in no subject any more."""
 _SAID = 200
 """Characters of a server's answer in a message: it may be a whole page."""
 _LATER = (408, 429, 500, 502, 503, 504)
@@ -133,7 +135,7 @@ def _schema(registry: Registry, number: int) -> tuple[str, ...] | None:
         return _texts(client, client.get_schema(number))
 
     try:
-        return _asked(registry, ask, f"for schema {number}", (_NO_SCHEMA,))
+        return _asked(registry, ask, f"for schema {number}", _NO_ID)
     finally:
         client.clear_caches()  # else they grow without bound
 

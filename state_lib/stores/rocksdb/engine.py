@@ -34,8 +34,8 @@ _DEFAULT = "default"
 _FLUSH_DIR = "flush.tmp"
 _FLUSHES = 3
 """Attempts to leave little for the checkpoint itself, against commits that go on meanwhile."""
-_SMALL_BYTES = 4 << 20
-"""What a checkpoint flushes by itself within about 20 ms."""
+_SMALL_BYTES = 256 << 10
+"""What a checkpoint flushes by itself within about 5 ms."""
 _AHEAD = 512
 """Entries that a scan has read ahead of whoever iterates over it, at most."""
 _CHUNK = 256  # keys per multi-get: 850 k/s, against 550 k/s one by one and 400 k/s all at once

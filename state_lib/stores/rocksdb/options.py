@@ -23,9 +23,10 @@ _COMPACTION: dict[str, Callable[[], rocksdict.DBCompactionStyle]] = {
 }
 
 
-_MERGES = 16
-"""Threads of this process for compactions. An engine has one at a time, and flushes queue with them
-(`state_lib.stores.rocksdb.engine`): they must not wait for the merge of a large store."""
+_MERGES, _FLUSHES = 16, 4
+"""Threads of this process for compactions and for flushes. An engine has one of each at a time, and
+must not wait for another's: its flushes for the merge of a large store, as they queue with merges;
+its checkpoint for the flush of another, as it holds the GIL meanwhile (`engine`)."""
 
 
 class _Shared:
@@ -45,6 +46,7 @@ class _Shared:
                 self._cache = rocksdict.Cache(cache_bytes)
                 self._buffers = rocksdict.WriteBufferManager(buffer_bytes, allow_stall=False)
                 rocksdict.Env().set_low_priority_background_threads(_MERGES)
+                rocksdict.Env().set_high_priority_background_threads(_FLUSHES)
             else:
                 self._cache.set_capacity(cache_bytes)
                 self._buffers.set_buffer_size(buffer_bytes)

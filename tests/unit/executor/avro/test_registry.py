@@ -143,6 +143,15 @@ def test_what_is_none_of_a_registrys_answers_is_refused(
     assert len(refused.value.message) < 600
 
 
+@pytest.mark.parametrize("code", [40401, 40403])
+def test_an_id_is_unknown_by_either_of_two_codes(
+    registry: StandIn, schemas: RegistrySchemas, code: int
+) -> None:
+    """The first is that of newer versions of Apicurio: its schema was deleted for good."""
+    registry.instead = (404, {"error_code": code, "message": "Subject not found."})
+    assert schemas.of(1) is None
+
+
 def test_what_is_wrong_with_the_address_or_the_login_is_no_answer(registry: StandIn) -> None:
     """As above."""
     number = registry.register("flights-value", SCHEMA)
