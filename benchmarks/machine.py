@@ -15,6 +15,23 @@ from state_lib.stack.jars import read_lock
 from state_lib.stack.java import java_binary
 
 
+class Stolen:
+    """Time that other machines took of this one's cores, from now on.
+
+    A hypervisor gives it to them without a word, and whatever ran here stood still meanwhile.
+    """
+
+    def __init__(self) -> None:
+        self._before = psutil.cpu_times()
+
+    def percent(self) -> float:
+        """Of all time of all cores so far; 0 where nothing tells it."""
+        now = psutil.cpu_times()
+        passed = sum(now) - sum(self._before)
+        stolen = getattr(now, "steal", 0.0) - getattr(self._before, "steal", 0.0)
+        return 100 * stolen / passed if passed else 0.0
+
+
 def facts() -> dict[str, str]:
     """In the order in which to show them."""
     pinned = {(jar.set, jar.artifact): jar.version for jar in read_lock()}

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.committer import Ids, batches
+from benchmarks.machine import Stolen
 from benchmarks.measure import ALIKE, HOLDFAST, Contender, Measurement
 from benchmarks.pace import Pace, stall
 from benchmarks.processes import Watch
@@ -61,11 +62,13 @@ def _holdfast(world: World) -> Measurement:
             with Pace(committer, _parts(changed), PERIOD_S) as pace:
                 time.sleep(WARM_S)
                 pace.commits.clear()
+                idle = Stolen()
                 time.sleep(QUIET_S)
                 pace.check()
+                stolen_before, busy = idle.percent(), Stolen()
                 started = time.monotonic()
                 size = sum(job["size_bytes"] for job in holdfast.snapshot())
-                ended = time.monotonic()
+                ended, stolen = time.monotonic(), busy.percent()
             stalled = stall(pace.commits, started, ended)
             seed.write(committer, changed)
             again = sum(job["uploaded_bytes"] for job in holdfast.snapshot())
@@ -79,6 +82,8 @@ def _holdfast(world: World) -> Measurement:
         "median before ms": stalled.usual * 1000,
         "median meanwhile ms": stalled.meanwhile * 1000,
         "longest before ms": stalled.worst_before * 1000,
+        "stolen % before": stolen_before,
+        "stolen %": stolen,
         "snapshot s": ended - started,
         "MiB": size / 2**20,
         "second MiB": again / 2**20,
