@@ -101,8 +101,8 @@ def trainings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Train
 @pytest.mark.full
 def test_one_that_is_ended_leaves_nothing(trainings: Trainings) -> None:
     process = trainings.start()
-    trainings.await_driver(set())
-    assert len(marked(VARIABLE, mark())) >= 3
+    trainings.await_driver(set())  # its log is there before it is
+    until(lambda: len(marked(VARIABLE, mark())) >= 3, 60)
     process.terminate()
     assert process.wait(60) == 1
     assert not marked(VARIABLE, mark())
