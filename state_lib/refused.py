@@ -44,8 +44,10 @@ def _tries_out() -> bool:
 
 
 def on_stop(stop: Callable[[], object]) -> Callable[[], None]:
-    """Have a SIGTERM call this instead; returns what ends that."""
+    """Have a SIGTERM call this instead, also one that came before; returns what ends that."""
     _stops.append(stop)
+    if _heard:
+        stop()
     return lambda: _stops.remove(stop)
 
 

@@ -12,7 +12,7 @@ import structlog
 from state_lib.config import Settings
 from state_lib.errors import HoldfastError
 from state_lib.extras import missing
-from state_lib.host.heap import share_heap
+from state_lib.heap import share_heap
 from state_lib.logs import configure_logging
 from state_lib.signals import hear
 

@@ -100,13 +100,14 @@ class StateHost:
         self._discovery.start()
         # Half a second of imports, while the tasks that open wait for Kafka.
         from state_lib.host.flight import FlightHost  # noqa: PLC0415
-        from state_lib.host.http import HttpServer  # noqa: PLC0415
 
         try:
             self._flight = FlightHost(self.tasks, at.flight_url, self._token, self._snapshots)
         except ArrowException:
             require_free(at.host, at.flight_port, "HOLDFAST_HOSTS")  # taken since it was looked at
             raise
+        from state_lib.host.http import HttpServer  # noqa: PLC0415 - while drivers claim by now
+
         self._http = HttpServer(self.tasks, at, self._token, self._metrics)
         self._http.start()
         self._retention.start()

@@ -92,6 +92,19 @@ def test_a_signal_to_stop_counts_where_its_exception_is_swallowed(last: str) -> 
     assert ended.stderr.count("last words") == 1
 
 
+def test_who_is_to_be_told_of_a_stop_hears_of_one_that_was_swallowed() -> None:
+    """Between a stream's last look for one and the thread that watches it."""
+    job = [
+        "import os, signal",
+        "from state_lib.refused import on_stop",
+        "Application('a')",
+        "try: os.kill(os.getpid(), signal.SIGTERM)",
+        "except BaseException: pass",
+        "on_stop(lambda: print('told'))",
+    ]
+    assert python("-c", "\n".join([BEGIN, *job])).stdout == "told\n"
+
+
 def test_a_signal_that_the_job_hears_itself_stays_its_own() -> None:
     job = "signal.signal(signal.SIGTERM, lambda *_: print('mine')); Application('a')"
     ended = python("-c", f"import os, signal\n{BEGIN}\n{job}\nos.kill(os.getpid(), signal.SIGTERM)")

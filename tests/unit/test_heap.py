@@ -9,7 +9,7 @@ import pytest
 
 SCRIPT = """
 import ctypes, sys, tempfile, threading
-from state_lib.host.heap import share_heap
+from state_lib.heap import share_heap
 if sys.argv[1] == "shared":
     assert share_heap()
 libc = ctypes.CDLL(None)
@@ -42,3 +42,29 @@ def test_threads_share_two_arenas() -> None:
 
     assert arenas("alone") > 2
     assert arenas("shared") <= 2
+
+
+FREES = """
+import ctypes, sys
+from state_lib.heap import keep_heap
+if sys.argv[1] == "kept":
+    assert keep_heap()
+libc = ctypes.CDLL(None)
+libc.malloc.restype, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+held = [libc.malloc(ctypes.c_size_t(100_000)) for _ in range(1_000)]
+[ctypes.memset(at, 1, 100_000) for at in held]
+[libc.free(at) for at in held]
+resident = int(open("/proc/self/statm").read().split()[1]) * 4096
+print(resident)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a setting of glibc")
+def test_freed_memory_is_kept() -> None:
+    def resident(how: str) -> int:
+        done = subprocess.run(
+            [sys.executable, "-c", FREES, how], capture_output=True, text=True, check=True
+        )
+        return int(done.stdout)
+
+    assert resident("alone") < 100e6 < resident("kept")
