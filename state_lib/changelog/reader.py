@@ -62,7 +62,12 @@ def drain(
         want = max(1, min(batch, end - position))
         messages = consumer.consume(want, _WAIT_S)
         # One call per message only: a restore reads millions of them.
-        records = [m for m in messages if m.error() is None]
+        errors = list(map(Message.error, messages))
+        records = (
+            [m for m, error in zip(messages, errors, strict=True) if error is None]
+            if any(errors)
+            else messages
+        )
         if records:
             position = (records[-1].offset() or 0) + 1
             if position > end:
