@@ -27,6 +27,8 @@ from state_lib.task.state_task import StateTask
 log = structlog.get_logger(__name__)
 _AT_ONCE = 2
 _SUFFIX = ".snapshot"
+_APART_S = 0.25
+"""Between two checkpoints: each flushes its stores, and commits have a host's cores in between."""
 _WAIT_S = 60.0
 _LOOK_S = 0.2
 _LONGEST = 64
@@ -138,6 +140,7 @@ class SnapshotJobs:
         self._lock = threading.Lock()
         self._jobs: dict[str, Job] = {}
         self._stopping = threading.Event()
+        self._flushing = threading.Lock()
         self._slots = threading.BoundedSemaphore(_AT_ONCE)
         self._threads: set[threading.Thread] = set()
         for left in tasks.context.state_dir.glob(f"*/*{_SUFFIX}"):
@@ -273,7 +276,9 @@ class SnapshotJobs:
         shutil.rmtree(job.directory, ignore_errors=True)
         if job.at is None:
             job.progress("checkpoint", 0, 0)
-            checkpoint(job.task, job.directory)
+            with self._flushing:
+                checkpoint(job.task, job.directory)
+                self._stopping.wait(_APART_S)
             return
         job.progress("waiting", 0, 0)
         taken = _Taken(job.task, job.directory)
