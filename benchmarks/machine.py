@@ -63,12 +63,19 @@ def _java() -> str:
 
 
 def _commit() -> str:
+    """Of what runs; ``-dirty`` with changes of anything but the results that are written."""
+    commit = _git("describe", "--always")
+    changed = _git("diff", "--name-only", "HEAD", "--", ":/", ":!README.md")
+    return f"{commit}-dirty" if changed else commit or "unknown"
+
+
+def _git(*arguments: str) -> str:
     here = Path(__file__).parent
     asked = subprocess.run(
-        ["git", "describe", "--always", "--dirty"],  # noqa: S607 - whatever git the user has
+        ["git", *arguments],  # noqa: S607 - whatever git the user has
         cwd=here,
         capture_output=True,
         text=True,
         check=False,
     )
-    return asked.stdout.strip() or "unknown"
+    return asked.stdout.strip()

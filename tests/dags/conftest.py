@@ -37,6 +37,7 @@ from state_lib.stack import Stack
 from state_lib.stack.paths import Paths
 from state_lib.stack.ports import free_port
 from tests.support import airflow_home, jvm
+from tests.support.environment import set_environment
 from tests.support.waiting import deadline_in
 
 Connect = Callable[..., None]
@@ -134,8 +135,7 @@ def hosts(stack: Stack) -> None:
 @pytest.fixture
 def settings(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> Settings:
     """Settings of the stack, which this process sees as its own for the time of a test."""
-    for name, value in stack.settings.as_environment().items():
-        monkeypatch.setenv(name, value)
+    set_environment(monkeypatch, stack.settings)
     return stack.settings
 
 

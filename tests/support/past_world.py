@@ -34,6 +34,7 @@ from state_lib.stores.digest import StoreDigest
 from state_lib.task import StateTask
 from tests.integration.conftest import MakeApp
 from tests.support.apps import HOUR, KV, NOON, WIN, App, batch, digests, kv, win
+from tests.support.environment import set_environment
 from tests.support.hosts import address, served
 from tests.support.past import ROWS, fill
 
@@ -173,8 +174,7 @@ def running_world(
     monkeypatch.setenv("COLUMNS", "300")
     with ExitStack() as stack:
         made = World(app, stack)
-        for name, value in made.settings.as_environment().items():
-            monkeypatch.setenv(name, value)
+        set_environment(monkeypatch, made.settings)
         yield made
 
 

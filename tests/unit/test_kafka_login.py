@@ -16,6 +16,7 @@ from state_lib.errors import ConfigurationError, KafkaRefused, Unavailable
 from state_lib.kafka import Kafka
 from state_lib.kafka_door import ENOUGH, Door
 from state_lib.kafka_login import KafkaLogin
+from tests.support.environment import set_environment
 
 PEM = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
 SERVERS = "kafka-1:9093,kafka-2:9093"
@@ -119,8 +120,7 @@ def test_what_does_not_fit_together_is_refused(given: dict[str, str], named: str
 
 def test_a_child_process_logs_in_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = load()
-    for name, value in settings.as_environment().items():
-        monkeypatch.setenv(name, value)
+    set_environment(monkeypatch, settings)
     monkeypatch.chdir("/")
     assert Settings.load().kafka_login() == settings.kafka_login()
 
@@ -167,8 +167,7 @@ class TestDoor:
 def test_the_config_command_masks_the_password(
     arguments: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, value in load().as_environment().items():
-        monkeypatch.setenv(name, value)
+    set_environment(monkeypatch, load())
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0, result.output
     assert "flights" in result.stdout

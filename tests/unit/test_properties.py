@@ -15,6 +15,7 @@ from state_lib.kafka import Kafka
 from state_lib.spark.properties import properties
 from state_lib.spark.session import check_login
 from state_lib.submit import secret_conf, submit_conf
+from tests.support.environment import set_environment
 
 FILE = """
 [kafka]
@@ -61,8 +62,7 @@ def test_variables_win_over_the_file_and_children_see_the_same(
     settings = Settings.load()
     assert settings.kafka_properties == {"client.id": "me", "linger.ms": "7"}
     assert settings.spark_properties["spark.executor.memory"] == "4g"
-    for name, value in settings.as_environment().items():
-        monkeypatch.setenv(name, value)
+    set_environment(monkeypatch, settings)
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "holdfast.toml").write_text("[driver]\nspark.executor.cores = 2\n")

@@ -33,6 +33,7 @@ from state_lib.stack.ports import free_port
 from tests.dags.conftest import Connect
 from tests.support import airflow_home
 from tests.support.apps import KV, app_of
+from tests.support.environment import set_environment
 from tests.support.host_process import Hosts
 from tests.support.hosts import publish
 from tests.support.sensing import first
@@ -85,8 +86,7 @@ def hosts(
     app.topology = replace(app.topology, sources=())  # a look comes to an end all the same
     app.create()
     made = Hosts(app)
-    for name, value in made.settings.as_environment().items():
-        monkeypatch.setenv(name, value)
+    set_environment(monkeypatch, made.settings)
     try:
         made.start(publish(app))
         made.commit(1, {b"k": b"v"})

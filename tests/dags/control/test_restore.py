@@ -57,6 +57,7 @@ from tests.dags.conftest import Connect
 from tests.support import airflow_home
 from tests.support.apps import KV, SOURCE, WIN, App
 from tests.support.dripping import dripping
+from tests.support.environment import set_environment
 from tests.support.host_process import TOKEN, Hosts
 from tests.support.hosts import publish
 from tests.support.person import Person, airflows_api
@@ -194,8 +195,7 @@ def running(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 @pytest.fixture
 def group(running: Group, connect: Connect, monkeypatch: pytest.MonkeyPatch) -> Group:
     """All tasks open and filled; this process' settings are those of Airflow's workers."""
-    for name, value in running.settings.as_environment().items():
-        monkeypatch.setenv(name, value)
+    set_environment(monkeypatch, running.settings)
     monkeypatch.delenv("HOLDFAST_TOKEN")
     running.armed.write_text("")
     connect(

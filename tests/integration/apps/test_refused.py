@@ -19,6 +19,7 @@ from state_lib.drivers.members import living_drivers
 from state_lib.errors import Unavailable
 from state_lib.kafka import Kafka
 from tests.support.apps import KV, app_of
+from tests.support.environment import set_environment
 from tests.support.secured import MECHANISM, Secured, secured_broker
 from tests.support.waiting import until
 
@@ -69,8 +70,7 @@ def test_what_may_not_be_read_is_shown_as_such(
         settings = settings_of(secured)
         states = {one.app: one.state for one in catalogue(Kafka.of(settings))}
         assert states == {TOPIC: "not readable", GROUP: "not readable", OURS: "stopped"}
-        for name, value in settings.as_environment().items():
-            monkeypatch.setenv(name, value)
+        set_environment(monkeypatch, settings)
         monkeypatch.setenv("COLUMNS", "300")
         for arguments in (("app", "list"), ("drivers",), ("status",)):
             seen = said(*arguments)

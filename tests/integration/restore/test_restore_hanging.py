@@ -19,6 +19,7 @@ from state_lib.errors import Unavailable
 from state_lib.protocol.wire import BEAT_S
 from tests.integration.conftest import MakeApp
 from tests.support.apps import KV
+from tests.support.environment import set_environment
 from tests.support.host_process import Hosts
 from tests.support.hosts import publish
 from tests.support.waiting import SLOWNESS, until
@@ -39,8 +40,7 @@ def hosts(make_app: MakeApp, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     monkeypatch.chdir(tmp_path)
     for name in [n for n in os.environ if n.startswith("HOLDFAST_")]:
         monkeypatch.delenv(name)
-    for name, value in found.settings.as_environment().items():
-        monkeypatch.setenv(name, value)
+    set_environment(monkeypatch, found.settings)
     monkeypatch.setenv("COLUMNS", "300")
     monkeypatch.setattr(stories, "SILENT_S", SILENT_S)
     try:

@@ -32,6 +32,7 @@ from state_lib.snapshots.savepoints import list_savepoints, write_savepoint
 from state_lib.task import StateTask
 from tests.integration.conftest import MakeApp
 from tests.support.apps import KV, App, app_of, batch, kv
+from tests.support.environment import set_environment
 from tests.support.hosts import address, claim, publish, served
 from tests.support.snapshots import entries_of
 
@@ -98,8 +99,7 @@ def cluster(make_app: MakeApp, monkeypatch: pytest.MonkeyPatch) -> Iterator[Serv
     app.create()
     with ExitStack() as stack:
         made = Served(app, stack)
-        for name, value in made.settings.as_environment().items():
-            monkeypatch.setenv(name, value)
+        set_environment(monkeypatch, made.settings)
         yield made
 
 

@@ -35,6 +35,7 @@ from state_lib.stack.broker import LocalBroker
 from state_lib.stack.ports import free_port
 from tests.support.apicurio import LOGIN, Apicurio
 from tests.support.apps import App
+from tests.support.environment import set_environment
 from tests.support.fold import committed
 from tests.support.hosts import address, served
 from tests.support.registry import StandIn, framed, record
@@ -139,8 +140,7 @@ def world(
         schema_registry_wait_s=2,
         **registered(registry),
     )
-    for key, value in settings.as_environment().items():
-        monkeypatch.setenv(key, value)
+    set_environment(monkeypatch, settings)
     # It would be that of all tests after these.
     monkeypatch.setattr(handle, "configure_logging", lambda *_: None)
     yield made

@@ -27,6 +27,7 @@ from state_lib.stack.broker import LocalBroker
 from state_lib.stack.ports import free_port
 from tests.support.apps import App
 from tests.support.declared import counting
+from tests.support.environment import set_environment
 from tests.support.waiting import deadline_in
 
 JOB = """
@@ -49,8 +50,7 @@ def settings(broker: LocalBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         hosts=f"host-1=127.0.0.1:{free_port()}/{free_port()}",
         spark_master="local[1]",
     )
-    for name, value in made.as_environment().items():
-        monkeypatch.setenv(name, value)
+    set_environment(monkeypatch, made)
     monkeypatch.chdir(tmp_path)
     return made
 

@@ -23,6 +23,7 @@ from state_lib.stack.broker import LocalBroker
 from state_lib.stack.ports import free_port
 from tests.support.apps import App
 from tests.support.documents import ROOT
+from tests.support.environment import set_environment
 from tests.support.hosts import address, served
 from tests.support.waiting import until
 
@@ -138,8 +139,7 @@ def test_it_starts_and_its_store_is_a_dataframe(
         exchange_timeout_s=120,
         spark_ui_port=free_port(),
     )
-    for key, value in settings.as_environment().items():
-        monkeypatch.setenv(key, value)
+    set_environment(monkeypatch, settings)
     # It would be that of all tests after these.
     monkeypatch.setattr(handle, "configure_logging", lambda *_: None)
 

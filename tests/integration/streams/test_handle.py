@@ -29,6 +29,7 @@ from state_lib.stack.broker import LocalBroker
 from state_lib.stack.ports import free_port
 from tests.support import processors
 from tests.support.apps import App
+from tests.support.environment import set_environment
 from tests.support.fold import committed
 from tests.support.hosts import address, served
 from tests.support.spark import spark_session
@@ -123,8 +124,7 @@ def world(
         stop_timeout_s=2,
         spark_ui_port=free_port(),
     )
-    for key, value in settings.as_environment().items():
-        monkeypatch.setenv(key, value)
+    set_environment(monkeypatch, settings)
     # It would be that of all tests after these.
     monkeypatch.setattr(handle, "configure_logging", lambda *_: None)
     yield made

@@ -10,6 +10,7 @@ from state_lib.config import PREFIX, Settings
 from state_lib.errors import ConfigurationError
 from state_lib.protocol.addresses import HostAddress, parse_hosts
 from state_lib.settings import SECTIONS
+from tests.support.environment import set_environment
 
 
 @pytest.fixture(autouse=True)
@@ -48,8 +49,7 @@ def test_a_child_process_sees_the_same(tmp_path: Path, monkeypatch: pytest.Monke
     settings = Settings.load(home="here", token="s3cret", block_cache_bytes="1GiB", kafka_port=4001)
     assert settings.home == tmp_path / "here"
     assert settings.block_cache_bytes == 1 << 30
-    for name, value in settings.as_environment().items():
-        monkeypatch.setenv(name, value)
+    set_environment(monkeypatch, settings)
     monkeypatch.chdir("/")
     assert Settings.load() == settings
 
