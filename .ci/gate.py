@@ -231,6 +231,8 @@ def _say_one(result: Result) -> None:
         print(f"    LEFT RUNNING {line}")
     for nodeid in result.flaky:
         print(f"    FLAKY {nodeid}: not caught up in time, passed in a process of its own")
+    for line in result.report.skipped:
+        print(f"    SKIPPED {line}")
     for message in result.report.flaky:
         print(f"    FLAKY {message}")
     if result.red and result.report.running:

@@ -46,6 +46,8 @@ class Report:
     running: str | None = None
     flaky: list[str] = field(default_factory=list)
     """What did not start at once."""
+    skipped: list[str] = field(default_factory=list)
+    """Tests that this machine lacks something for, with what that is."""
     seconds: dict[str, float] = field(default_factory=dict)
     """Of each test, with its fixtures."""
 
@@ -70,6 +72,8 @@ def read(path: Path) -> Report:
             continue
         if entry["outcome"] == "failed":
             report.failures.append(_failure(entry))
+        elif entry["outcome"] == "skipped" and not entry.get("wasxfail"):
+            report.skipped.append(f"{entry['nodeid']}: {entry['longrepr'][-1]}")
         elif kind == "TestReport" and entry["when"] == "call":
             report.passed += entry["outcome"] == "passed"
         if kind == "TestReport":

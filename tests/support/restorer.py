@@ -2,12 +2,14 @@
 
 ``python -m tests.support.restorer BOOTSTRAP STATE_DIR TOPOLOGY_JSON [SOURCE [SNAPSHOTS_URL
 [WORKERS]]]``: opens the task; with a source it restores from there. Writes one line when it is
-done: epoch and n.
+done: epoch and n. With ``FLUSHED`` in the environment, what a replay wrote is on disk after each
+store, as where a buffer filled up meanwhile.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -16,8 +18,22 @@ from state_lib.kafka import Kafka
 from state_lib.logs import configure_logging
 from state_lib.restore.options import RestoreOptions
 from state_lib.restore.pool import WorkerPool
-from state_lib.specs import Topology
+from state_lib.restore.replay import Replay
+from state_lib.specs import StoreSpec, Topology
 from state_lib.task import StateTask, TaskContext
+
+FLUSHED = "RESTORER_FLUSHED"
+
+
+def _flush_tails() -> None:
+    before = Replay.tail
+
+    def tail(replay: Replay, spec: StoreSpec, start: int, end: int) -> int:
+        count = before(replay, spec, start, end)
+        replay.stores.rocks.flush()
+        return count
+
+    Replay.tail = tail  # type: ignore[method-assign]
 
 
 def main(
@@ -29,6 +45,8 @@ def main(
     workers: str = "0",
 ) -> int:
     configure_logging()  # standard output is ours
+    if FLUSHED in os.environ:
+        _flush_tails()
     kafka = Kafka({"bootstrap.servers": bootstrap, "log_level": 0})
     options = RestoreOptions("auto", snapshots or None, worker_records=20)
     pool = WorkerPool(kafka, int(workers))

@@ -14,6 +14,7 @@ from pathlib import Path
 from confluent_kafka import Message
 
 import state_lib.restore.worker  # noqa: F401 - what a worker has imported counts too
+from state_lib.heap import keep_heap
 from state_lib.restore.options import RestoreOptions
 from state_lib.restore.runs import _ENTRY_OVERHEAD, Run, RunJob, write_runs
 from state_lib.stores.rocksdb.options import RocksDBOptions
@@ -47,6 +48,7 @@ def peak() -> int:
 def main(folder: str, value_bytes: str) -> None:
     """See above."""
     gc.disable()  # as a worker
+    keep_heap()
     options, size = RestoreOptions(), int(value_bytes)
     count = 3 * options.run_bytes // (_ENTRY_OVERHEAD + KEY_BYTES + size)
     job = RunJob(

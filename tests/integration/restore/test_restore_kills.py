@@ -20,13 +20,16 @@ from tests.integration.conftest import MakeApp
 from tests.support.apps import HOUR, KV, TS, WIN, App, batch, digests, kv, win
 from tests.support.counting import Counting
 from tests.support.filled import filled
+from tests.support.restorer import FLUSHED
 
 REPOSITORY = Path(__file__).parents[3]
 POINTS = [n for n in NAMES if n.startswith("restore.") and not n.endswith("_fetch")]
 QUICK = ["restore.after_run", "restore.during_swap"]
 
 
-def restorer(app: App, failpoints: str, source: str = "") -> subprocess.CompletedProcess[str]:
+def restorer(
+    app: App, failpoints: str, source: str = "", **more: str
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [
             sys.executable, "-m", "tests.support.restorer",
@@ -34,7 +37,9 @@ def restorer(app: App, failpoints: str, source: str = "") -> subprocess.Complete
             json.dumps(app.topology.to_json()), *([source] if source else []),
         ],
         cwd=REPOSITORY,
-        env=os.environ | {"HOLDFAST_FAILPOINTS": failpoints, "PYTHONPATH": str(REPOSITORY)},
+        env=os.environ
+        | {"HOLDFAST_FAILPOINTS": failpoints, "PYTHONPATH": str(REPOSITORY)}
+        | more,
         capture_output=True,
         text=True,
         timeout=120,
@@ -100,8 +105,11 @@ def test_killed_twice_then_left_alone(make_app: MakeApp) -> None:
     check(app, before)
 
 
-def test_killed_while_a_tail_is_replayed(make_app: MakeApp, tmp_path: Path) -> None:
-    """Between two stores: the one holds more than the checkpoint of the directory says."""
+@pytest.mark.parametrize("flushed", [{}, {FLUSHED: "yes"}], ids=["memory", "disk"])
+def test_killed_while_a_tail_is_replayed(
+    make_app: MakeApp, tmp_path: Path, flushed: dict[str, str]
+) -> None:
+    """Between two stores; on disk, the one holds more than the directory's checkpoint says."""
     app = make_app([KV, WIN])
     task = filled(app)
     task.close()
@@ -115,7 +123,7 @@ def test_killed_while_a_tail_is_replayed(make_app: MakeApp, tmp_path: Path) -> N
     shutil.rmtree(task.path)
     shutil.copytree(tmp_path / "old", task.path)
     for _ in range(2):
-        killed = restorer(app, "restore.after_store=kill")
+        killed = restorer(app, "restore.after_store=kill", **flushed)
         assert killed.returncode == -signal.SIGKILL, killed.stderr
     replayed = check(app, before)
     assert replayed.records == {"kv": 2, "win": 1}, "the tails, again, and nothing else"

@@ -27,10 +27,12 @@ from state_lib.snapshots.manifest import Manifest
 from state_lib.snapshots.storage import Storage
 from state_lib.snapshots.write import SnapshotRequest, write_snapshot
 from state_lib.task import StateTask
+from state_lib.task.repairing import repair_task
 from tests.integration.conftest import MakeApp
 from tests.support.apps import KV, TS, WIN, App, batch, digests, kv
 from tests.support.counting import Counting
 from tests.support.filled import filled
+from tests.support.lost import made_again
 
 REPOSITORY = Path(__file__).parents[3]
 STORES = [KV, TS, WIN, replace(KV, name="mem", backend="memory")]
@@ -126,6 +128,27 @@ def test_a_bad_snapshot_is_left_for_the_next_source(
     assert digests(task) == before
     assert seen.records["kv"] > 100, "all of the changelog"
     assert [p.name for p in task.path.parent.iterdir()] == ["0"]
+
+
+def test_a_snapshot_of_a_changelog_that_was_made_again_is_not_used(make_app: MakeApp) -> None:
+    """Its offsets are those of another log: the tail behind them would be any tail."""
+    app, seen = make_app([KV, TS]), Counting()
+    task = filled(app)
+    taken = snapshot(app, task)
+    a_tail(task)
+    before = digests(task)
+    task.close()
+    made_again(app, app.topic("kv"))
+    repair_task(task)
+    task = lost(app, task, seen)
+    plan = task.plan()
+    of_snapshot = next(c for c in plan.candidates if c.id == taken.id)
+    assert (plan.source, of_snapshot.verdict) == (CHANGELOG, "not valid")
+    assert f"{app.topic('kv')} was created again" in of_snapshot.why
+    with pytest.raises(InvalidRequest, match="was created again"):
+        task.plan(taken.id)
+    task.open()
+    assert digests(task) == before
 
 
 @pytest.mark.parametrize("is_set_aside", [True, False])

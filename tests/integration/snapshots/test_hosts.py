@@ -24,6 +24,7 @@ from state_lib.errors import (
     Unavailable,
     from_wire,
 )
+from state_lib.host.snapshots import _APART_S
 from state_lib.kafka import Kafka
 from state_lib.protocol.placement import owner_of
 from state_lib.snapshots.fetch import fetch
@@ -136,6 +137,34 @@ def test_storage_is_looked_into_by_as_many_as_write_at_once(
             client.snapshot(name, p, request="hourly")
         assert [ended(client, name, p)["error"] for p in range(5)] == [None] * 5
     assert most == 2
+
+
+def test_stores_are_flushed_for_one_after_another(
+    kafka: Kafka, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Commits have the cores in between; asked for at once, they would all flush at once."""
+    app = app_of(kafka, name, tmp_path, [KV])
+    app.topology = replace(app.topology, partitions=3)
+    app.create()
+    at, epoch = address(), publish(app)
+    spans: list[tuple[float, float]] = []
+
+    def slow(*asked: Any) -> None:
+        began = time.monotonic()
+        checkpoint(*asked)
+        time.sleep(0.1)
+        spans.append((began, time.monotonic()))
+
+    monkeypatch.setattr("state_lib.host.snapshots.checkpoint", slow)
+    with served(app, at), closing(FlightHostClient(at, None)) as client:
+        for p in range(3):
+            claim(client, app, epoch, p)
+        for p in range(3):
+            client.snapshot(name, p)
+        assert [ended(client, name, p)["error"] for p in range(3)] == [None] * 3
+    spans.sort()
+    assert len(spans) == 3
+    assert all(after[0] - before[1] >= _APART_S for before, after in itertools.pairwise(spans))
 
 
 def test_who_joins_one_that_was_taken_before_gets_a_new_one(
