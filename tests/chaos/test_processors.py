@@ -30,12 +30,13 @@ Periods = set[tuple[str, int]]
 """Keys, and when the five minutes end."""
 FIVE_MINUTES = 300_000
 COMMIT_POINTS = ["commit.before_transaction", "commit.after_kafka", "commit.after_rocksdb"]
+WORKER_POINTS = ["exchange.before_commit", "exchange.after_commit"]
 DRIVER_POINTS = [
-    ("driver.before_batch", "kill"),
-    ("driver.after_record", "kill"),
-    ("driver.after_batch", "kill"),
-    ("exchange.before_commit", "kill-jvm"),
-    ("exchange.after_commit", "kill-jvm"),
+    {"driver.before_batch": "kill"},
+    # The next driver dies while it repeats that batch.
+    {"driver.after_record": "kill", "driver.after_run_record": "kill"},
+    {"driver.after_batch": "kill"},
+    *({point: "kill-jvm"} for point in WORKER_POINTS),
 ]
 BETWEEN = "driver.between_queries"
 RESTORE_POINTS: dict[str, list[tuple[str, ...]]] = {
@@ -57,12 +58,15 @@ PAST_POINTS: list[tuple[str, ...]] = [
 """In the same way."""
 OF_COMMAND = {"past.stopped", "past.claimed"}
 """In the process that asks for it: tests/integration/restore kills that."""
+ELSEWHERE = ("snapshot.", "removal.", "repair.")
+"""What happens there is the same whatever computed the state; their own tests kill it."""
 
 
-def test_no_point_of_restores_is_left_out() -> None:
+def test_no_point_is_left_out() -> None:
     rows = [*(row for rows in RESTORE_POINTS.values() for row in rows), *PAST_POINTS]
-    points = [point for row in rows for point in row]
-    wanted = [n for n in NAMES if n.startswith(("restore.", "past.")) and n not in OF_COMMAND]
+    points = [*COMMIT_POINTS, *(p for row in DRIVER_POINTS for p in row), BETWEEN]
+    points += [point for row in rows for point in row]
+    wanted = [n for n in NAMES if not n.startswith(ELSEWHERE) and n not in OF_COMMAND]
     assert sorted(points) == sorted(wanted)
 
 
@@ -75,12 +79,19 @@ def test_processors_are_exact(cluster: Cluster, events: Events, app: str) -> Non
         events.more(1500)
         cluster.wait_fired(point)
         audit(cluster, app, events.topic)
-    for point, action in DRIVER_POINTS:
-        cluster.arm(f"{point}={action}")
+    for point in WORKER_POINTS:
+        cluster.arm(f"{point}=kill-worker")
         events.more(1500)
         cluster.wait_fired(point)
-        assert driver.wait(60) != 0
-        driver = cluster.driver(app, events.topic, job=JOB)
+        audit(cluster, app, events.topic)
+    assert driver.process.poll() is None, "Spark tries a task again"
+    for points in DRIVER_POINTS:
+        cluster.arm(";".join(f"{point}={action}" for point, action in points.items()))
+        events.more(1500)
+        for point in points:
+            cluster.wait_fired(point)
+            assert driver.wait(60) != 0
+            driver = cluster.driver(app, events.topic, job=JOB)
         audit(cluster, app, events.topic)
     assert driver.stop() == 0
 

@@ -116,6 +116,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
         driver_java_options=jvm.options(jvm.QUICK),
         token="of-the-tests",
         airflow=False,
+        restore_mode="orchestrated",
         jobs_dir=airflow_home.ROOT / "jobs",
     )
     made = Stack(settings)

@@ -16,13 +16,17 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from holdfast_airflow.jobs import Job
 from holdfast_airflow.operators.audit import AuditOperator
 from state_lib.changelog.claims import topology_of
+from state_lib.cli._demo_loss import lose
 from state_lib.client.flight import FlightHostClient
+from state_lib.client.http import HostHttp
 from state_lib.companions import companion
 from state_lib.config import Settings
 from state_lib.driver.claims import write_claim
+from state_lib.errors import HoldfastError
 from state_lib.kafka import Kafka
 from state_lib.protocol.marker import CommitHeader
 from state_lib.protocol.placement import owner_of
+from state_lib.stack import Stack
 from state_lib.stack.logs import last_lines
 from state_lib.stack.paths import Paths
 from state_lib.stack.ports import free_port
@@ -33,6 +37,7 @@ from tests.support.caught_up import stopped_when_caught_up
 from tests.support.committed import Committed
 from tests.support.hosts import claim
 from tests.support.tries import Tries
+from tests.support.waiting import until
 
 APP, RECORDS = "word_count", 200
 
@@ -77,8 +82,29 @@ def spoil(settings: Settings, count: int) -> str:
     return word.decode()
 
 
+def lost(stack: Stack, app: str) -> None:
+    """Task 0 loses its disk; returns once its host, which the stack starts again, misses it."""
+    address = owner_of(app, 0, stack.settings.host_addresses)
+    pid = stack.status()[address.id].pid
+    assert pid is not None
+    lose(stack.settings.home / "state" / address.id / app / "0", pid)
+
+    def missed() -> bool:
+        with closing(HostHttp(address, stack.settings.read_token(), 5.0)) as http:
+            try:
+                tasks = http.get(f"/v1/apps/{app}/stores", patient=False)["tasks"]
+            except HoldfastError:
+                return False
+        return [t["state"] for t in tasks if t["partition"] == 0] == ["quarantined"]
+
+    until(missed, 60)
+
+
 def test_an_audit_is_clean_until_a_value_is_wrong(
-    streamed: Callable[[str], Any], settings: Settings, capsys: pytest.CaptureFixture[str]
+    streamed: Callable[[str], Any],
+    stack: Stack,
+    settings: Settings,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     run = streamed(f"{APP}_audit")
     assert run.state == DagRunState.SUCCESS, log(settings, f"audit-{APP}")
@@ -92,6 +118,13 @@ def test_an_audit_is_clean_until_a_value_is_wrong(
     assert (found["records"], found["differences"]) == (RECORDS, [])
     said = capsys.readouterr().out
     assert "audit of word_count: recompute" in said
+
+    lost(stack, APP)
+    run = streamed(f"{APP}_restore")
+    assert run.state == DagRunState.SUCCESS, capsys.readouterr().out
+    again = streamed(f"{APP}_audit").get_task_instance("audit").xcom_pull("audit")
+    assert (again["clean"], again["digests"]) == (True, found["digests"])
+
     word = spoil(settings, 1_000_000)
     run = streamed(f"{APP}_audit")
     assert run.state == DagRunState.FAILED

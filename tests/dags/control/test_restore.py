@@ -297,6 +297,7 @@ def test_a_lost_disk_comes_back_with_no_person(
     done = {one["task"]: one["state"] for one in xcom(run, "restore")}
     assert done == dict.fromkeys(tasks, "done")
     assert xcom(run, "report")["verified"]
+    assert [group.rebuilt(p) for p in theirs] == [1] * len(theirs)
     assert group.digests() == before
 
 

@@ -57,6 +57,15 @@ def test_a_job_may_grow_its_application(make_app: MakeApp) -> None:
         check_same_application(app.kafka, replace(app.topology, stores=(TS,)))
 
 
+def test_a_store_that_was_given_another_type_of_value_is_refused(make_app: MakeApp) -> None:
+    """As one of a processor whose state's schema was changed."""
+    app = make_app([replace(KV, value_serde="int64")])
+    publish(app)
+    changed = replace(app.topology, stores=(replace(KV, value_serde="double"),))
+    with pytest.raises(ConfigurationError, match=r"'kv'.*double|double.*int64"):
+        check_same_application(app.kafka, changed)
+
+
 def test_a_store_is_given_up_until_something_is_committed_to_it(make_app: MakeApp) -> None:
     """A job whose new store cannot be opened goes back to what it was before."""
     app = make_app()

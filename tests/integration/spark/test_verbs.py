@@ -7,6 +7,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import StructType
 
 from state_lib import Application, Materialized, TimeWindows, agg
 from state_lib.executor.plan import DEAD, BatchPlan
@@ -90,6 +91,20 @@ def test_flights_are_kept_by_hour_and_by_aircraft(spark: SparkSession) -> None:
     (aircraft,) = (r for r in rows if r.kind == 1)
     assert (bytes(aircraft.key), aircraft.n, aircraft.a1_miles) == (b"N1", 2, 200)
     assert json.loads(aircraft.l1.a1_last) == {"dest": "SFO", "scheduled": 2}
+
+
+def test_a_struct_type_reads_what_its_ddl_reads(spark: SparkSession) -> None:
+    fields = "a STRING NOT NULL, b STRUCT<c: BIGINT>, d ARRAY<DOUBLE>"
+    given = [b'{"a": "x", "b": {"c": 1}, "d": [1.5]}', b'{"a": "x", "b": null}', b'{"b": {"c": 7}}']
+    found = []
+    for schema in (fields, StructType.fromDDL(fields)):
+        app = Application("app", spark)
+        app.stream("t", schema).groupBy("a").agg("s", n=agg.sum("b.c"), d=agg.max("d[0]"))
+        found.append([row.asDict(recursive=True) for row in combined(spark, app, given)])
+    assert found[0] == found[1]
+    (totals,) = (row for row in found[0] if row["kind"] == 0)
+    assert (bytes(totals["key"]), totals["a0_n"], totals["a0_d"]) == (b"x", 1, 1.5)
+    assert [row["kind"] for row in found[0]].count(DEAD) == 1, "a is not there"
 
 
 def test_explode_keeps_what_sparks_own_keeps(spark: SparkSession) -> None:
