@@ -97,7 +97,8 @@ def test_a_struct_type_reads_what_its_ddl_reads(spark: SparkSession) -> None:
     fields = "a STRING NOT NULL, b STRUCT<c: BIGINT>, d ARRAY<DOUBLE>"
     given = [b'{"a": "x", "b": {"c": 1}, "d": [1.5]}', b'{"a": "x", "b": null}', b'{"b": {"c": 7}}']
     found = []
-    for schema in (fields, StructType.fromDDL(fields)):
+    schemas: list[str | StructType] = [fields, StructType.fromDDL(fields)]  # type: ignore[list-item]
+    for schema in schemas:
         app = Application("app", spark)
         app.stream("t", schema).groupBy("a").agg("s", n=agg.sum("b.c"), d=agg.max("d[0]"))
         found.append([row.asDict(recursive=True) for row in combined(spark, app, given)])
