@@ -6,7 +6,7 @@ such text, which may be written while processes run. Actions:
 - ``kill``: SIGKILL this process.
 - ``kill-worker``: SIGKILL this Python worker of Spark.
 - ``kill-jvm``: SIGKILL the JVM above it (the executor; the driver in local mode).
-- ``kill-pid:PID``: SIGKILL that process.
+- ``kill-pid:PID``, ``kill-pid:PID:SECONDS``: SIGKILL that process, SECONDS later.
 - ``raise``, ``sleep:SECONDS``.
 
 Other processes pass the points of workers and leave them armed: a driver, which commits a tick of
@@ -117,7 +117,9 @@ def _act(name: str, action: str) -> None:
         case "kill" | "kill-worker":
             os.kill(os.getpid(), signal.SIGKILL)
         case "kill-pid":
-            os.kill(int(argument), signal.SIGKILL)
+            pid, _, wait_s = argument.partition(":")
+            time.sleep(float(wait_s or 0))
+            os.kill(int(pid), signal.SIGKILL)
         case "kill-jvm":
             if (jvm := _jvm_above()) is not None:
                 os.kill(jvm, signal.SIGKILL)

@@ -38,11 +38,16 @@ def test_hosts_killed_at_every_point(cluster: Cluster, events: Events, app: str)
 
 
 def test_the_broker_killed_at_every_point(cluster: Cluster, events: Events, app: str) -> None:
+    """A second after the point, when the other tasks' transactions are complete as well.
+
+    Kafka 4.3.1 loses the commit markers of one that is committed within milliseconds of the kill:
+    see "The only broker was killed" in docs/how-to/existing-infrastructure.md.
+    """
     events.more(4000)
     driver = cluster.driver(app, events.topic)
     driver.wait_event("batch")
     for point in COMMIT_POINTS:
-        cluster.arm(f"{point}=kill-pid:{cluster.pid('kafka')}")
+        cluster.arm(f"{point}=kill-pid:{cluster.pid('kafka')}:1")
         events.more(3000)
         cluster.wait_fired(point)
         time.sleep(3)
