@@ -223,13 +223,13 @@ def test_storage_that_goes_silent(
 
 @contextmanager
 def small(hosts: Hosts) -> Iterator[Callable[[], None]]:
-    """The host runs anew with its directories on a small disk; yields what fills it."""
+    """The host runs anew on a small disk, which it restores to; yields what fills that."""
     hosts.stop()
     folder = hosts.settings.home / "state"
     mounted = 'mount -t tmpfs -o size=64M tmpfs "$1" && exec "$2" -m state_lib.host --id host-1'
     process = subprocess.Popen(
         [*SPACES, "sh", "-c", mounted, "sh", str(folder), sys.executable],
-        env={**os.environ, **hosts.settings.as_environment()},
+        env={**os.environ, **hosts.settings.as_environment(), "HOLDFAST_RESTORE_MODE": "auto"},
     )
     hosts.processes["host-1"] = process
     hosts.start(hosts.epoch)  # it runs: its tasks are claimed
