@@ -45,6 +45,7 @@ def _settle(bootstrap: str, topic: str, partition: int) -> None:
         else:
             if stable.offset == last.offset >= 0:  # -1001: the broker went away meanwhile
                 return
+            why = f"a transaction stays open: {stable.offset} of {last.offset} in {partition}"
         time.sleep(0.02)
     raise TimeoutError(f"{topic}: {why}")
 

@@ -1,4 +1,4 @@
-"""Threads of a host share the C library's heap."""
+"""The C library's heap: shared by the threads of a host, kept by workers of restores."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-SCRIPT = """
+ARENAS = """
 import ctypes, sys, tempfile, threading
 from state_lib.heap import share_heap
 if sys.argv[1] == "shared":
@@ -32,16 +32,16 @@ with tempfile.NamedTemporaryFile() as file:
 """
 
 
+def printed(script: str, how: str) -> int:
+    """The number that it prints, in a process with a heap of its own."""
+    command = [sys.executable, "-c", script, how]
+    return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="a setting of glibc")
 def test_threads_share_two_arenas() -> None:
-    def arenas(how: str) -> int:
-        done = subprocess.run(
-            [sys.executable, "-c", SCRIPT, how], capture_output=True, text=True, check=True
-        )
-        return int(done.stdout)
-
-    assert arenas("alone") > 2
-    assert arenas("shared") <= 2
+    assert printed(ARENAS, "alone") > 2
+    assert printed(ARENAS, "shared") <= 2
 
 
 FREES = """
@@ -61,12 +61,5 @@ print(resident)
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a setting of glibc")
 def test_freed_memory_is_kept() -> None:
-    def resident(how: str) -> int:
-        done = subprocess.run(
-            [sys.executable, "-c", FREES, how], capture_output=True, text=True, check=True
-        )
-        return int(done.stdout)
-
-    assert resident("alone") < 100e6 < resident("kept"), (
-        "of 1 MB each: by default mapped one by one"
-    )
+    """Of 1 MB each, which by default is mapped, and unmapped, by itself."""
+    assert printed(FREES, "alone") < 100e6 < printed(FREES, "kept")

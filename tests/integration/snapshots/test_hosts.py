@@ -35,7 +35,20 @@ from state_lib.snapshots.prune import Retention, prune
 from state_lib.specs import StoreSpec
 from state_lib.task.checkpoint import checkpoint
 from tests.integration.conftest import MakeApp
-from tests.support.apps import HOUR, KV, NOON, TS, WIN, app_of, batch, claimed, digests, kv, win
+from tests.support.apps import (
+    HOUR,
+    KV,
+    NOON,
+    TS,
+    WIN,
+    App,
+    app_of,
+    batch,
+    claimed,
+    digests,
+    kv,
+    win,
+)
 from tests.support.host_process import TOKEN, Hosts
 from tests.support.hosts import address, claim, publish, served
 from tests.support.s3 import s3_server
@@ -54,6 +67,14 @@ def ended(client: FlightHostClient, app: str, partition: int = 0) -> dict[str, A
 
     until(done, 90)
     return found[0]
+
+
+def wide(kafka: Kafka, name: str, root: Path, partitions: int) -> App:
+    """An application of so many tasks, created."""
+    app = app_of(kafka, name, root, [KV])
+    app.topology = replace(app.topology, partitions=partitions)
+    app.create()
+    return app
 
 
 def test_a_snapshot_is_the_task_as_it_stands(make_app: MakeApp, tmp_path: Path) -> None:
@@ -114,9 +135,7 @@ def test_storage_is_looked_into_by_as_many_as_write_at_once(
     kafka: Kafka, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each look reads all manifests of a task, and a host may have hundreds of tasks."""
-    app = app_of(kafka, name, tmp_path, [KV])
-    app.topology = replace(app.topology, partitions=5)
-    app.create()
+    app = wide(kafka, name, tmp_path, 5)
     at, epoch = address(), publish(app)
     lock, now, most = threading.Lock(), 0, 0
 
@@ -143,9 +162,7 @@ def test_stores_are_flushed_for_one_after_another(
     kafka: Kafka, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Commits have the cores in between; asked for at once, they would all flush at once."""
-    app = app_of(kafka, name, tmp_path, [KV])
-    app.topology = replace(app.topology, partitions=3)
-    app.create()
+    app = wide(kafka, name, tmp_path, 3)
     at, epoch = address(), publish(app)
     spans: list[tuple[float, float]] = []
 
@@ -386,9 +403,7 @@ def test_every_task_of_a_savepoint_waits_for_its_commit_at_once(
     kafka: Kafka, name: str, tmp_path: Path
 ) -> None:
     """More tasks than snapshots are written at a time: a task that came later would miss it."""
-    app = app_of(kafka, name, tmp_path, [KV])
-    app.topology = replace(app.topology, partitions=5)
-    app.create()
+    app = wide(kafka, name, tmp_path, 5)
     at, epoch = address(), publish(app)
     with served(app, at) as manager, closing(FlightHostClient(at, None)) as client:
         tasks = range(5)

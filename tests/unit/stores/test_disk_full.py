@@ -61,9 +61,11 @@ print("whole")
 """
 
 SHELL = """
-mount -t tmpfs -o size=12m none {root} && head -c 6000000 /dev/zero > {root}/ballast &&
+mount -t tmpfs -o size=26m none {root} && head -c 20000000 /dev/zero > {root}/ballast &&
 exec {python} -c "$CHILD" {root}
 """
+"""The ballast is three times the store: a compaction that goes on by itself needs the store's size
+once more for a while, and what is flushed at its side must have room too."""
 
 
 def test_a_full_disk_refuses_writes_and_resumes_by_itself(tmp_path: Path) -> None:
