@@ -1,4 +1,4 @@
-"""Prometheus' own tool: its configuration is one, and rules fire where `rules.test.yaml` says so.
+"""Prometheus itself: it starts as compose says, and rules fire where `rules.test.yaml` says so.
 
 It is in Debian's package `prometheus`, which is fetched and unpacked, not installed.
 """
@@ -7,11 +7,16 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from http import HTTPStatus
 from pathlib import Path
 
+import httpx
 import pytest
+import yaml
 
-from tests.support.compose import DOCKER
+from state_lib.stack.ports import free_port
+from tests.support.compose import DOCKER, service
+from tests.support.waiting import until
 
 NAME = "promtool"
 pytestmark = [
@@ -32,7 +37,7 @@ def run(*words: str | Path, cwd: Path) -> str:
 @pytest.fixture(scope="module")
 def promtool(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The machine's, or Debian's, with lists and cache of its own: no root is needed."""
-    if found := shutil.which(NAME):
+    if (found := shutil.which(NAME)) and shutil.which("prometheus"):
         return found
     tmp_path, own = tmp_path_factory.mktemp("debian"), list[str]()
     for kind in ("State", "State::Lists", "Cache"):
@@ -68,3 +73,35 @@ def test_alarms_fire_where_their_cases_say_so(promtool: str, tmp_path: Path) -> 
     (mute / "rules.yaml").write_text(text.replace('{job="holdfast-host"} == 0', "{} == 2"))
     with pytest.raises(AssertionError, match="HoldfastHostDown"):
         run(promtool, "test", "rules", "rules.test.yaml", cwd=mute)
+
+
+def test_it_starts_as_compose_says_and_has_all_rules(promtool: str, tmp_path: Path) -> None:
+    """The server of Debian's package, which is older than the image: what it is given fits both."""
+    folder = shutil.copytree(DOCKER / "prometheus", tmp_path / "etc")
+    rules = yaml.safe_load((folder / "rules.yaml").read_text())
+    wanted = {rule["alert"] for group in rules["groups"] for rule in group["rules"]}
+    port = free_port()
+    given = [
+        word.replace("=/etc/prometheus/", f"={folder}/").replace("=/prometheus", f"={tmp_path}/db")
+        for word in service("prometheus")["command"]
+    ]
+    command = [str(Path(promtool).with_name("prometheus")), *given]
+    command.append(f"--web.listen-address=127.0.0.1:{port}")
+    with (tmp_path / "log").open("w") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, cwd=tmp_path)
+    try:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=5) as http:
+
+            def ready() -> bool:
+                assert process.poll() is None, (tmp_path / "log").read_text()
+                try:
+                    return http.get("/-/ready").status_code == HTTPStatus.OK
+                except httpx.TransportError:
+                    return False
+
+            until(ready, 60)
+            groups = http.get("/api/v1/rules").json()["data"]["groups"]
+            assert {rule["name"] for group in groups for rule in group["rules"]} == wanted
+    finally:
+        process.terminate()
+        process.wait(30)

@@ -29,6 +29,7 @@ from state_lib.stack.broker import LocalBroker
 from state_lib.stack.ports import free_port
 from tests.support import processors
 from tests.support.apps import App
+from tests.support.documents import written
 from tests.support.environment import set_environment
 from tests.support.fold import committed
 from tests.support.hosts import address, served
@@ -159,6 +160,33 @@ def test_it_runs_beside_the_program_and_again(world: World, given: SparkSession)
     world.write("a")
     until(counted(world, a=3, bb=1), SOON_S, "counted")
     again.stop()
+
+
+@pytest.mark.usefixtures("given")
+def test_the_page_about_sessions(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its code, with this test's names and a shorter wait."""
+    (block,) = (b for b in written()["docs/how-to/sessions.md"].blocks if b.language == "python")
+    text = block.text
+    for words, ours in {
+        '"word_count"': f'"{world.name}"',
+        '"lines"': f'"{world.lines}"',
+        '"word-counts"': f'"{world.name}-out"',
+        "partitions=4": f"partitions={PARTITIONS}",
+        "awaitTermination(60)": "awaitTermination(1)",
+    }.items():
+        assert words in text
+        text = text.replace(words, ours)
+    declares, starts, rest = text.partition("query = app.start()\n")
+    there: dict[str, Any] = {}
+    exec(compile(declares, block.title, "exec"), there)  # noqa: S102 - it is ours
+    world.serve(there["app"])
+    world.write("to be", "or not to be")
+    exec(compile(starts, block.title, "exec"), there)  # noqa: S102
+    until(counted(world, to=2, be=2, **{"or": 1, "not": 1}), SOON_S, "counted")
+    exec(compile(rest, block.title, "exec"), there)  # noqa: S102
+    assert "\nTrue {" in f"\n{capsys.readouterr().out}"
+    assert not there["query"].isActive
+    assert there["spark"].range(3).count() == 3
 
 
 def test_a_stopped_session_under_it_is_told(world: World, given: SparkSession) -> None:
