@@ -6,6 +6,8 @@ Its other arguments are in ``ID.given`` beside the report: JSON, for the functio
 from __future__ import annotations
 
 import sys
+import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, cast
@@ -15,9 +17,12 @@ import orjson
 from state_lib.apps.losses import repair_losses
 from state_lib.apps.past import Journey, carry_out
 from state_lib.apps.restoring import host_of, partition_of
+from state_lib.changelog.claims import topology_of
 from state_lib.client.snapshots import SnapshotClient
 from state_lib.config import Settings
+from state_lib.digests.compare import compare
 from state_lib.errors import NotFound
+from state_lib.kafka import Kafka
 from state_lib.logs import configure_logging
 from state_lib.protocol.stored import to_stored
 from state_lib.reports.folder import Kind, Reports
@@ -93,7 +98,34 @@ def verification(
     return {"app": app, "url": url, "deep": deep, "snapshots": found}
 
 
+def comparison(
+    settings: Settings, app: str, tell: Tell, *, tasks: Sequence[str], against: str
+) -> Mapping[str, Any]:
+    """Compare live stores of tasks with their changelogs, or the newest snapshot and its tail.
+
+    Returns:
+        As `state_lib.digests.compare.Comparison.to_json`; and ``at``, wall time (s) of the end.
+    """
+    kafka, seen = Kafka.of(settings), Counter[str]()
+
+    def watch(task: str, what: str, entries: int) -> None:
+        seen[task] += entries
+        tell(f"{task}: {what}, {seen[task]:,} so far")
+
+    found = compare(
+        kafka,
+        topology_of(kafka, app),
+        settings.host_addresses,
+        settings.read_token(),
+        partitions=[partition_of(app, task) for task in tasks],
+        snapshots_url=settings.snapshots_url if against == "snapshot" else None,
+        report=watch,
+    )
+    return {**found.to_json(), "at": time.time()}
+
+
 WORK: Mapping[str, Work] = {
+    "comparison": comparison,
     "repair": repair,
     "restore": go_back,
     "savepoint": savepoint,

@@ -11,7 +11,9 @@ from state_lib.snapshots.storage import Storage
 if TYPE_CHECKING:
     from state_lib.config import Settings
 
-Kind = Literal["audit", "capacity", "drill", "repair", "restore", "savepoint", "verification"]
+Kind = Literal[
+    "audit", "capacity", "comparison", "drill", "repair", "restore", "savepoint", "verification"
+]
 
 
 def new_report() -> str:

@@ -61,6 +61,7 @@ from tests.support.environment import set_environment
 from tests.support.host_process import TOKEN, Hosts
 from tests.support.hosts import publish
 from tests.support.person import Person, airflows_api
+from tests.support.tries import Tries
 from tests.support.waiting import SLOWNESS, until
 from tests.unit.restore.test_stale import OLD as DISCARDING
 
@@ -785,16 +786,12 @@ def test_a_store_that_differs_fails_the_report(group: Group) -> None:
     at = group.seen(0)["position"]
     stands = {"epoch": at["epoch"], "n": at["batch_number"]}
     restores = [{"task": f"{APP}/0", "marker": stands}]
-    said: dict[str, Any] = {}
-
-    class Ti:
-        @staticmethod
-        def xcom_push(key: str, value: Any) -> None:
-            said[key] = value
-
-    with DAG("alone", schedule=None):
-        operator = ReportRestoreOperator(task_id="report", app=APP, restores=restores)
+    task = Tries(lambda: ReportRestoreOperator(task_id="report", app=APP, restores=restores))
+    event = task.waited(task.execute())
     with pytest.raises(AirflowFailException, match=f"kv of task {APP}/0 differs"):
-        operator.execute({"ti": Ti()})  # type: ignore[typeddict-item]
-    assert not said["report"]["verified"]
-    assert said["report"]["digests"][0]["different"] == ["kv"]
+        task.resume(event)
+    report = task.xcoms["report"]
+    assert (report["verified"], report["tasks"]) == (False, restores)
+    assert report["digests"][0]["different"] == ["kv"]
+    with pytest.raises(AirflowFailException, match="differs"):
+        task.execute()  # a worker that was lost meanwhile: it is not compared once more
