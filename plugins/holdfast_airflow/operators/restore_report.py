@@ -139,7 +139,8 @@ class ReportRestoreOperator(StateWorkOperator):
 
     def _resumed(self, report: dict[str, Any]) -> dict[str, Any]:
         places = {
-            one["task"]: [one["marker"]["epoch"], one["marker"]["n"]] for one in _flat(self.restores)
+            one["task"]: [one["marker"]["epoch"], one["marker"]["n"]]
+            for one in _flat(self.restores)
         }
         self.defer(
             trigger=StreamResumedTrigger(
