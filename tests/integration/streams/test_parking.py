@@ -441,7 +441,8 @@ def test_tasks_that_stand_at_several_commits_come_to_one_when_it_is_calm(world: 
         world.start(AWAY)
         driver.come_back(parking)
         assert {m.stream_time_ms for m in driver.standing.markers} == {at}
-        assert len({m.batch_number for m in driver.standing.markers}) == 2
+        # Each of them alone, or both together: as they could be claimed.
+        assert len({m.batch_number for m in driver.standing.markers}) > 1
         assert driver.batches.tick()
         assert len({m.batch_number for m in driver.standing.markers}) == 1
         assert not driver.batches.tick()
