@@ -97,11 +97,15 @@ class Positions:
     def between(self, start: int, end: int) -> Span:
         """From the first sample at or beyond ``start`` to the first at or beyond ``end``.
 
-        If one commit has passed both, from the sample before it.
+        Raises:
+            RuntimeError: one commit has passed both, so nothing is known of the time in between.
         """
         first, last = _first(self.samples, start), _first(self.samples, end)
         if first == last and start < end:
-            first = self.samples[max(0, self.samples.index(last) - 1)]
+            raise RuntimeError(
+                f"one commit passed {start:,} and {end:,} records, to {last[1]:,}: smaller batches "
+                "or more records are needed to tell a rate"
+            )
         return Span(first, last)
 
     def commit_every_s(self, span: Span) -> float:
