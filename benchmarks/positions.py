@@ -97,15 +97,12 @@ class Positions:
     def between(self, start: int, end: int) -> Span:
         """From the first sample at or beyond ``start`` to the first at or beyond ``end``.
 
-        Raises:
-            RuntimeError: one commit has passed both, so nothing is known of the time in between.
+        If one commit has passed both, from the one before it, or the start.
         """
         first, last = _first(self.samples, start), _first(self.samples, end)
         if first == last and start < end:
-            raise RuntimeError(
-                f"one commit passed {start:,} and {end:,} records, to {last[1]:,}: smaller batches "
-                "or more records are needed to tell a rate"
-            )
+            before = self.samples[max(0, self.samples.index(last) - 1)]
+            first = _first(self.samples, before[1])
         return Span(first, last)
 
     def commit_every_s(self, span: Span) -> float:
