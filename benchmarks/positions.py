@@ -97,11 +97,12 @@ class Positions:
     def between(self, start: int, end: int) -> Span:
         """From the first sample at or beyond ``start`` to the first at or beyond ``end``.
 
-        If one commit has passed both, from the sample before it.
+        If one commit has passed both, from the one before it, or the start.
         """
         first, last = _first(self.samples, start), _first(self.samples, end)
         if first == last and start < end:
-            first = self.samples[max(0, self.samples.index(last) - 1)]
+            before = self.samples[max(0, self.samples.index(last) - 1)]
+            first = _first(self.samples, before[1])
         return Span(first, last)
 
     def commit_every_s(self, span: Span) -> float:

@@ -34,17 +34,18 @@ class SparkAlone:
         world: where the broker is.
         query: what to count; the counts go to the topic ``<app>-counts``.
         verb: `TRANSFORM`, `GROUP` or `PYTHON`.
+        batch: the most records of a batch.
     """
 
-    def __init__(self, world: World, query: Query, verb: str = TRANSFORM) -> None:
+    def __init__(
+        self, world: World, query: Query, verb: str = TRANSFORM, batch: int = BATCH_RECORDS
+    ) -> None:
         self._world, self._query, self._verb = world, query, verb
         self.home = world.folder / world.name(query.app)
         self.home.mkdir()
         self.checkpoint = self.home / "checkpoint"
         self.counts = f"{query.app}-{Query.STORE}"
-        self._settings = world.settings(
-            self.home, max_offsets_per_trigger=world.records(BATCH_RECORDS)
-        )
+        self._settings = world.settings(self.home, max_offsets_per_trigger=world.records(batch))
         self._jar = jar(world.folder)
         self.driver: Child | None = None
         sources.create(world.kafka, self.counts, TASKS, {"cleanup.policy": "compact"})

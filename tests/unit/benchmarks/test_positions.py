@@ -15,9 +15,11 @@ def test_a_rate_is_between_two_known_positions() -> None:
     assert (span.seconds, span.per_second) == (4, 100)
 
 
-def test_one_commit_beyond_both_positions_counts_from_the_sample_before() -> None:
-    span = Positions(lambda: 0, SAMPLES).between(350, 500)
-    assert span == Span((4.0, 300), (6.0, 500))
+def test_one_commit_beyond_both_positions_counts_from_the_one_before() -> None:
+    positions = Positions(lambda: 0, SAMPLES)
+    assert positions.between(350, 500) == Span((4.0, 300), (6.0, 500))
+    assert positions.between(150, 300) == Span((2.0, 100), (4.0, 300)), "not from (3.0, 100)"
+    assert positions.between(50, 80) == Span((0.0, 0), (2.0, 100)), "it began at 0"
 
 
 def test_time_between_commits() -> None:
