@@ -152,12 +152,14 @@ class JobMemory:
         context: of the task, which has the asset as an inlet.
         app: the application.
         kind: of report.
+        apart: the last job of this task alone; those of other DAGs and tasks go on beside it.
     """
 
-    def __init__(self, context: Context, app: str, kind: Kind) -> None:
+    def __init__(self, context: Context, app: str, kind: Kind, *, apart: bool = False) -> None:
         self._ti: Any = context["ti"]
         self._store: Any = context["asset_state_store"][app_asset(app)]
-        self._key = f"job-{kind}"
+        whose = f"-{self._ti.dag_id}.{self._ti.task_id}" if apart else ""
+        self._key = f"job-{kind}{whose}"
 
     def last(self) -> Job | None:
         """The job that was launched last, by whatever task."""

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from state_lib.changelog.log import KafkaLog
@@ -16,6 +15,7 @@ from state_lib.digests.room import require_room
 from state_lib.errors import TopicRecreated
 from state_lib.kafka import Kafka, ends, require, starts
 from state_lib.restore.replay import Replay
+from state_lib.scratch import scratch
 from state_lib.specs import StoreSpec, Topology
 from state_lib.stores.digest import StoreDigest, store_digest
 from state_lib.stores.rocksdb.options import RocksDBOptions
@@ -132,7 +132,7 @@ def aside(  # noqa: PLR0913, PLR0917 - a replica is described by exactly these
     folder: Path | None,
     report: Progress,
 ) -> Iterator[Replica]:
-    """A replica of some stores of a task, in a temporary directory that vanishes.
+    """A replica of some stores of a task, in a temporary directory that vanishes; see `scratch`.
 
     Memory stores lie on the disk here: a digest is the same whatever the backend.
 
@@ -148,9 +148,8 @@ def aside(  # noqa: PLR0913, PLR0917 - a replica is described by exactly these
     wanted = replace(topology, stores=tuple(s for s in topology.stores if s.name in stores))
     on_disk = tuple(replace(s, backend="rocksdb") for s in wanted.stores)
     chosen = replace(topology, stores=on_disk)
-    prefix = f"holdfast-{topology.app}-{partition}-"
-    with TemporaryDirectory(prefix=prefix, dir=folder) as made:
-        path = Path(made) / "state"
+    with scratch("holdfast-aside-", folder) as made:
+        path = made / "state"
         offsets = fill(wanted, partition, path)
         replica = Replica(kafka, chosen, partition, path, offsets, report)
         try:

@@ -41,7 +41,8 @@ def test_the_broker_killed_at_every_point(cluster: Cluster, events: Events, app:
     """A second after the point, when the other tasks' transactions are complete as well.
 
     Kafka 4.3.1 loses the commit markers of one that is committed within milliseconds of the kill:
-    see "The only broker was killed" in docs/how-to/existing-infrastructure.md.
+    see "The only broker was killed" in docs/how-to/existing-infrastructure.md. With three it does
+    not: `tests.integration.test_three_brokers`.
     """
     events.more(4000)
     driver = cluster.driver(app, events.topic)

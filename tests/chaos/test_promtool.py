@@ -9,6 +9,7 @@ import shutil
 import subprocess
 from http import HTTPStatus
 from pathlib import Path
+from typing import NamedTuple
 
 import httpx
 import pytest
@@ -18,14 +19,21 @@ from state_lib.stack.ports import free_port
 from tests.support.compose import DOCKER, service
 from tests.support.waiting import until
 
-NAME = "promtool"
 pytestmark = [
     pytest.mark.full,
     pytest.mark.timeout(400),
     pytest.mark.skipif(
-        not (shutil.which(NAME) or shutil.which("apt-get")), reason="needs promtool, or apt-get"
+        not (shutil.which("promtool") or shutil.which("apt-get")),
+        reason="needs promtool, or apt-get",
     ),
 ]
+
+
+class Programs(NamedTuple):
+    """Their paths."""
+
+    promtool: str
+    prometheus: str
 
 
 def run(*words: str | Path, cwd: Path) -> str:
@@ -35,10 +43,10 @@ def run(*words: str | Path, cwd: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def promtool(tmp_path_factory: pytest.TempPathFactory) -> str:
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Programs:
     """The machine's, or Debian's, with lists and cache of its own: no root is needed."""
-    if (found := shutil.which(NAME)) and shutil.which("prometheus"):
-        return found
+    if (found := shutil.which("promtool")) and (server := shutil.which("prometheus")):
+        return Programs(found, server)
     tmp_path, own = tmp_path_factory.mktemp("debian"), list[str]()
     for kind in ("State", "State::Lists", "Cache"):
         folder = tmp_path / kind.replace("::", "-").lower()
@@ -49,7 +57,13 @@ def promtool(tmp_path_factory: pytest.TempPathFactory) -> str:
     run("apt-get", *own, "download", "prometheus", cwd=tmp_path)
     (package,) = tmp_path.glob("prometheus_*.deb")
     run("dpkg-deb", "--extract", package, tmp_path / "unpacked", cwd=tmp_path)
-    return str(tmp_path / "unpacked" / "usr" / "bin" / NAME)
+    unpacked = tmp_path / "unpacked" / "usr" / "bin"
+    return Programs(str(unpacked / "promtool"), str(unpacked / "prometheus"))
+
+
+@pytest.fixture
+def promtool(programs: Programs) -> str:
+    return programs.promtool
 
 
 def test_prometheus_takes_its_configuration(promtool: str, tmp_path: Path) -> None:
@@ -75,7 +89,7 @@ def test_alarms_fire_where_their_cases_say_so(promtool: str, tmp_path: Path) -> 
         run(promtool, "test", "rules", "rules.test.yaml", cwd=mute)
 
 
-def test_it_starts_as_compose_says_and_has_all_rules(promtool: str, tmp_path: Path) -> None:
+def test_it_starts_as_compose_says_and_has_all_rules(programs: Programs, tmp_path: Path) -> None:
     """The server of Debian's package, which is older than the image: what it is given fits both."""
     folder = shutil.copytree(DOCKER / "prometheus", tmp_path / "etc")
     rules = yaml.safe_load((folder / "rules.yaml").read_text())
@@ -85,7 +99,7 @@ def test_it_starts_as_compose_says_and_has_all_rules(promtool: str, tmp_path: Pa
         word.replace("=/etc/prometheus/", f"={folder}/").replace("=/prometheus", f"={tmp_path}/db")
         for word in service("prometheus")["command"]
     ]
-    command = [str(Path(promtool).with_name("prometheus")), *given]
+    command = [programs.prometheus, *given]
     command.append(f"--web.listen-address=127.0.0.1:{port}")
     with (tmp_path / "log").open("w") as log:
         process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, cwd=tmp_path)

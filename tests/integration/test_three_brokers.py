@@ -1,4 +1,4 @@
-"""Kafka and a state host as docker/compose.yaml has them, on loopback; one broker is killed."""
+"""Kafka and a state host as docker/compose.yaml has them, on loopback; brokers are killed."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from state_lib.protocol.marker import Marker
 from state_lib.protocol.placement import owner_of
 from state_lib.snapshots.listing import list_snapshots
 from tests.support.apps import KV, App, app_of, batch
+from tests.support.compose import BROKERS
 from tests.support.composed import Composed
 from tests.support.composed_kafka import ComposedKafka
 from tests.support.fold import committed, fold
@@ -36,7 +37,9 @@ from tests.support.waiting import until
 pytestmark = pytest.mark.full
 NAME = "counted"
 BEFORE, AFTER = 5, 5
-"""Commits, around the kill."""
+"""Commits, around each kill."""
+POINT = "commit.after_kafka"
+"""The brokers' answer is there, and markers of the transaction are hardly written."""
 
 
 @dataclass
@@ -121,8 +124,8 @@ def settings(stack: Composed, monkeypatch: pytest.MonkeyPatch) -> Settings:
     return Settings.load()
 
 
-@pytest.mark.timeout(120)
-def test_nothing_is_lost_when_a_broker_is_killed_under_load(
+@pytest.mark.timeout(300)
+def test_nothing_is_lost_when_brokers_are_killed_under_load(
     stack: Composed, brokers: ComposedKafka, settings: Settings, tmp_path: Path
 ) -> None:
     kafka = Kafka.of(settings)
@@ -137,7 +140,10 @@ def test_nothing_is_lost_when_a_broker_is_killed_under_load(
 
     at, token = owner_of(NAME, 0, settings.host_addresses), settings.read_token()
     assert token
-    stack.start(at.id)
+    armed, fired = tmp_path / "armed", tmp_path / "fired"
+    fired.mkdir()
+    points = {"HOLDFAST_FAILPOINTS": f"@{armed}", "HOLDFAST_FAILPOINTS_DIR": str(fired)}
+    stack.start(at.id, **points)
     stack.await_healthy(at.id)
     epoch = publish(app, settings.host_addresses)
     with closing(FlightHostClient(at, token)) as client:
@@ -147,8 +153,16 @@ def test_nothing_is_lost_when_a_broker_is_killed_under_load(
         until(lambda: committer.acknowledged >= BEFORE, 60, "committed")
         leader = kafka.admin().list_topics(logs[1], timeout=10).topics[logs[1]].partitions[0].leader
         stack.kill(f"kafka-{leader}")
-        so_far = committer.acknowledged
-        until(lambda: committer.acknowledged >= so_far + AFTER, 60, "going on without it")
+        goes_on(committer)
+        see_it_come_back(brokers, f"kafka-{leader}", kafka, logs)
+        for name in BROKERS:  # one of them coordinates the transaction, one leads the changelog
+            for old in fired.iterdir():
+                old.unlink()
+            armed.write_text(f"{POINT}=kill-pid:{stack.processes[name].pid}")
+            until((fired / POINT).exists, 60, f"{name} is killed while a commit is acknowledged")
+            until(lambda name=name: stack.processes[name].poll() is not None, 60, f"{name} is gone")
+            goes_on(committer)
+            see_it_come_back(brokers, name, kafka, logs)
 
     last = committer.acknowledged
     rows = {key: value for n in range(1, last + 1) for key, value in written(n).items()}
@@ -165,7 +179,11 @@ def test_nothing_is_lost_when_a_broker_is_killed_under_load(
     assert {pair["key"]: pair["value"] for pair in pairs} == rows
     take_snapshot(stack, settings, at, token)
     see_metrics(at, token)
-    see_it_come_back(brokers, f"kafka-{leader}", kafka, logs)
+
+
+def goes_on(committer: Committer) -> None:
+    so_far = committer.acknowledged
+    until(lambda: committer.acknowledged >= so_far + AFTER, 60, "going on without it")
 
 
 def see_metrics(at: HostAddress, token: str) -> None:

@@ -36,7 +36,8 @@ class ReportJobOperator(BaseOperator):
     """Launches a job, detached, and defers until it has left its report.
 
     The job outlives every process of Airflow. A worker or triggerer that was lost is followed by
-    one that adopts it, or takes its result; there is never a second one of an application.
+    one that adopts it, or takes its result; there is never a second one of an application, unless
+    such jobs only read, each for its task (``apart``).
 
     - A user clears or marks the task: the job is ended, within seconds also on another machine.
     - It dies, or is silent on another machine: the task's retries apply.
@@ -51,6 +52,8 @@ class ReportJobOperator(BaseOperator):
     """
 
     kind: ClassVar[Kind]
+    apart: ClassVar[bool] = False
+    """Whether several tasks may have such a job of an application at once."""
     template_fields: Sequence[str] = ("app", "conn_id", "env")
 
     def __init__(
@@ -87,7 +90,7 @@ class ReportJobOperator(BaseOperator):
         with as_airflow(skip_unknown=self.skip_unknown):
             hook.declared(self.app)
         with as_airflow():
-            memory = JobMemory(context, self.app, self.kind)
+            memory = self.memory(context)
             last = memory.last()
             seen = None if last is None else last.look()
             record = None if seen is None else seen.record
@@ -146,6 +149,10 @@ class ReportJobOperator(BaseOperator):
         return dict(result)
 
     # ------------------------------------------------------------------ inside
+
+    def memory(self, context: Context) -> JobMemory:
+        """What is known of the last job."""
+        return JobMemory(context, self.app, self.kind, apart=self.apart)
 
     def _launch(self, memory: JobMemory, settings: Settings) -> Job:
         from state_lib.drivers.process import DriverProcess, launch
@@ -212,5 +219,5 @@ class ReportJobOperator(BaseOperator):
         except (AirflowFailException, AirflowSkipException):
             raise
         except AirflowException:  # what a retry may mend, it has to look at anew
-            JobMemory(context, self.app, self.kind).disown()
+            self.memory(context).disown()
             raise

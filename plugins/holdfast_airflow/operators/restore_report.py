@@ -25,7 +25,7 @@ class ReportRestoreOperator(StateWorkOperator):
     Digests are compared at the same positions, as ``holdfast digest --against`` does: each task is
     built once more aside, on the disk of the worker's machine, by a job of its own, which is waited
     for in the triggerer. If a driver runs, each task must then take part in the stream again. It
-    reads only: a retry is harmless.
+    reads only: a retry is harmless, and restores of other DAGs are compared beside it.
 
     Args:
         restores: The output of a `RestoreOperator` or a `GoBackOperator`; or several in a list.
@@ -40,6 +40,7 @@ class ReportRestoreOperator(StateWorkOperator):
     """
 
     kind: ClassVar[Kind] = "comparison"
+    apart: ClassVar[bool] = True
     template_fields: Sequence[str] = (*StateWorkOperator.template_fields, "restores", "since")
     ui_color = "#dce9d2"
 

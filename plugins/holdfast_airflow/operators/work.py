@@ -10,7 +10,7 @@ import orjson
 
 from holdfast_airflow.errors import as_airflow
 from holdfast_airflow.hooks.hosts import check_token
-from holdfast_airflow.jobs import JobMemory, lives
+from holdfast_airflow.jobs import lives
 from holdfast_airflow.operators.job import ReportJobOperator
 from holdfast_airflow.settings import environment_of
 from state_lib.errors import Busy
@@ -31,7 +31,7 @@ class StateWorkOperator(ReportJobOperator):
             AirflowException: there is one; a retry comes after it.
         """
         with as_airflow():
-            memory = JobMemory(context, self.app, self.kind)
+            memory = self.memory(context)
             last = memory.last()
             mine = memory.is_mine() or memory.was_cleared()
             if last is not None and not mine and lives(last, last.look()):

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from state_lib.errors import InvalidRequest, NotFound, SnapshotInvalid
+from state_lib.scratch import scratch
 from state_lib.snapshots.fetch import fetch
 from state_lib.snapshots.listing import find, list_snapshots, stored_tasks
 from state_lib.snapshots.manifest import Manifest, check_id
@@ -44,8 +44,8 @@ class StoredPartition(TaskPartition):
         manifest = find(self.url, self.app, self.task, self.snapshot)
         spec = spec_in(manifest, self.store)
         held = Topology(self.app, self.task + 1, manifest.stores)
-        with TemporaryDirectory(prefix="holdfast-read-", dir=_scratch()) as made:
-            path = Path(made) / "state"
+        with scratch("holdfast-read-", _room()) as made:
+            path = made / "state"
             fetch(manifest, path, memory=spec.backend == "memory")
             with closing(TaskStores(held, path, _OPTIONS, read_only=True)) as stores:
                 marker = manifest.marker
@@ -191,7 +191,7 @@ def _meaning(spec: StoreSpec) -> tuple[object, ...]:
     return spec.kind, spec.key_serde, spec.value_serde, spec.window_size_ms
 
 
-def _scratch() -> str | None:
+def _room() -> str | None:
     """Where Spark has room on this machine; None: where the system has."""
     folders = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")
     return next((folder for folder in folders if folder and Path(folder).is_dir()), None)

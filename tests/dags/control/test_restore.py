@@ -777,6 +777,30 @@ def test_the_stream_goes_on_with_what_was_restored(group: Group) -> None:
     until(lambda: not living_drivers(group.app.kafka, APP), 60)
 
 
+def test_two_restores_are_compared_beside_each_other(group: Group) -> None:
+    """Of `restore` and `restore_by_hand`: the second neither waits nor fails."""
+    at = group.seen(0)["position"]
+    stands = {"epoch": at["epoch"], "n": at["batch_number"]}
+    restores = [{"task": f"{APP}/0", "marker": stands}]
+
+    def made() -> ReportRestoreOperator:
+        return ReportRestoreOperator(task_id="report", app=APP, restores=restores)
+
+    one, other = Tries(made), Tries(made)
+    other.kept = one.kept
+    other.context["asset_state_store"] = one.context["asset_state_store"]
+    other.ti.dag_id = "by_hand"
+    jobs = [tries.execute() for tries in (one, other)]
+    assert one.execute().job == jobs[0].job, "a try that follows adopts its own"
+    assert jobs[0].job["process"]["id"] != jobs[1].job["process"]["id"]
+    for tries, job in zip((one, other), jobs, strict=True):
+        event = tries.waited(job)
+        assert event["event"] == "ended"
+        with pytest.raises(TaskDeferred) as waits:  # for the stream
+            tries.resume(event)
+        assert waits.value.trigger.kept["verified"]
+
+
 def test_a_store_that_differs_fails_the_report(group: Group) -> None:
     """The last one: a record that no commit wrote stays in the changelog."""
     producer = group.app.kafka.producer()
