@@ -160,7 +160,7 @@ def test_nothing_is_lost_when_brokers_are_killed_under_load(
                 old.unlink()
             armed.write_text(f"{POINT}=kill-pid:{stack.processes[name].pid}")
             until((fired / POINT).exists, 60, f"{name} is killed while a commit is acknowledged")
-            until(lambda name=name: stack.processes[name].poll() is not None, 60, f"{name} is gone")
+            stack.processes[name].wait(60)
             goes_on(committer)
             see_it_come_back(brokers, name, kafka, logs)
 
