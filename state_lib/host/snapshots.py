@@ -28,7 +28,7 @@ log = structlog.get_logger(__name__)
 _AT_ONCE = 2
 _SUFFIX = ".snapshot"
 _APART_S = 0.25
-"""Between two checkpoints: each flushes its stores, and commits have a host's cores in between."""
+"""Between two checkpoints, and between one and a look at the last: commits have the cores then."""
 _WAIT_S = 60.0
 _LOOK_S = 0.2
 _LONGEST = 64
@@ -279,6 +279,7 @@ class SnapshotJobs:
             with self._flushing:
                 checkpoint(job.task, job.directory)
                 self._stopping.wait(_APART_S)
+            self._stopping.wait(_APART_S)
             return
         job.progress("waiting", 0, 0)
         taken = _Taken(job.task, job.directory)

@@ -31,7 +31,9 @@ from state_lib.snapshots.fetch import fetch
 from state_lib.snapshots.inspect import inspect
 from state_lib.snapshots.listing import list_snapshots, taken_for, verify
 from state_lib.snapshots.manifest import Manifest, new_id
+from state_lib.snapshots.parallel import Progress
 from state_lib.snapshots.prune import Retention, prune
+from state_lib.snapshots.write import SnapshotRequest, Written, write_snapshot
 from state_lib.specs import StoreSpec
 from state_lib.task.checkpoint import checkpoint
 from tests.integration.conftest import MakeApp
@@ -161,18 +163,28 @@ def test_storage_is_looked_into_by_as_many_as_write_at_once(
 def test_stores_are_flushed_for_one_after_another(
     kafka: Kafka, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Commits have the cores in between; asked for at once, they would all flush at once."""
+    """Commits have the cores in between; asked for at once, they would all flush at once.
+
+    The first is looked into, which starts a process, once the second is flushed.
+    """
     app = wide(kafka, name, tmp_path, 3)
     at, epoch = address(), publish(app)
     spans: list[tuple[float, float]] = []
+    flushed, looked = dict[Path, float](), dict[Path, float]()
+
+    def looks(request: SnapshotRequest, report: Progress) -> Written:
+        looked[request.directory] = time.monotonic()
+        return write_snapshot(request, report)
 
     def slow(*asked: Any) -> None:
         began = time.monotonic()
         checkpoint(*asked)
         time.sleep(0.1)
         spans.append((began, time.monotonic()))
+        flushed[asked[1]] = time.monotonic()
 
     monkeypatch.setattr("state_lib.host.snapshots.checkpoint", slow)
+    monkeypatch.setattr("state_lib.host.snapshots.write_snapshot", looks)
     with served(app, at), closing(FlightHostClient(at, None)) as client:
         for p in range(3):
             claim(client, app, epoch, p)
@@ -182,6 +194,8 @@ def test_stores_are_flushed_for_one_after_another(
     spans.sort()
     assert len(spans) == 3
     assert all(after[0] - before[1] >= _APART_S for before, after in itertools.pairwise(spans))
+    assert len(looked) == 3
+    assert all(at - flushed[one] >= 2 * _APART_S for one, at in looked.items()), "nor with a look"
 
 
 def test_who_joins_one_that_was_taken_before_gets_a_new_one(
