@@ -90,7 +90,7 @@ class ReportJobOperator(BaseOperator):
         with as_airflow(skip_unknown=self.skip_unknown):
             hook.declared(self.app)
         with as_airflow():
-            memory = self.memory(context)
+            memory = self._memory(context)
             last = memory.last()
             seen = None if last is None else last.look()
             record = None if seen is None else seen.record
@@ -150,7 +150,7 @@ class ReportJobOperator(BaseOperator):
 
     # ------------------------------------------------------------------ inside
 
-    def memory(self, context: Context) -> JobMemory:
+    def _memory(self, context: Context) -> JobMemory:
         """What is known of the last job."""
         return JobMemory(context, self.app, self.kind, apart=self.apart)
 
@@ -219,5 +219,5 @@ class ReportJobOperator(BaseOperator):
         except (AirflowFailException, AirflowSkipException):
             raise
         except AirflowException:  # what a retry may mend, it has to look at anew
-            self.memory(context).disown()
+            self._memory(context).disown()
             raise

@@ -31,7 +31,7 @@ class StateWorkOperator(ReportJobOperator):
             AirflowException: there is one; a retry comes after it.
         """
         with as_airflow():
-            memory = self.memory(context)
+            memory = self._memory(context)
             last = memory.last()
             mine = memory.is_mine() or memory.was_cleared()
             if last is not None and not mine and lives(last, last.look()):

@@ -16,7 +16,6 @@ from fastapi.testclient import TestClient
 
 from holdfast_airflow.operators.restore import ApproveRestoreOperator
 from state_lib.restore.plan import RestorePlan
-from state_lib.stack import Stack
 from tests.dags.conftest import Connect, scripted_dag
 from tests.support.host_process import Hosts
 from tests.support.person import Person, airflows_api
@@ -26,24 +25,11 @@ from tests.support.restore_group import (
     PARTITIONS,
     Group,
     led_nowhere,
-    made_whole,
-    running_group,
     zeroed,
 )
 from tests.support.waiting import until
 
 APP = "restored"
-
-
-@pytest.fixture(scope="module")
-def running(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Group]:
-    with running_group(stack, APP, tmp_path_factory.mktemp(APP)) as made:
-        yield made
-
-
-@pytest.fixture
-def group(running: Group, connect: Connect, monkeypatch: pytest.MonkeyPatch) -> Group:
-    return made_whole(running, connect, monkeypatch)
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
@@ -30,7 +29,6 @@ from holdfast_airflow.triggers import restore as module
 from holdfast_airflow.triggers.restore import RestoreTrigger
 from state_lib.apps.restore_watch import RestoreWatch
 from state_lib.config import Settings
-from state_lib.stack import Stack
 from tests.dags.conftest import Connect
 from tests.support.host_process import TOKEN
 from tests.support.restore_group import (
@@ -38,24 +36,11 @@ from tests.support.restore_group import (
     Group,
     badly_answered,
     first,
-    made_whole,
-    running_group,
 )
 from tests.support.waiting import SLOWNESS, until
 from tests.unit.restore.test_stale import OLD as DISCARDING
 
 APP = "asked_to_restore"
-
-
-@pytest.fixture(scope="module")
-def running(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Group]:
-    with running_group(stack, APP, tmp_path_factory.mktemp(APP)) as made:
-        yield made
-
-
-@pytest.fixture
-def group(running: Group, connect: Connect, monkeypatch: pytest.MonkeyPatch) -> Group:
-    return made_whole(running, connect, monkeypatch)
 
 
 def attempt(kind: type[Any], ti: Any = None, **given: Any) -> Any:

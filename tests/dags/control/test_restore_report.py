@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,32 +14,12 @@ from holdfast_airflow.triggers.resumed import StreamResumedTrigger
 from state_lib.drivers.identity import Identity
 from state_lib.drivers.members import living_drivers
 from state_lib.drivers.presence import Presence
-from state_lib.stack import Stack
-from tests.dags.conftest import Connect
 from tests.support.hosts import publish
-from tests.support.restore_group import (
-    PARTITIONS,
-    Group,
-    badly_answered,
-    first,
-    made_whole,
-    running_group,
-)
+from tests.support.restore_group import PARTITIONS, Group, badly_answered, first
 from tests.support.tries import Tries
 from tests.support.waiting import SLOWNESS, until
 
 APP = "reported"
-
-
-@pytest.fixture(scope="module")
-def running(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Group]:
-    with running_group(stack, APP, tmp_path_factory.mktemp(APP)) as made:
-        yield made
-
-
-@pytest.fixture
-def group(running: Group, connect: Connect, monkeypatch: pytest.MonkeyPatch) -> Group:
-    return made_whole(running, connect, monkeypatch)
 
 
 def test_the_stream_goes_on_with_what_was_restored(group: Group) -> None:
