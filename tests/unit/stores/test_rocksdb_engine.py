@@ -292,15 +292,18 @@ def test_checkpoints_under_writes_are_whole(tmp_path: Path) -> None:
 
     writer = threading.Thread(target=write)
     writer.start()
-    while engine.get("__meta__", b"n") is None:
-        writer.join(0.01)
+    mark = None
     for n in range(5):
+        while engine.get("__meta__", b"n") == mark:  # five can be taken before it has the GIL
+            writer.join(0.001)
+        mark = engine.get("__meta__", b"n")
         engine.checkpoint(tmp_path / str(n))
     stop.set()
     writer.join()
     engine.close()
     seen = [marks(tmp_path / str(n)) for n in range(5)]
     assert all(a == b == meta > 0 for a, b, meta in seen)
+    assert sorted(seen) == seen
     assert seen[0] < seen[-1]
 
 
