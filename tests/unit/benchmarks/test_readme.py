@@ -8,14 +8,15 @@ import pytest
 
 from benchmarks import report
 from benchmarks.layers.__main__ import COLUMNS
+from benchmarks.suite import SUITE
 
 TEXT = report.README.read_text()
 BLOCKS = dict(re.findall(r"<!-- begin (\S+) -->\n(.*?)<!-- end \1 -->", TEXT, re.DOTALL))
 MEASURED = sorted(name for name, block in BLOCKS.items() if "|" in block)
 
 
-def test_some_are_there() -> None:
-    assert {"layers", "count-zipf"} <= set(MEASURED)
+def test_all_were_measured() -> None:
+    assert {"layers", *(benchmark.name for benchmark in SUITE)} <= set(MEASURED)
 
 
 @pytest.mark.parametrize("name", MEASURED)
