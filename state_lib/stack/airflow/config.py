@@ -141,7 +141,10 @@ def tuning() -> Sections:
             "execution_api_timeout": 60,
             "execution_api_retries": 10,
             "execution_api_retry_wait_max": 10,
-            "max_failed_heartbeats": 10,
+            # A worker sees its task's end up to one such interval late, 5 s by default. A task that
+            # defers itself and goes on before that is taken for a lost one, and run anew.
+            "min_heartbeat_interval": 1,
+            "max_failed_heartbeats": 50,
         },
         "dag_processor": {
             "parsing_processes": 1,

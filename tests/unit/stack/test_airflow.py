@@ -149,11 +149,17 @@ def test_a_database_that_airflow_does_not_finish_with_is_named(
         database.prepare(Settings.load())
 
 
-def test_a_lost_worker_leaves_a_stream_unwatched_for_a_minute_at_most() -> None:
-    """The option is one that the installed Airflow reads."""
+@pytest.mark.parametrize(
+    ("section", "name", "most"),
+    [
+        ("scheduler", "task_instance_heartbeat_timeout", 60),  # of a stream without a worker
+        ("workers", "min_heartbeat_interval", 1),  # a deferred task that goes on before is run anew
+    ],
+)
+def test_what_airflow_notices_soon(section: str, name: str, most: int) -> None:
+    """Within so many seconds; the option is one that the installed Airflow reads."""
     _, seen = told()
-    name = "task_instance_heartbeat_timeout"
-    assert int(seen["scheduler"][name]) <= 60
+    assert int(seen[section][name]) <= most
     airflow = find_spec("airflow")  # not imported: that takes seconds
     assert airflow is not None
     assert airflow.origin is not None
