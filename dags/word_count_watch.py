@@ -2,4 +2,4 @@
 
 from holdfast_airflow.dags import watch_dag
 
-dag = watch_dag("word_count", tags=["tutorial"])
+dag = watch_dag("word_count", hosts=False, tags=["tutorial"])  # flights_watch does

@@ -66,9 +66,9 @@ def settings_in(home: Path, **flags: object) -> Settings:
     return Settings.load(**given)
 
 
-def client_of(settings: Settings) -> Airflow:
+def client_of(settings: Settings, **waits: float) -> Airflow:
     password = AirflowHome(settings.airflow_home).password()
-    return Airflow(f"http://127.0.0.1:{settings.airflow_port}", "admin", password)
+    return Airflow(f"http://127.0.0.1:{settings.airflow_port}", "admin", password, **waits)
 
 
 def look_around(airflow: Airflow, folder: Path) -> Run:

@@ -124,6 +124,7 @@ def tuning() -> Sections:
         "core": {
             "parallelism": 8,  # so many worker processes are forked at once, 20 MB each
             "hostname_callable": "socket.gethostname",  # the default asks a name server
+            "test_connection": "Enabled",  # the button on a connection's page
         },
         "api": {"workers": 1},
         # Tasks of a killed scheduler are adopted after 30 s without its heartbeat, but by default

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
@@ -15,7 +16,7 @@ from tests.chaos.conftest import Events
 from tests.chaos.soak.names import RESTORE
 
 FEED_EVERY_S, FEED = 0.5, 50
-LOOK_EVERY_S = 2.0
+LOOK_EVERY_S, READS_S = 2.0, 3.0
 
 
 class Repeated(threading.Thread):
@@ -62,10 +63,15 @@ def feeding(events: Events) -> Repeated:
 
 
 class Person:
-    """Approves what the restore DAG asks; ``asked`` are the subjects, in order."""
+    """Approves what the restore DAG asks; ``asked`` are the subjects, in order.
+
+    It reads what it is asked, as people do: Airflow takes a task that goes on within a second for a
+    lost one, as long as it has not seen the worker's end, and fails it.
+    """
 
     def __init__(self, airflow: Airflow) -> None:
         self._airflow = airflow
+        self._read_from: dict[str, float] = {}
         self.asked: list[str] = []
 
     def answering(self) -> Repeated:
@@ -79,9 +85,13 @@ class Person:
             found = self._airflow._call("GET", path, params={"response_received": False})
             for one in found["hitl_details"]:
                 task = one["task_instance"]
-                if task["state"] == "awaiting_input" and not one["response_received"]:
-                    self._approve(task["dag_run_id"], task["task_id"])
+                run, waits = task["dag_run_id"], task["state"] == "awaiting_input"
+                if waits and not one["response_received"] and self._has_read(run):
+                    self._approve(run, task["task_id"])
                     self.asked.append(one["subject"])
+
+    def _has_read(self, run: str) -> bool:
+        return time.monotonic() - self._read_from.setdefault(run, time.monotonic()) >= READS_S
 
     def _approve(self, run: str, task: str) -> None:
         path = f"/dags/{RESTORE}/dagRuns/{quote(run, safe='')}/taskInstances/{task}/-1/hitlDetails"

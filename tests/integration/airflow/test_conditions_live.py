@@ -13,6 +13,7 @@ import pytest
 
 from state_lib.client.airflow import Airflow
 from state_lib.stack import Stack, supervisor
+from state_lib.stack.ports import free_port
 from tests.support.airflow_stack import WITHIN_S, client_of, settings_in
 from tests.support.live_task import filled
 from tests.support.waiting import SLOWNESS, until
@@ -83,6 +84,14 @@ class Watched:
         self.stack.up(only=[HOST], timeout_s=WITHIN_S * SLOWNESS)
 
 
+    def pressed(self, **given: object) -> tuple[bool, str]:
+        """What the button Test of a connection's page says; it waits 15 s for Kafka."""
+        asked = {"connection_id": "ours", "conn_type": "holdfast", **given}
+        with client_of(self.stack.settings, answer_s=60 * SLOWNESS) as airflow:
+            said: dict[str, Any] = airflow._call("POST", "/connections/test", json=asked)
+        return said["status"], said["message"]
+
+
 @pytest.fixture(scope="module")
 def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
     home = tmp_path_factory.mktemp("attended")
@@ -99,6 +108,21 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
             yield Watched(stack, airflow, told)
     finally:
         stack.down()
+
+
+def test_the_button_that_tests_a_connection(watched: Watched) -> None:
+    settings = watched.stack.settings
+    name, port = settings.bootstrap_servers.split(":")
+    works, said = watched.pressed(host=name, port=int(port))
+    assert works, said
+    assert said == f"Kafka and 1 hosts answer. Applications: {APP}"
+    works, said = watched.pressed(host=f"127.0.0.1:{free_port()}")
+    assert not works
+    assert "Kafka at 127.0.0.1" in said
+    away = f"host-1=127.0.0.1:{free_port()}/{free_port()}"
+    works, said = watched.pressed(host=name, port=int(port), extra=json.dumps({"hosts": away}))
+    assert not works
+    assert said.startswith("Kafka answers; host-1: ")
 
 
 def test_a_killed_host_is_told_once_and_its_recovery_once(watched: Watched) -> None:
