@@ -83,7 +83,6 @@ class Watched:
         """Start the host, and wait until its task is open."""
         self.stack.up(only=[HOST], timeout_s=WITHIN_S * SLOWNESS)
 
-
     def pressed(self, **given: object) -> tuple[bool, str]:
         """What the button Test of a connection's page says; it waits 15 s for Kafka."""
         asked = {"connection_id": "ours", "conn_type": "holdfast", **given}
