@@ -112,16 +112,41 @@ def tear(folder: Path, taken: Manifest) -> None:
     path.write_bytes(path.read_bytes()[:-40])
 
 
-@pytest.mark.parametrize("harm", [rot, lose_one, tear])
+def renew(folder: Path, taken: Manifest) -> None:
+    (folder / "manifests" / f"{taken.id}.json").write_bytes(b'{"format": 99}')
+
+
+def swap(folder: Path, taken: Manifest) -> None:
+    other = replace(taken, app="another").to_bytes()
+    (folder / "manifests" / f"{taken.id}.json").write_bytes(other)
+
+
+@pytest.mark.parametrize(
+    ("harm", "why"),
+    [
+        (rot, ""),
+        (lose_one, "is missing"),
+        (tear, "has no readable manifest"),
+        (renew, "has format 99"),
+        (swap, "is that of another/0"),
+    ],
+)
 def test_a_bad_snapshot_is_left_for_the_next_source(
-    make_app: MakeApp, harm: Callable[[Path, Manifest], None]
+    make_app: MakeApp, harm: Callable[[Path, Manifest], None], why: str
 ) -> None:
+    """A plan says why; only contents (``rot``) are read when it is carried out."""
     app, seen = make_app([KV]), Counting()
     task = filled(app)
     taken = snapshot(app, task)
     before = digests(task)
     harm(app.root / "snapshots" / app.name / "0", taken)
     task = lost(app, task, seen)
+    if why:
+        of_snapshot = next(c for c in task.plan().candidates if c.id == taken.id)
+        assert of_snapshot.verdict == "not valid"
+        assert why in of_snapshot.why
+        with pytest.raises(InvalidRequest, match=f"from {taken.id}: .*{why}"):
+            task.plan(taken.id)
     with pytest.raises((SnapshotInvalid, InvalidRequest, NotFound)):
         task.restore(replace(task.plan(), source="snapshot", snapshot=taken.id))
     task.open()
@@ -175,8 +200,8 @@ def test_a_plan_from_a_bad_snapshot_is_stale_and_the_next_one_is_from_elsewhere(
     anew = task.plan()
     assert anew.source == CHANGELOG
     if is_set_aside:
-        assert taken.id not in {c.id for c in anew.candidates}
-        with pytest.raises((InvalidRequest, NotFound), match=taken.id):
+        assert "SHA-256" in next(c.why for c in anew.candidates if c.id == taken.id)
+        with pytest.raises(InvalidRequest, match=f"from {taken.id}: .* is missing"):
             task.plan(taken.id)
     else:
         assert "SHA-256" in next(c.why for c in anew.candidates if c.id == taken.id)
