@@ -21,8 +21,10 @@ from state_lib.errors import (
     SnapshotInvalid,
     StorageUnavailable,
 )
+from state_lib.restore.local import building_of
 from state_lib.restore.options import RestoreOptions
 from state_lib.restore.plan import CHANGELOG, LOCAL
+from state_lib.snapshots import parallel
 from state_lib.snapshots.manifest import Manifest
 from state_lib.snapshots.storage import Storage
 from state_lib.snapshots.write import SnapshotRequest, write_snapshot
@@ -33,6 +35,7 @@ from tests.support.apps import KV, TS, WIN, App, batch, digests, kv
 from tests.support.counting import Counting
 from tests.support.filled import filled
 from tests.support.lost import made_again
+from tests.support.s3 import pull_the_plug_at, s3_server
 
 REPOSITORY = Path(__file__).parents[3]
 STORES = [KV, TS, WIN, replace(KV, name="mem", backend="memory")]
@@ -42,23 +45,23 @@ def url(app: App) -> str:
     return (app.root / "snapshots").as_uri()
 
 
-def snapshot(app: App, task: StateTask) -> Manifest:
-    """As a host takes one."""
+def snapshot(app: App, task: StateTask, to: str = "") -> Manifest:
+    """As a host takes one; to another URL than `url` if one is given."""
     checkpoint = app.root / "checkpoint"
     with task.view() as (_, stores):
         stores.rocks.checkpoint(checkpoint)
     try:
-        request = SnapshotRequest(url(app), app.topology, 0, checkpoint, "host-1")
+        request = SnapshotRequest(to or url(app), app.topology, 0, checkpoint, "host-1")
         return write_snapshot(request).manifest
     finally:
         shutil.rmtree(checkpoint)
 
 
-def lost(app: App, task: StateTask, listener: Counting) -> StateTask:
-    """The task on its host, with its directory gone."""
+def lost(app: App, task: StateTask, listener: Counting, at: str = "") -> StateTask:
+    """The task on its host, with its directory gone; ``at``: another URL than `url`."""
     app.close()
     shutil.rmtree(task.path)
-    return app.task(listener=listener, restore=RestoreOptions("auto", url(app)))
+    return app.task(listener=listener, restore=RestoreOptions("auto", at or url(app)))
 
 
 def a_tail(task: StateTask) -> None:
@@ -245,28 +248,34 @@ def test_storage_that_is_away_keeps_nothing_closed(make_app: MakeApp) -> None:
     assert digests(task) == before
 
 
+@pytest.mark.parametrize("comes_back", [True, False])
 def test_storage_that_goes_half_way_leaves_no_trace(
-    make_app: MakeApp, monkeypatch: pytest.MonkeyPatch
+    make_app: MakeApp, monkeypatch: pytest.MonkeyPatch, comes_back: bool
 ) -> None:
+    """A whole restore from S3, the second time; or from the changelog, where it stays away."""
+    monkeypatch.setattr(parallel, "THREADS", 1)
     app, seen = make_app([KV]), Counting()
     task = filled(app)
-    taken = snapshot(app, task)
-    a_tail(task)
-    before = digests(task)
-    task = lost(app, task, seen)
-
-    def gone(_name: str) -> None:
-        raise StorageUnavailable("storage is gone")
-
-    with monkeypatch.context() as patched:
-        patched.setattr("state_lib.restore.run.failpoint", gone)
-        with pytest.raises(StorageUnavailable):
+    with s3_server() as server:
+        bucket = server.bucket(f"half-way-{comes_back}".lower())
+        taken = snapshot(app, task, bucket)
+        a_tail(task)
+        before = digests(task)
+        task = lost(app, task, seen, bucket)
+        pull_the_plug_at(3, "download", server, monkeypatch)
+        with pytest.raises(StorageUnavailable, match="ask again"):
             task.open()
-    assert not task.path.exists()
-    task.open()
-    assert digests(task) == before
-    assert task.plan().candidates[1].id == taken.id
-    assert [p.name for p in task.path.parent.iterdir()] == ["0"]
+        assert not task.path.exists()
+        brought = [p for p in building_of(task.path).iterdir() if p.suffix != ".partial"]
+        assert len(brought) == 2, "it failed in its middle"
+        if comes_back:
+            server.again()
+        task.open()
+        assert digests(task) == before
+        assert (seen.records["kv"] == 3) == comes_back, "else all of the changelog"
+        of_snapshot = task.plan().candidates[1]
+        assert of_snapshot.id == (taken.id if comes_back else None)
+        assert [p.name for p in task.path.parent.iterdir()] == ["0"]
 
 
 @pytest.mark.parametrize(
