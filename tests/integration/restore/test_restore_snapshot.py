@@ -88,6 +88,21 @@ def test_a_lost_directory_comes_from_the_snapshot_and_its_tail(make_app: MakeApp
     assert digests(app.opened(restore=RestoreOptions())) == before, "it is an ordinary directory"
 
 
+def test_a_lost_directory_comes_from_s3(make_app: MakeApp) -> None:
+    app, seen = make_app(STORES), Counting()
+    task = filled(app)
+    with s3_server() as server:
+        bucket = server.bucket("lost-directory")
+        taken = snapshot(app, task, bucket)
+        a_tail(task)
+        before = digests(task)
+        task = lost(app, task, seen, bucket)
+        task.open()
+    assert digests(task) == before
+    assert seen.records["kv"] == 3, "the tail"
+    assert seen.fetched == (taken.size_bytes, taken.size_bytes)
+
+
 def test_the_same_digest_from_every_source(make_app: MakeApp) -> None:
     app = make_app(STORES)
     task = filled(app, 8)
