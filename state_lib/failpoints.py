@@ -24,6 +24,7 @@ import signal
 import time
 from collections import Counter
 from pathlib import Path
+from threading import Lock
 
 NAMES = (
     "commit.before_transaction",
@@ -42,6 +43,8 @@ NAMES = (
     "snapshot.after_manifest",
     "snapshot.before_savepoint",
     "snapshot.prune",
+    "snapshot.collect",
+    "snapshot.fetch",
     "removal.noticed",
     "removal.forgotten",
     "removal.topic_deleted",
@@ -76,6 +79,7 @@ OF_WORKERS = ("kill-worker", "kill-jvm")
 """Actions in Python workers of Spark only."""
 
 _passed: Counter[str] = Counter()
+_counting = Lock()
 
 
 def failpoint(name: str) -> None:
@@ -86,13 +90,15 @@ def failpoint(name: str) -> None:
     if armed.startswith("@"):
         path = Path(armed[1:])
         armed = path.read_text() if path.exists() else ""
-    _passed[name] += 1
+    with _counting:  # transfers pass a point in many threads
+        _passed[name] += 1
+        passed = _passed[name]
     for entry in filter(None, armed.strip().split(";")):
         point, _, action = entry.strip().partition("=")
         action, _, nth = action.partition("@")
         if point not in NAMES:
             raise ValueError(f"unknown failpoint {point!r}; known: {', '.join(NAMES)}")
-        if point != name or (nth and _passed[name] != int(nth)):
+        if point != name or (nth and passed != int(nth)):
             continue
         if action in OF_WORKERS and _jvm_above() is None:
             continue

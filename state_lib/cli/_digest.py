@@ -107,9 +107,11 @@ def _alarm(found: Comparison, task: Compared) -> str:
             f"and if it is the changelog, 'holdfast restore run {app} --task {partition} --from "
             "changelog'"
         )
+    where = f"{at.epoch}/{at.batch_number}"
+    seen = f"at two markers, the last one {where}" if task.newer else f"at {where}, seen twice"
     return (
         f"ALARM: {', '.join(task.different)} of task {app}/{partition} on {task.live.host} differs "
-        f"from {source} at two markers, the last one {at.epoch}/{at.batch_number}: {step}"
+        f"from {source} {seen}: {step}"
     )
 
 

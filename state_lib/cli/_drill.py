@@ -36,7 +36,7 @@ def show(console: Console, found: Drill) -> None:
             _say(console, f"{app}/{task.partition}: {task.error['message']}", "red")
     if found.alarms:
         step = f"'holdfast digest {app} --against changelog' tells which side is wrong"
-        _say(console, f"ALARM: not what a restore would give, at two markers: {step}", "red")
+        _say(console, f"ALARM: not what a restore would give, seen twice: {step}", "red")
 
 
 def _say(console: Console, line: str, style: str) -> None:

@@ -4,7 +4,8 @@ Compaction may remove a record that a later one overrides, so a replay gives the
 a marker that was the newest when its records were read. Therefore the bulk is read first, then the
 host is asked (it holds a snapshot of its stores at its newest marker), then the rest up to that
 marker: what came after it in these moments can at worst be seen once. A difference is looked at
-again at a newer marker, up to which the replica has read on; if it is still there it is real.
+again at a newer marker, up to which the replica has read on, or at the same one if none comes; if
+it is still there it is real.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from state_lib.digests.sources import SourceName, from_nothing, from_snapshot
 from state_lib.errors import HoldfastError, InvalidRequest, Unauthorized
 from state_lib.kafka import Kafka
 from state_lib.protocol.addresses import HostAddress
+from state_lib.protocol.marker import Marker
 from state_lib.protocol.placement import owner_of
 from state_lib.specs import Topology
 from state_lib.stores.digest import StoreDigest
@@ -43,12 +45,14 @@ class Compared:
         replayed: what the replica gave at the same positions; empty if it could not be built.
         looks: how often was looked.
         error: why it was not compared.
+        newer: whether the last look was at a newer marker than the first.
     """
 
     live: TaskDigest
     replayed: dict[str, StoreDigest]
     looks: int
     error: str | None = None
+    newer: bool = False
 
     @property
     def different(self) -> list[str]:
@@ -179,11 +183,13 @@ def compare_replica(
     for look in range(1, LOOKS + 1):
         if look > 1:
             _await_newer(client, topology.app, partition, compared.live)
+        before = compared.live.marker
         live = task_digest(client, topology, partition, stores, report)
         if live.error is not None:
             return Compared(live, {}, look, live.error)
         replica.follow(live.offsets, live.marker.stream_time_ms)
-        compared = Compared(live, replica.digests(live.marker.stream_time_ms), look)
+        newer = look > 1 and _place(live.marker) != _place(before)
+        compared = Compared(live, replica.digests(live.marker.stream_time_ms), look, newer=newer)
         if not compared.different:
             break
     return compared
@@ -191,9 +197,13 @@ def compare_replica(
 
 def _await_newer(client: FlightHostClient, app: str, partition: int, before: TaskDigest) -> None:
     deadline = time.monotonic() + NEWER_S
-    seen = (before.marker.epoch, before.marker.batch_number)
+    seen = _place(before.marker)
     while time.monotonic() < deadline:
         marker = client.marker(app, partition)
-        if (marker.epoch, marker.batch_number) != seen:
+        if _place(marker) != seen:
             return
         time.sleep(0.25)
+
+
+def _place(marker: Marker) -> tuple[int, int]:
+    return marker.epoch, marker.batch_number

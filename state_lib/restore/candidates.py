@@ -103,7 +103,10 @@ def snapshots(facts: Facts) -> list[Option]:
     """Snapshots, newest first; or one that says why storage cannot be read."""
     if facts.storage is not None:
         return [Option("snapshot", None, facts.storage, "")]
-    return [_snapshot(facts, manifest) for manifest in facts.snapshots]
+    found = [_snapshot(facts, manifest) for manifest in facts.snapshots]
+    for snapshot, why in facts.unlisted.items():
+        found.append(Option("snapshot", snapshot, facts.refused.get(snapshot, why), ""))
+    return sorted(found, key=lambda option: option.name, reverse=True)  # ids begin with the time
 
 
 def _snapshot(facts: Facts, manifest: Manifest) -> Option:

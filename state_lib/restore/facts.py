@@ -15,7 +15,7 @@ from state_lib.changelog.sample import Sample
 from state_lib.changelog.topics import changelog_topic
 from state_lib.errors import StorageUnavailable
 from state_lib.protocol.marker import Marker, now_ms
-from state_lib.snapshots.listing import list_snapshots
+from state_lib.snapshots.listing import survey, task_storage, unlisted
 from state_lib.snapshots.manifest import Manifest
 from state_lib.specs import Topology
 from state_lib.stores.task_stores import Checkpoint
@@ -52,6 +52,7 @@ class Facts:
         local: its directory.
         samples: of logs that are long, by topic.
         snapshots: of the task, newest first.
+        unlisted: id of what storage holds besides → why it is no snapshot that can be used.
         refused: id of a snapshot → why it turned out not to be usable.
         storage: why snapshots could not be looked for, or None.
         free_bytes: on the disk of the directory.
@@ -67,6 +68,7 @@ class Facts:
     now: int
     samples: Mapping[str, Sample] = field(default_factory=dict)
     snapshots: tuple[Manifest, ...] = ()
+    unlisted: Mapping[str, str] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=dict)
     storage: str | None = None
 
@@ -147,24 +149,26 @@ def thorough(
     facts: Facts, log: CommitLog, snapshots_url: str | None, refused: Mapping[str, str]
 ) -> Facts:
     """The same, with snapshots, and with looks into long logs so that sizes are known."""
-    snapshots: tuple[Manifest, ...] = ()
-    storage = None
     if snapshots_url is not None:
-        snapshots, storage = _snapshots(facts, snapshots_url)
+        facts = _with_snapshots(facts, snapshots_url)
     samples = {
         topic: log.sample(topic, facts.partition, at.start, at.end)
         for topic, at in facts.logs.items()
         if at.end - at.start >= SAMPLE_FROM
     }
-    return replace(facts, samples=samples, snapshots=snapshots, storage=storage, refused=refused)
+    return replace(facts, samples=samples, refused=refused)
 
 
-def _snapshots(facts: Facts, url: str) -> tuple[tuple[Manifest, ...], str | None]:
+def _with_snapshots(facts: Facts, url: str) -> Facts:
     """Storage that is away does not keep a task closed: there is the changelog."""
+    app, partition = facts.topology.app, facts.partition
     try:
-        return tuple(list_snapshots(url, facts.topology.app, facts.partition)), None
+        found = survey(task_storage(url, app, partition), app, partition)
     except StorageUnavailable as error:
-        return (), error.message
+        return replace(facts, storage=error.message)
+    listed = (one.listed for one in found)
+    whole = tuple(manifest for manifest in listed if manifest is not None)
+    return replace(facts, snapshots=whole, unlisted=unlisted(found))
 
 
 def free_bytes(path: Path) -> int:

@@ -12,6 +12,7 @@ from pathlib import Path
 from threading import Lock
 
 from state_lib.errors import Unavailable
+from state_lib.failpoints import failpoint
 from state_lib.snapshots.listing import changed, file_name, incomplete, task_storage
 from state_lib.snapshots.manifest import FileEntry, Manifest
 from state_lib.snapshots.parallel import Progress, each, sha256, silent
@@ -56,6 +57,7 @@ def fetch(
     done, total = 0, sum(f.size for f in files)
 
     def bring(file: FileEntry) -> str | None:
+        failpoint("snapshot.fetch")
         target = into / file.name
         with _local(into):
             if target.exists() and local.matches(target, file):

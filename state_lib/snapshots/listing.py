@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import structlog
@@ -63,9 +63,7 @@ def list_snapshots(url: str, app: str, partition: int) -> list[Manifest]:
         StorageUnavailable: naming the URL.
     """
     found = survey(task_storage(url, app, partition), app, partition)
-    for one in found:
-        if one.listed is None:
-            log.warning("a snapshot is not listed", snapshot=one.id, why=why_not_listed(one))
+    unlisted(found)
     return [one.listed for one in found if one.listed is not None]
 
 
@@ -129,8 +127,16 @@ def survey(storage: Storage, app: str, partition: int) -> list[Found]:
     ]
 
 
+def unlisted(found: Sequence[Found]) -> dict[str, str]:
+    """Id → why, of what is left out of a list; the log has it as well."""
+    reasons = {one.id: why_not_listed(one) for one in found if one.listed is None}
+    for snapshot, why in reasons.items():
+        log.warning("a snapshot is not listed", snapshot=snapshot, why=why)
+    return reasons
+
+
 def why_not_listed(found: Found) -> str:
-    """For a log line."""
+    """In words."""
     if found.error is not None:
         return found.error.message
     return "; ".join(found.missing[:3])

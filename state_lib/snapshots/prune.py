@@ -110,8 +110,9 @@ def prune(
         return outcome
     outcome.deleted_files, outcome.freed_bytes = len(old), sum(old.values())
     if not dry:
-        storage.delete(old)
-        storage.delete(expired)
+        for name in (*old, *expired):
+            failpoint("snapshot.collect")
+            storage.delete([name])
     return outcome
 
 

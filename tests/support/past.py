@@ -46,15 +46,12 @@ class Traveller:
     app: App
     source: str
     task: StateTask
+    url: str
     recorded: dict[int, int] = field(default_factory=dict)
 
     @cached_property
     def progress(self) -> ProgressLog:
         return ProgressLog(self.app.kafka, self.app.name)
-
-    @property
-    def url(self) -> str:
-        return (self.app.root / "snapshots").as_uri()
 
     @property
     def options(self) -> RestoreOptions:
@@ -156,8 +153,8 @@ class Traveller:
         return [Records(self.output, [b"k"], [f"{number}".encode()], [NOON])]
 
 
-def traveller(make_app: MakeApp, stores: Sequence[StoreSpec] = (KV,)) -> Traveller:
-    """Claimed, with its source resolved to offset 0."""
+def traveller(make_app: MakeApp, stores: Sequence[StoreSpec] = (KV,), url: str = "") -> Traveller:
+    """Claimed, with its source resolved to offset 0; snapshots are at ``url``, or on disk."""
     app = make_app(stores, outputs=["out"])
     source = f"{app.name}-source"
     admin = app.kafka.admin()
@@ -165,7 +162,8 @@ def traveller(make_app: MakeApp, stores: Sequence[StoreSpec] = (KV,)) -> Travell
         future.result()
     _await(admin, [TopicPlan(source, 1)])
     fill(app, source, 1000)
-    made = Traveller(app, source, app.opened())
+    snapshots = url or (app.root / "snapshots").as_uri()
+    made = Traveller(app, source, app.opened(), snapshots)
     made.task._context = replace(made.task._context, restore=made.options)
     made.claim()
     first = batch(made.task.marker)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 from moto.server import ThreadedMotoServer
@@ -50,3 +52,18 @@ def s3_server() -> Iterator[Server]:
         finally:
             running.stop()
             S3FileSystem.clear_instance_cache()
+
+
+def pull_the_plug_at(
+    nth: int, method: str, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server goes away just before the nth transfer; later ones find it again, if it is."""
+    passed = itertools.count(1)
+    really = getattr(Storage, method)
+
+    def transfer(self: Storage, *arguments: Any) -> Any:
+        if next(passed) == nth:
+            server.stop()
+        return really(self, *arguments)
+
+    monkeypatch.setattr(Storage, method, transfer)

@@ -18,7 +18,7 @@ DRILL_DOC = """
 Restores the newest snapshot of each task of `{app}` and the tail of its changelogs aside, on the
 worker, and compares the digest of every store with the live one at the same positions: a backup
 that was never restored is none. It touches nothing that is live, and reports seconds, bytes and
-records per second. It fails if a store differs at two markers, or if a snapshot cannot be restored.
+records per second. It fails if a store differs, seen twice, or if a snapshot cannot be restored.
 It is skipped while there is no snapshot, or the application has not run yet.
 `holdfast drill {app}` does the same.
 """

@@ -27,7 +27,7 @@ class RestoreDrillOperator(ReportJobOperator):
     directory on the worker's machine that is removed at the end, or by the next drill where this
     one was killed. See `ReportJobOperator` for what happens around it.
 
-    - A store differs from what was restored, at two markers: the task fails without a retry.
+    - A store differs from what was restored, seen twice: the task fails without a retry.
     - A snapshot cannot be restored, or one task has none: the same.
     - A host or storage is away: the task's retries apply.
     - There is no snapshot yet of any task: the task is skipped.

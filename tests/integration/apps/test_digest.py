@@ -60,13 +60,13 @@ class Busy:
             for p in range(PARTITIONS)
         )
 
-    def corrupt(self, partition: int, store: str, value: bytes) -> None:
+    def corrupt(self, partition: int, store: str, value: bytes, key: bytes = b"same") -> None:
         """Change one value behind the task's back."""
         for manager in self.cluster.managers:
             task = manager.tasks.get((self.app.name, partition))
             if task is not None:
                 with task.view() as (_, stores):
-                    stores.write({store: ([b"same"], [value])}, None)
+                    stores.write({store: ([key], [value])}, None)
 
 
 @pytest.fixture
@@ -170,6 +170,8 @@ def test_one_changed_value_is_an_alarm(
     assert [t["looks"] for t in found["tasks"]] == [1, 2, 1]
     shown = holdfast.run(*words, code=2)
     assert f"ALARM: {store} of task {busy.app.name}/1" in shown.stderr
+    at = found["tasks"][1]["live"]["marker"]
+    assert f"its changelog at {at['epoch']}/1, seen twice: " in shown.stderr, "it is idle"
     assert "DIFFERENT" in shown.stdout
 
 
@@ -195,6 +197,32 @@ def test_a_difference_that_passes_is_none(
     again.join(60)
     assert [t["looks"] for t in found["tasks"]] == [1, 1, 2]
     assert found["equal"]
+
+
+def test_a_difference_that_persists_at_a_newer_marker_is_an_alarm(
+    busy: Busy, holdfast: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Commits go on, and none of them writes that key."""
+    monkeypatch.setattr(compare, "NEWER_S", 60.0)
+    for p in range(PARTITIONS):
+        busy.commit(p)
+    busy.corrupt(2, "kv", b"no", key=b"lost")
+    done = threading.Event()
+
+    def keep_committing() -> None:
+        while not done.is_set():
+            busy.commit(2)
+
+    committing = threading.Thread(target=keep_committing)
+    committing.start()
+    try:
+        shown = holdfast.run(busy.app.name, "--against", "changelog", code=2)
+    finally:
+        done.set()
+        committing.join(60)
+    (alarm,) = (line for line in shown.stderr.splitlines() if line.startswith("ALARM: "))
+    assert f"kv of task {busy.app.name}/2" in alarm
+    assert "its changelog at two markers, the last one " in alarm
 
 
 def test_a_snapshot_and_its_tail_give_the_same(

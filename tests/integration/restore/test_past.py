@@ -9,6 +9,7 @@ from state_lib.protocol.marker import RUNNING
 from tests.integration.conftest import MakeApp
 from tests.support.apps import KV, TS, WIN, digests
 from tests.support.past import MEM, positions, traveller
+from tests.support.s3 import s3_server
 
 
 @pytest.mark.parametrize("stores", [[KV], [KV, TS, WIN, MEM]], ids=["one", "four"])
@@ -55,6 +56,21 @@ def test_back_and_forth(make_app: MakeApp, stores: list) -> None:  # type: ignor
     later = one.commits([12])
     one.has_written(*range(13))
     assert one.from_scratch() == later
+
+
+def test_back_to_a_snapshot_on_s3(make_app: MakeApp) -> None:
+    with s3_server() as server:
+        one = traveller(make_app, [KV, WIN, MEM], server.bucket("way-back"))
+        then = one.commits(range(3))
+        taken = one.snapshot()
+        now = one.commits(range(3, 6))
+        assert one.plan(taken.id).bytes == taken.size_bytes
+        one.task.go_back(one.request(taken.id))
+        assert digests(one.task) == then
+    assert one.from_scratch() == then
+    one.claim()
+    assert one.commits(range(3, 6)) == now
+    one.has_written(*range(6))
 
 
 def test_outputs_are_written_again_if_asked(make_app: MakeApp) -> None:

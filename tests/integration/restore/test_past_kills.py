@@ -80,6 +80,34 @@ def test_killed(make_app: MakeApp, point: str, lost: bool) -> None:
     one.has_written(*range(11))
 
 
+@pytest.mark.parametrize("begun", [False, True])
+def test_killed_in_the_middle_of_its_fetch(make_app: MakeApp, begun: bool) -> None:
+    """Of its first one, or of that of whoever ends it and finds nothing fetched."""
+    one = traveller(make_app, [KV, WIN, MEM])
+    then = one.commits(range(3))
+    taken = one.snapshot()
+    now = one.commits(range(3, 6))
+    one.task.close()
+    past, folder = one.request(taken.id), one.task.path.with_name("0.past")
+    if begun:
+        killed(one, past, "past.after_begin=kill")
+        shutil.rmtree(folder)
+    # the second file waits for the others, then the process dies
+    killed(one, None if begun else past, "snapshot.fetch=sleep:0.5@2;snapshot.fetch=kill@2")
+    assert 0 < sum(p.is_file() for p in folder.rglob("*")) < len(taken.files)
+
+    marker = one.task.open()
+    assert digests(one.task) == (then if begun else now)
+    if not begun:
+        marker = one.task.go_back(past)
+    assert (marker.epoch, marker.batch_number) == (past.epoch, 1)
+    assert not folder.exists()
+    assert one.from_scratch() == then
+    one.claim()
+    assert one.commits(range(3, 6)) == now
+    one.has_written(*range(6))
+
+
 def test_killed_between_many_transactions(
     make_app: MakeApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,8 +21,10 @@ from state_lib.errors import (
     SnapshotInvalid,
     StorageUnavailable,
 )
+from state_lib.restore.local import building_of
 from state_lib.restore.options import RestoreOptions
 from state_lib.restore.plan import CHANGELOG, LOCAL
+from state_lib.snapshots import parallel
 from state_lib.snapshots.manifest import Manifest
 from state_lib.snapshots.storage import Storage
 from state_lib.snapshots.write import SnapshotRequest, write_snapshot
@@ -33,6 +35,7 @@ from tests.support.apps import KV, TS, WIN, App, batch, digests, kv
 from tests.support.counting import Counting
 from tests.support.filled import filled
 from tests.support.lost import made_again
+from tests.support.s3 import pull_the_plug_at, s3_server
 
 REPOSITORY = Path(__file__).parents[3]
 STORES = [KV, TS, WIN, replace(KV, name="mem", backend="memory")]
@@ -42,23 +45,23 @@ def url(app: App) -> str:
     return (app.root / "snapshots").as_uri()
 
 
-def snapshot(app: App, task: StateTask) -> Manifest:
-    """As a host takes one."""
+def snapshot(app: App, task: StateTask, to: str = "") -> Manifest:
+    """As a host takes one; to another URL than `url` if one is given."""
     checkpoint = app.root / "checkpoint"
     with task.view() as (_, stores):
         stores.rocks.checkpoint(checkpoint)
     try:
-        request = SnapshotRequest(url(app), app.topology, 0, checkpoint, "host-1")
+        request = SnapshotRequest(to or url(app), app.topology, 0, checkpoint, "host-1")
         return write_snapshot(request).manifest
     finally:
         shutil.rmtree(checkpoint)
 
 
-def lost(app: App, task: StateTask, listener: Counting) -> StateTask:
-    """The task on its host, with its directory gone."""
+def lost(app: App, task: StateTask, listener: Counting, at: str = "") -> StateTask:
+    """The task on its host, with its directory gone; ``at``: another URL than `url`."""
     app.close()
     shutil.rmtree(task.path)
-    return app.task(listener=listener, restore=RestoreOptions("auto", url(app)))
+    return app.task(listener=listener, restore=RestoreOptions("auto", at or url(app)))
 
 
 def a_tail(task: StateTask) -> None:
@@ -83,6 +86,21 @@ def test_a_lost_directory_comes_from_the_snapshot_and_its_tail(make_app: MakeApp
     assert task.commit(batch(task.marker)).batch_number == 9
     task.close()
     assert digests(app.opened(restore=RestoreOptions())) == before, "it is an ordinary directory"
+
+
+def test_a_lost_directory_comes_from_s3(make_app: MakeApp) -> None:
+    app, seen = make_app(STORES), Counting()
+    task = filled(app)
+    with s3_server() as server:
+        bucket = server.bucket("lost-directory")
+        taken = snapshot(app, task, bucket)
+        a_tail(task)
+        before = digests(task)
+        task = lost(app, task, seen, bucket)
+        task.open()
+    assert digests(task) == before
+    assert seen.records["kv"] == 3, "the tail"
+    assert seen.fetched == (taken.size_bytes, taken.size_bytes)
 
 
 def test_the_same_digest_from_every_source(make_app: MakeApp) -> None:
@@ -112,16 +130,41 @@ def tear(folder: Path, taken: Manifest) -> None:
     path.write_bytes(path.read_bytes()[:-40])
 
 
-@pytest.mark.parametrize("harm", [rot, lose_one, tear])
+def renew(folder: Path, taken: Manifest) -> None:
+    (folder / "manifests" / f"{taken.id}.json").write_bytes(b'{"format": 99}')
+
+
+def swap(folder: Path, taken: Manifest) -> None:
+    other = replace(taken, app="another").to_bytes()
+    (folder / "manifests" / f"{taken.id}.json").write_bytes(other)
+
+
+@pytest.mark.parametrize(
+    ("harm", "why"),
+    [
+        (rot, ""),
+        (lose_one, "is missing"),
+        (tear, "has no readable manifest"),
+        (renew, "has format 99"),
+        (swap, "is that of another/0"),
+    ],
+)
 def test_a_bad_snapshot_is_left_for_the_next_source(
-    make_app: MakeApp, harm: Callable[[Path, Manifest], None]
+    make_app: MakeApp, harm: Callable[[Path, Manifest], None], why: str
 ) -> None:
+    """A plan says why; only contents (``rot``) are read when it is carried out."""
     app, seen = make_app([KV]), Counting()
     task = filled(app)
     taken = snapshot(app, task)
     before = digests(task)
     harm(app.root / "snapshots" / app.name / "0", taken)
     task = lost(app, task, seen)
+    if why:
+        of_snapshot = next(c for c in task.plan().candidates if c.id == taken.id)
+        assert of_snapshot.verdict == "not valid"
+        assert why in of_snapshot.why
+        with pytest.raises(InvalidRequest, match=f"from {taken.id}: .*{why}"):
+            task.plan(taken.id)
     with pytest.raises((SnapshotInvalid, InvalidRequest, NotFound)):
         task.restore(replace(task.plan(), source="snapshot", snapshot=taken.id))
     task.open()
@@ -175,8 +218,8 @@ def test_a_plan_from_a_bad_snapshot_is_stale_and_the_next_one_is_from_elsewhere(
     anew = task.plan()
     assert anew.source == CHANGELOG
     if is_set_aside:
-        assert taken.id not in {c.id for c in anew.candidates}
-        with pytest.raises((InvalidRequest, NotFound), match=taken.id):
+        assert "SHA-256" in next(c.why for c in anew.candidates if c.id == taken.id)
+        with pytest.raises(InvalidRequest, match=f"from {taken.id}: .* is missing"):
             task.plan(taken.id)
     else:
         assert "SHA-256" in next(c.why for c in anew.candidates if c.id == taken.id)
@@ -220,28 +263,34 @@ def test_storage_that_is_away_keeps_nothing_closed(make_app: MakeApp) -> None:
     assert digests(task) == before
 
 
+@pytest.mark.parametrize("comes_back", [True, False])
 def test_storage_that_goes_half_way_leaves_no_trace(
-    make_app: MakeApp, monkeypatch: pytest.MonkeyPatch
+    make_app: MakeApp, monkeypatch: pytest.MonkeyPatch, comes_back: bool
 ) -> None:
+    """A whole restore from S3, the second time; or from the changelog, where it stays away."""
+    monkeypatch.setattr(parallel, "THREADS", 1)
     app, seen = make_app([KV]), Counting()
     task = filled(app)
-    taken = snapshot(app, task)
-    a_tail(task)
-    before = digests(task)
-    task = lost(app, task, seen)
-
-    def gone(_name: str) -> None:
-        raise StorageUnavailable("storage is gone")
-
-    with monkeypatch.context() as patched:
-        patched.setattr("state_lib.restore.run.failpoint", gone)
-        with pytest.raises(StorageUnavailable):
+    with s3_server() as server:
+        bucket = server.bucket(f"half-way-{comes_back}".lower())
+        taken = snapshot(app, task, bucket)
+        a_tail(task)
+        before = digests(task)
+        task = lost(app, task, seen, bucket)
+        pull_the_plug_at(3, "download", server, monkeypatch)
+        with pytest.raises(StorageUnavailable, match="ask again"):
             task.open()
-    assert not task.path.exists()
-    task.open()
-    assert digests(task) == before
-    assert task.plan().candidates[1].id == taken.id
-    assert [p.name for p in task.path.parent.iterdir()] == ["0"]
+        assert not task.path.exists()
+        brought = [p for p in building_of(task.path).iterdir() if p.suffix != ".partial"]
+        assert len(brought) == 2, "it failed in its middle"
+        if comes_back:
+            server.again()
+        task.open()
+        assert digests(task) == before
+        assert (seen.records["kv"] == 3) == comes_back, "else all of the changelog"
+        of_snapshot = task.plan().candidates[1]
+        assert of_snapshot.id == (taken.id if comes_back else None)
+        assert [p.name for p in task.path.parent.iterdir()] == ["0"]
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,7 @@ from state_lib.snapshots.listing import list_snapshots, taken_for, verify
 from state_lib.snapshots.manifest import Manifest, new_id
 from state_lib.snapshots.parallel import Progress
 from state_lib.snapshots.prune import Retention, prune
+from state_lib.snapshots.storage import is_partial
 from state_lib.snapshots.write import SnapshotRequest, Written, write_snapshot
 from state_lib.specs import StoreSpec
 from state_lib.task.checkpoint import checkpoint
@@ -370,25 +371,28 @@ def test_a_host_on_s3(make_app: MakeApp, tmp_path: Path) -> None:
 
 
 PHASES = (
-    "snapshot.checkpoint",
-    "snapshot.upload",
-    "snapshot.before_manifest",
-    "snapshot.after_manifest",
+    "snapshot.upload=sleep:0.5@2;snapshot.upload=kill@2",  # the other files come meanwhile
+    "snapshot.checkpoint=kill",
+    "snapshot.upload=kill",
+    "snapshot.before_manifest=kill",
+    "snapshot.after_manifest=kill",
 )
 
 
 def test_a_host_killed_in_any_phase_lists_nothing_incomplete(hosts: Hosts) -> None:
     app, epoch = hosts.app, publish(hosts.app)
     hosts.start(epoch)
+    storage = Path(hosts.url.removeprefix("file://"), app.name, "0")
     listed = 0
     for n, phase in enumerate(PHASES, 1):
         hosts.commit(n, {b"%d" % n: os.urandom(50_000), b"same": b"%d" % n})
-        hosts.armed.write_text(f"{phase}=kill")
+        hosts.armed.write_text(phase)
         with hosts.client() as client, suppress(Unavailable):  # it may die before it has answered
             client.snapshot(app.name, 0)
         assert hosts.processes["host-1"].wait(60) == -9
         hosts.armed.write_text("")
-        listed += phase == "snapshot.after_manifest"
+        uploaded = sum(not is_partial(p.name) for p in (storage / "files").glob("*"))
+        listed += phase == PHASES[-1]
         found = list_snapshots(hosts.url, app.name, 0)
         assert len(found) == listed
         assert all(verify(m, deep=True) == [] for m in found)
@@ -403,7 +407,8 @@ def test_a_host_killed_in_any_phase_lists_nothing_incomplete(hosts: Hosts) -> No
         assert newest.id == job["snapshot"]
         assert newest.marker.batch_number == n
         assert verify(newest, deep=True) == []
-    storage = Path(hosts.url.removeprefix("file://"), app.name, "0")
+        if n == 1:
+            assert 0 < uploaded < len(newest.files), "it was killed in the middle"
     (storage / "files" / ("0" * 64)).write_bytes(b"left")
     long_ago = time.time() - 30 * 3600
     for path in storage.rglob("*"):

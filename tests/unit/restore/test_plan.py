@@ -195,6 +195,23 @@ def test_what_turned_out_bad_and_storage_that_is_away() -> None:
         make_plan(with_snapshots(storage="s3://x cannot be read"), "snapshot")
 
 
+def test_what_is_not_whole_is_named_with_the_reason() -> None:
+    newest, older = manifest(3, checkpoint()).id, manifest(1, checkpoint()).id
+    good = manifest(2, checkpoint())
+    unlisted = {newest: "1.sst is missing", older: "has format 99"}
+    plan = make_plan(with_snapshots(good, unlisted=unlisted))
+    assert plan.snapshot == good.id
+    assert [c.id for c in plan.candidates[1:-1]] == [newest, good.id, older], "newest first"
+    reasons = {c.id: c.why for c in plan.candidates if c.verdict == "not valid"}
+    assert {name: reasons[name] for name in unlisted} == unlisted
+    assert RestorePlan.from_json(orjson.loads(orjson.dumps(plan.to_json()))) == plan
+    with pytest.raises(InvalidRequest, match="has format 99"):
+        make_plan(with_snapshots(good, unlisted=unlisted), older)
+    found = with_snapshots(unlisted=unlisted, refused={newest: "1.sst was changed"})
+    assert make_plan(found).source == CHANGELOG
+    assert make_plan(found).candidates[1].why == "1.sst was changed", "what was seen says more"
+
+
 def test_sizes_follow_what_was_seen_in_the_log() -> None:
     seen = {KV_LOG: Sample(record_bytes=1000, density=0.5)}
     plan = make_plan(facts(None, "gone", samples=seen))

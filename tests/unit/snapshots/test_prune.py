@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -95,6 +98,27 @@ def test_files_of_a_pruned_snapshot_stay_for_a_day(source: Source, url: str) -> 
     assert names(url, "files") == files_of(new)
     assert names(url, "pruned") == set()
     assert verify(new, deep=True) == []
+
+
+def test_killed_between_two_deletions(source: Source, url: str) -> None:
+    old, new = taken(source, url), taken(source, url)
+    prune(url, "app", 0, NEWEST)
+    age(url, 25)
+    prunes = "from state_lib.snapshots.prune import *; prune(sys.argv[1], 'app', 0, Retention(1))"
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys; {prunes}", url],
+        env=os.environ | {"HOLDFAST_FAILPOINTS": "snapshot.collect=kill@2"},
+        capture_output=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    left = names(url, "files") - files_of(new)
+    assert len(left) == len(files_of(old) - files_of(new)) - 1 > 0
+    assert verify(new, deep=True) == []
+    assert prune(url, "app", 0, NEWEST).deleted_files == len(left)
+    assert names(url, "files") == files_of(new)
+    assert names(url, "pruned") == set()
 
 
 def test_what_an_interrupted_snapshot_left_goes_after_a_day(source: Source, url: str) -> None:

@@ -6,7 +6,6 @@ import itertools
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,9 +14,8 @@ from state_lib.snapshots import parallel
 from state_lib.snapshots.fetch import fetch
 from state_lib.snapshots.listing import find, list_snapshots, stored_tasks, task_storage, verify
 from state_lib.snapshots.prune import Retention, prune
-from state_lib.snapshots.storage import Storage
 from state_lib.snapshots.write import write_snapshot
-from tests.support.s3 import Server, s3_server
+from tests.support.s3 import Server, pull_the_plug_at, s3_server
 from tests.support.snapshots import Source, entries_of
 
 BULK = {b"%05d" % i: os.urandom(100) for i in range(30_000)}
@@ -55,21 +53,6 @@ def test_written_listed_fetched_and_pruned(source: Source, bucket: str, tmp_path
     assert (done.pruned, done.deleted_files) == ([first.manifest.id], 0)
     assert list_snapshots(bucket, "app", 0) == [second.manifest]
     assert verify(second.manifest) == []
-
-
-def pull_the_plug_at(
-    nth: int, method: str, server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The server goes away just before the nth transfer; later ones find it again, if it is."""
-    passed = itertools.count(1)
-    really = getattr(Storage, method)
-
-    def transfer(self: Storage, *arguments: Any) -> Any:
-        if next(passed) == nth:
-            server.stop()
-        return really(self, *arguments)
-
-    monkeypatch.setattr(Storage, method, transfer)
 
 
 def test_gone_half_way_lists_nothing_and_the_next_try_works(
