@@ -181,6 +181,41 @@ def test_what_it_begins_with_is_as_by_sparks_tester(spark: SparkSession) -> None
         assert timers(driver, "silence-timers") == sorted(left)
 
 
+def test_what_it_begins_with_is_as_by_sparks_operator(spark: SparkSession, tmp_path: Path) -> None:
+    """Of two devices that are known one is heard, and others are new."""
+    known = [("a", T0), ("b", T0 + 30 * MINUTE)]
+    initial = spark.createDataFrame(known, BEAT).groupBy("device")
+    minutes = [[("b", 40), ("c", 50)], [("b", 75)], [("c", 101)], [("d", 240)]]
+    beats: list[list[dict[str, Any]]] = [
+        [{"device": d, "at": T0 + m * MINUTE} for d, m in some] for some in minutes
+    ]
+    out = "device STRING, silent_at BIGINT"
+
+    def build(app: Application) -> None:
+        rows = app.stream("beats", BEAT).groupBy("device")
+        told = rows.transformWithState(Known(), out, "Append", "EventTime", initial, name="silence")
+        told.to("silent")
+
+    def process(rows: GroupedData) -> DataFrame:
+        return rows.transformWithState(Known(), out, "Update", "EventTime", initial)
+
+    found = []
+    with TopologyTestDriver(build, spark, now=T0 + 1000 * HOUR) as driver:
+        topic, silent = driver.createInputTopic("beats"), driver.createOutputTopic("silent")
+        for some in beats:
+            for beat in some:
+                topic.pipeInput(beat, timestamp=beat["at"])
+            found.append(silent.readValuesToList())
+        driver.advanceStreamTime()
+        found.append(silent.readValuesToList())
+        theirs = ran(spark, tmp_path, BEAT, beats, process, ("at", "0 seconds"))
+        assert theirs.rows == found
+        assert [one["device"] for some in found for one in some] == ["a", "b", "c"]
+        assert theirs.values("seen") == values(driver, "silence-seen")
+        assert theirs.timers() == timers(driver, "silence-timers")
+        assert timers(driver, "silence-timers") == [(T0 + 300 * MINUTE, "d")]
+
+
 def test_timers_by_event_time_are_as_by_sparks_operator(
     spark: SparkSession, tmp_path: Path
 ) -> None:
