@@ -62,7 +62,7 @@ def ran(
     schema: str,
     batches: Batches,
     process: Callable[[GroupedData], DataFrame],
-    event_time: str = "",
+    watermark: tuple[str, str] | None = None,
 ) -> Ran:
     """Run a query with RocksDB on one partition, a batch for each file.
 
@@ -72,8 +72,8 @@ def ran(
         schema: of rows; they are grouped by its first column.
         batches: rows as JSON objects.
         process: gives the output.
-        event_time: column of times in ms, by which there is a watermark without delay. Only then
-            are there batches without data at the end: by processing time they never end.
+        watermark: column of times in ms, and the delay. Only with one are there batches without
+            data at the end: by processing time they never end.
     """
     source = folder / "in"
     source.mkdir()
@@ -84,11 +84,12 @@ def ran(
     session = spark.newSession()
     session.conf.set("spark.sql.streaming.stateStore.providerClass", _PROVIDER)
     session.conf.set("spark.sql.shuffle.partitions", "1")
-    session.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", event_time != "")
+    session.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", watermark is not None)
     files = session.readStream.schema(schema).option("maxFilesPerTrigger", 1).json(str(source))
-    if event_time:
+    if watermark is not None:
+        event_time, delay = watermark
         stamped = files.withColumn("stamp", F.timestamp_millis(event_time))
-        files = stamped.withWatermark("stamp", "0 seconds")
+        files = stamped.withWatermark("stamp", delay)
     told: list[list[dict[str, Any]]] = []
     made = Ran(session, folder / "checkpoint", told)
     query = (

@@ -19,11 +19,12 @@ from state_lib.changelog.progress import ProgressLog
 from state_lib.changelog.topics import progress_topic
 from state_lib.cli import app as command
 from state_lib.client.query import QueryClient
-from state_lib.errors import Realign
+from state_lib.errors import ConfigurationError, Realign
 from state_lib.host.http import HttpServer
 from state_lib.kafka import Kafka
 from state_lib.spark import batches as of_batches
 from state_lib.spark.align import align
+from state_lib.spark.driver import Driver
 from state_lib.spark.process.initial import initial_rows, take_initial_states
 from tests.support import processors
 from tests.support.hosts import publish
@@ -179,6 +180,36 @@ def test_each_task_takes_its_initial_state_once(
             seen = {k: v for task in tasks for k, v in task.scan("silence-seen")[1]}
             times = {k.decode(): int.from_bytes(v[1:], "big") for k, v in seen.items()}
             assert times == given | {"d0": T0 + 100}
+
+
+def test_a_state_of_another_schema_is_refused_at_the_next_start(
+    spark: SparkSession, kafka: Kafka, name: str, tmp_path: Path
+) -> None:
+    """By a real driver, also where bytes have the same form; what there is stays, and goes on."""
+
+    class Rewritten(processors.Silence):
+        def init(self, handle: Any) -> None:
+            self.handle, self.seen = handle, handle.getValueState("seen", "at TIMESTAMP")
+
+    with world(spark, kafka, name, tmp_path) as one:
+        one.stream(BEATS + LAST)
+        kept = one.told()
+        changed = Application(name, spark, partitions=PARTITIONS)
+        beats = changed.stream(one.source, BEAT).groupBy("device")
+        told = beats.transformWithState(
+            Rewritten(), "device STRING, silent_at BIGINT", "Append", "EventTime", name="silence"
+        )
+        told.to(f"{one.source}-silent")
+        with pytest.raises(ConfigurationError) as refused:
+            Driver(changed, one.settings).run()
+        (difference,) = refused.value.details["differences"]
+        for seen in ("'silence-seen'", "struct<at:bigint>", "struct<at:timestamp>"):
+            assert seen in difference
+        for words in (name, difference, "another application id", f"holdfast app delete {name}"):
+            assert words in refused.value.message
+        assert one.told() == kept
+        assert one.batches.tick(), "nobody was superseded"
+        assert one.told() != kept
 
 
 def test_states_are_queried_as_every_store(

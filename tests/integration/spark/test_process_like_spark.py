@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame, GroupedData, Row, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming import StatefulProcessor
 from pyspark.sql.streaming.tws_tester import TwsTester
 
@@ -33,6 +35,7 @@ from tests.support.states import lists, maps, timers, values
 
 T0 = 1_700_000_000_000 // HOUR * HOUR
 MINUTE = 60_000
+JOB = Path(__file__).parents[2] / "chaos" / "process_job.py"
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -178,6 +181,41 @@ def test_what_it_begins_with_is_as_by_sparks_tester(spark: SparkSession) -> None
         assert timers(driver, "silence-timers") == sorted(left)
 
 
+def test_what_it_begins_with_is_as_by_sparks_operator(spark: SparkSession, tmp_path: Path) -> None:
+    """Of two devices that are known one is heard, and others are new."""
+    known = [("a", T0), ("b", T0 + 30 * MINUTE)]
+    initial = spark.createDataFrame(known, BEAT).groupBy("device")
+    minutes = [[("b", 40), ("c", 50)], [("b", 75)], [("c", 101)], [("d", 240)]]
+    beats: list[list[dict[str, Any]]] = [
+        [{"device": d, "at": T0 + m * MINUTE} for d, m in some] for some in minutes
+    ]
+    out = "device STRING, silent_at BIGINT"
+
+    def build(app: Application) -> None:
+        rows = app.stream("beats", BEAT).groupBy("device")
+        told = rows.transformWithState(Known(), out, "Append", "EventTime", initial, name="silence")
+        told.to("silent")
+
+    def process(rows: GroupedData) -> DataFrame:
+        return rows.transformWithState(Known(), out, "Update", "EventTime", initial)
+
+    found = []
+    with TopologyTestDriver(build, spark, now=T0 + 1000 * HOUR) as driver:
+        topic, silent = driver.createInputTopic("beats"), driver.createOutputTopic("silent")
+        for some in beats:
+            for beat in some:
+                topic.pipeInput(beat, timestamp=beat["at"])
+            found.append(silent.readValuesToList())
+        driver.advanceStreamTime()
+        found.append(silent.readValuesToList())
+        theirs = ran(spark, tmp_path, BEAT, beats, process, ("at", "0 seconds"))
+        assert theirs.rows == found
+        assert [one["device"] for some in found for one in some] == ["a", "b", "c"]
+        assert theirs.values("seen") == values(driver, "silence-seen")
+        assert theirs.timers() == timers(driver, "silence-timers")
+        assert timers(driver, "silence-timers") == [(T0 + 300 * MINUTE, "d")]
+
+
 def test_timers_by_event_time_are_as_by_sparks_operator(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -204,11 +242,67 @@ def test_timers_by_event_time_are_as_by_sparks_operator(
         assert [[v["device"] for v in some] for some in found] == [
             [], [], [], ["b"], [], ["c", "a"],
         ]  # fmt: skip
-        theirs = ran(spark, tmp_path, BEAT, beats, process, event_time="at")
+        theirs = ran(spark, tmp_path, BEAT, beats, process, ("at", "0 seconds"))
         assert theirs.rows == found
         assert theirs.values("seen") == values(driver, "silence-seen")
         assert theirs.timers() == timers(driver, "silence-timers")
         assert timers(driver, "silence-timers") == [(T0 + 260 * MINUTE, "d")]
+
+
+def test_what_chaos_kills_is_as_by_sparks_operator(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Chaos tests audit it by what its source says; here Spark says whether that is right.
+
+    Rows come out of order within the half hour that is waited for, and one of them far too late.
+    """
+    monkeypatch.setenv("CHAOS_APP", "periods")
+    monkeypatch.setenv("CHAOS_TOPIC", "events")
+    found_at = spec_from_file_location("process_job", JOB)
+    assert found_at is not None
+    assert found_at.loader is not None
+    job = module_from_spec(found_at)  # workers get its class by value, as nobody can import it
+    found_at.loader.exec_module(job)
+    minutes = [
+        [("a", 0), ("b", 1), ("a", 3), ("a", 6)], [("c", 20), ("b", 34)], [("a", 14), ("b", 36)],
+        [("c", 18), ("c", 19), ("a", 71)], [("b", 60), ("a", 72)], [("c", 2), ("c", 150)],
+    ]  # fmt: skip
+    number, events = 0, list[list[dict[str, Any]]]()
+    for some in minutes:
+        events.append([])
+        for key, minute in some:
+            number += 1
+            events[-1].append({"k": key, "x": number * 7, "at": T0 + minute * MINUTE})
+    out = "k STRING, until BIGINT"
+
+    def build(app: Application) -> None:
+        rows = app.stream("events", "k STRING, x BIGINT NOT NULL")
+        told = rows.withColumn("at", F.unix_millis("timestamp")).groupBy("k").transformWithState(
+            job.Periods(), out, "Append", "EventTime", name="periods", grace="30 minutes"
+        )  # fmt: skip
+        told.to("told")
+
+    def process(rows: GroupedData) -> DataFrame:
+        return rows.transformWithState(job.Periods(), out, "Update", "EventTime")
+
+    found = []
+    with TopologyTestDriver(build, spark, now=T0 + 1000 * HOUR) as driver:
+        topic, told = driver.createInputTopic("events"), driver.createOutputTopic("told")
+        for some_events in events:
+            for one in some_events:
+                topic.pipeInput({"k": one["k"], "x": one["x"]}, timestamp=one["at"])
+            found.append(sorted(told.readValuesToList(), key=str))
+        driver.advanceStreamTime()
+        found.append(sorted(told.readValuesToList(), key=str))
+        schema = "k STRING, x BIGINT, at BIGINT"
+        theirs = ran(spark, tmp_path, schema, events, process, ("at", "30 minutes"))
+        assert [sorted(rows, key=str) for rows in theirs.rows] == found
+        assert sum(map(len, found)) == 10, "the late row tells nothing"
+        assert theirs.values("sums") == values(driver, "periods-sums")
+        assert theirs.lists("readings") == lists(driver, "periods-readings")
+        assert theirs.maps("told") == maps(driver, "periods-told")
+        assert theirs.timers() == timers(driver, "periods-timers")
+        assert timers(driver, "periods-timers") == [(T0 + 155 * MINUTE, "c")]
 
 
 def test_times_to_live_are_as_by_sparks_operator(spark: SparkSession, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from asyncio import CancelledError
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -34,6 +35,7 @@ from state_lib.processing import Processor, State
 from state_lib.protocol.marker import NO_INITIAL, CommitHeader
 from state_lib.protocol.positions import Positions
 from state_lib.specs import OutputSpec, StoreSpec, Topology
+from state_lib.stores.pages import Page
 from state_lib.testing.tasks import EPOCH, Tasks
 from tests.support.entries import ROWS, SOURCES, entries
 from tests.support.processors import Counting, Doing
@@ -69,8 +71,26 @@ def processor(**more: Any) -> Processor:
     return replace(made, **more)
 
 
+class Noting:
+    """An exchange, and how many reads of each store went through it."""
+
+    def __init__(self, exchange: Any, reads: Counter[str]) -> None:
+        self._exchange, self._reads = exchange, reads
+        self.put, self.output = exchange.put, exchange.output
+
+    def get(self, store: str, keys: pa.BinaryArray) -> pa.BinaryArray:
+        self._reads[store] += 1
+        return self._exchange.get(store, keys)
+
+    def page(self, store: str, lower: bytes | None, upper: bytes | None, rows: int) -> Page:
+        self._reads[store] += 1
+        page: Page = self._exchange.page(store, lower, upper, rows)
+        return page
+
+
 class World:
     def __init__(self, folder: Path) -> None:
+        self.reads = Counter[str]()
         stores = (StoreSpec("p-timers"), StoreSpec("p-n", key_serde="utf8"))
         self.tasks = Tasks(Topology("app", 1, stores, (OutputSpec("out", "p-n"),)), folder)
         self.n, self.outputs_seen = 0, 0
@@ -89,7 +109,7 @@ class World:
         batch = replace(batch, batch_time=5)
         plan = ExchangePlan("app", 1, (), batch, (), None, 5.0, processors=(processor(**more),))
         with self.tasks.exchange("app", 0, EPOCH, self.n) as exchange:
-            told = run_all(plan, 0, exchange, table, pace)
+            told = run_all(plan, 0, Noting(exchange, self.reads), table, pace)
             exchange.commit(
                 CommitHeader(EPOCH, self.n, Positions(), Positions(), clock, due=told.due)
             )
@@ -123,6 +143,28 @@ def test_rows_then_timers(world: World) -> None:
     assert world.run(None, 5).due == {}
     assert world.outputs()[3:] == [(b"a", "a", -5, 5)]
     assert world.run(None, 6) == Told()
+
+
+def test_reads_are_as_many_as_pages_however_many_keys_there_are(world: World) -> None:
+    """Values are fetched ahead: of rows at once, of due timers by the page. A batch reads both."""
+
+    def says(self: Any, key: Any, *_: Any) -> Any:
+        yield Row(k=key[0], x=self.n.get()[0])
+
+    asked = {"n": lambda handle, name: handle.getValueState(name, "x BIGINT")}
+    code = cloudpickle.dumps(Doing(asked, total, says))
+    many, found = 500, list[Counter[str]]()
+    rows = [(f"k{number:03}", 1, 7, 0, number) for number in range(many)]
+    for table, clock in ((entries(*rows), 0), (entries(*rows), 0), (None, 9)):
+        world.reads.clear()
+        world.run(table, clock, code=code)
+        found.append(Counter(world.reads))
+    assert world.state() == {key.encode(): 2 for key, *_ in rows}
+    assert len(world.outputs()) == many * 2 + many * 2, "of rows, and of timers at 1 and at 2"
+    assert [one["p-n"] for one in found[:2]] == [1, 1]
+    pages = found[2]["p-timers"]
+    assert pages < 10
+    assert found[2]["p-n"] <= pages
 
 
 def test_a_key_that_fails_leaves_nothing_but_letters(world: World) -> None:

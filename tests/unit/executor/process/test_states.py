@@ -17,7 +17,7 @@ from state_lib.executor.process import layout
 from state_lib.executor.process.buffer import Buffer
 from state_lib.executor.process.codec import RowCodec
 from state_lib.executor.process.expiry import Expiry
-from state_lib.executor.process.states import Entries, List, Map, Scene
+from state_lib.executor.process.states import Entries, List, Map, Scene, Value
 from state_lib.processing import Processor, State
 from state_lib.protocol.marker import CommitHeader
 from state_lib.protocol.positions import Positions
@@ -163,6 +163,49 @@ def test_a_time_to_live_is_set_with_a_row_alone(tasks: Tasks) -> None:
             Map(entries, RowCodec(LONG)).updateValue((7,), ("two",))
         told = layout.within(layout.EXPIRIES)
         assert [*buffer.entries("p-timers", *told)] == []
+
+
+@contextmanager
+def short_lived(tasks: Tasks, n: int, now_ms: int) -> Iterator[tuple[Value, List, Map]]:
+    """States whose entries live for 5 ms, in an exchange that removes none of them."""
+    kept = [replace(state, ttl_ms=5) for state in (State("one", "value", LONG.json()), *STATES)]
+    processor = replace(PROCESSOR, states=tuple(kept))
+    with tasks.exchange("app", 0, EPOCH, n) as exchange:
+        buffer = Buffer(exchange, [*STORES, "p-one"])
+        scene = Scene(buffer, "p-timers", now_ms, b"a")
+        one, by, past = (Entries(scene, processor, state) for state in kept)
+        yield Value(one), List(past), Map(by, RowCodec(LONG))
+        buffer.keep(0)
+        buffer.send()
+        exchange.commit(CommitHeader(EPOCH, n, Positions(), Positions(), 0))
+
+
+def test_what_has_expired_is_not_read_though_it_is_still_there(tmp_path: Path) -> None:
+    """Rows of a batch come before its expired entries go, so each read judges on its own."""
+    stores = [*STORES, "p-one"]
+    tasks = Tasks(Topology("app", 1, tuple(map(StoreSpec, stores))), tmp_path)
+    for n, now_ms in ((1, 0), (2, 3)):
+        with short_lived(tasks, n, now_ms) as (one, past, by):
+            if n == 1:
+                one.update((now_ms,))
+            past.appendValue((now_ms,))
+            by.updateValue((now_ms,), (now_ms,))
+    there = {store: list(tasks[0].scan(store)[1]) for store in stores}
+    assert {store: len(found) for store, found in there.items()} == {
+        "p-one": 1, "p-past": 2, "p-by": 2, "p-timers": 1 + 5,
+    }  # fmt: skip
+    for n, (now_ms, value, left) in enumerate([(4, (0,), [0, 3]), (5, None, [3]), (8, None, [])]):
+        with short_lived(tasks, 3 + n, now_ms) as (one, past, by):
+            assert (one.get(), one.exists()) == (value, value is not None)
+            assert ([x for (x,) in past.get()], past.exists()) == (left, bool(left))
+            assert [by.getValue((x,)) for x in (0, 3)] == [
+                (x,) if x in left else None for x in (0, 3)
+            ]
+            assert [x for x in (0, 3) if by.containsKey((x,))] == left
+            assert list(by.iterator()) == [((x,), (x,)) for x in left]
+            assert by.exists() == bool(left)
+        assert {store: list(tasks[0].scan(store)[1]) for store in stores} == there
+    tasks.close()
 
 
 def test_outside_of_a_handler_there_is_no_key(tasks: Tasks) -> None:
