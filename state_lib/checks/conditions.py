@@ -81,8 +81,8 @@ def driver_stalled(app: str, sight: Sight, late_s: float | None) -> Iterator[Con
     if state == "failed" and end is not None:
         seen = f"no driver runs: {end.why}"
         step = (
-            f"'holdfast drivers {app}' shows how it ended; start the stream again, or end it: "
-            f"'holdfast stop {app}'"
+            f"'holdfast drivers {app}' shows how it ended; start the stream again, as by the DAG "
+            f"{app}_stream, or end it: 'holdfast stop {app}'"
         )
     elif late_s is not None and state in ("running", "starting"):
         seen = (

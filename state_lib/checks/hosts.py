@@ -12,7 +12,8 @@ from state_lib.words import size, some
 HOSTS, TASKS, MEMORY = "hosts", "tasks", "memory-bound"
 _NEAR, _FULL = 0.8, 0.95
 _STEPS = {
-    "quarantined": "look at 'holdfast restore plan {app}', then run 'holdfast restore run {app}'",
+    "quarantined": "the DAG {app}_restore, or {app}_restore_by_hand, restores it; or look at "
+    "'holdfast restore plan {app}', then run 'holdfast restore run {app}'",
     "opening": "wait; if it stays so, see what its host says: 'holdfast logs'",
     "restoring": "wait: 'holdfast stores {app}' shows how far it is",
 }
@@ -103,5 +104,5 @@ def orphans_step(facts: Facts) -> str:
         return f"start {', '.join(away)}: with it they are back"
     return (
         f"start the job: hosts learn of tasks by its claim ('holdfast drivers {facts.app}'); "
-        "or HOLDFAST_HOSTS differs from what the driver has"
+        f"or HOLDFAST_HOSTS ({', '.join(h.id for h in facts.hosts)}) is not what the driver has"
     )

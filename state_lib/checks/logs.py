@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from state_lib.changelog.log import LogRange
 from state_lib.checks.facts import Facts
+from state_lib.checks.topics import anew_by_hosts
 from state_lib.checks.verdict import Verdict
 from state_lib.restore.source import cut_logs, lost_logs
 from state_lib.restore.validity import is_drained
@@ -31,10 +32,7 @@ def changelog_lost(facts: Facts) -> Iterator[Verdict]:
             continue
         first = min(lost)
         text = f"partitions {some(sorted(lost))} are not whole; {first}: {lost[first]}"
-        step = (
-            f"'holdfast repair changelog {facts.app}' writes it anew from the hosts' copies: do so "
-            "before a host is lost as well"
-        )
+        step = f"{anew_by_hosts(facts)}: do so before a host is lost as well"
         yield Verdict(LOST, topic, "fail", text, needed, step)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from state_lib.changelog.policy import Problem
 from state_lib.changelog.topics import RETENTION_MARGIN_MS, TopicPlan
 from state_lib.checks.facts import Facts, TopicSeen
+from state_lib.checks.snapshots import take_one
 from state_lib.checks.topics import by_repair, changes, of
 from state_lib.checks.verdict import Level, Verdict
 from state_lib.protocol.marker import NO_TIME
@@ -77,7 +78,7 @@ def _readable(facts: Facts, plan: TopicPlan, kept: int) -> Verdict:
         needed = f"at least {span(int(plan.config[_KEY]))}"
         return Verdict(NAME, plan.name, "ok", span(kept), needed)
     text = f"{span(kept)}, and {reader} is {span(age)} old: what it would go on from is gone"
-    step = f"start the host, or take a snapshot: 'holdfast snapshot create {facts.app}'"
+    step = f"start the host, or take a snapshot: {take_one(facts.app)}"
     return Verdict(NAME, plan.name, "warn", text, f"more than {span(age)}", step)
 
 

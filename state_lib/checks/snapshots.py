@@ -27,7 +27,7 @@ def stored(facts: Facts) -> Iterator[Verdict]:
     seen = facts.snapshots
     if seen is None:
         return
-    step = f"'holdfast snapshot create {facts.app}', and see that it is done daily at least"
+    step = f"{take_one(facts.app)}, and see that it is done daily at least"
     needed = f"one of each task, at most {span(facts.wanted.snapshot_age_ms)} old, usable"
     if seen.away is not None:
         look = "look at the storage, at HOLDFAST_SNAPSHOTS_URL and its credentials"
@@ -37,8 +37,16 @@ def stored(facts: Facts) -> Iterator[Verdict]:
     if seen.broken:
         first, why = next(iter(seen.broken.items()))
         text = f"{len(seen.broken)} are not whole, and not listed: {first}: {why}"
-        look = f"'holdfast snapshot verify {facts.app}'; 'holdfast snapshot prune' removes them"
+        look = (
+            f"'holdfast snapshot verify {facts.app}', or the DAG {facts.app}_verify_snapshots; "
+            f"'holdfast snapshot prune', or the DAG {facts.app}_prune, removes them"
+        )
         yield Verdict(NAME, seen.url, "warn", text, "only whole ones", look)
+
+
+def take_one(app: str) -> str:
+    """How a person has new ones taken."""
+    return f"'holdfast snapshot create {app}', or the DAG {app}_snapshots"
 
 
 def stale(facts: Facts) -> list[int]:

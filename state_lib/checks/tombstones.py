@@ -8,6 +8,7 @@ from state_lib.changelog.policy import Problem
 from state_lib.changelog.topics import DELETE_RETENTION_MS
 from state_lib.checks.facts import Facts
 from state_lib.checks.retention import readers
+from state_lib.checks.snapshots import take_one
 from state_lib.checks.topics import by_repair, changes
 from state_lib.checks.verdict import Verdict
 from state_lib.restore.validity import AGE_MARGIN_MS
@@ -28,13 +29,13 @@ def tombstones(facts: Facts) -> Iterator[Verdict]:
         if age > kept - AGE_MARGIN_MS:
             text = f"{span(kept)}, and {oldest} is {span(age)} old: deleted keys would come back"
             step = (
-                f"take a new one: 'holdfast snapshot create {facts.app}'; a directory that old is "
-                "set aside and built anew by its host"
+                f"take a new one: {take_one(facts.app)}; a directory that old is set aside and "
+                "built anew by its host"
             )
             yield Verdict(NAME, plan.name, "fail", text, f"more than {span(age)}", step, repair)
         elif age > kept / 2:
             text = f"{span(kept)}, and {oldest} is {span(age)} old"
-            step = f"start the host, or 'holdfast snapshot create {facts.app}'"
+            step = f"start the host, or {take_one(facts.app)}"
             yield Verdict(NAME, plan.name, "warn", text, needed, step, repair)
         elif repair:
             yield Verdict(NAME, plan.name, "warn", span(kept), needed, by_repair(facts), repair)

@@ -122,7 +122,14 @@ def changes(plan: TopicPlan, *found: Problem) -> tuple[Change, ...]:
 
 def by_repair(facts: Facts) -> str:
     """The next step where a setting is all that is wrong."""
-    return f"'holdfast repair config {facts.app}' shows what it would set, and asks"
+    repair = f"'holdfast repair config {facts.app}', or the DAG {facts.app}_repair"
+    return f"{repair}, shows what it would set, and asks"
+
+
+def anew_by_hosts(facts: Facts) -> str:
+    """The next step where Kafka has lost what the hosts still have."""
+    repair = f"'holdfast repair changelog {facts.app}', or the DAG {facts.app}_repair"
+    return f"{repair}, writes it anew from the hosts' copies"
 
 
 def _anew(facts: Facts, plan: TopicPlan) -> str:
@@ -131,7 +138,7 @@ def _anew(facts: Facts, plan: TopicPlan) -> str:
     if plan.name == topology_topic(facts.app):
         return f"'holdfast repair topology {facts.app}'"
     if plan.store is not None or plan.config["cleanup.policy"] == "compact":
-        return f"'holdfast repair changelog {facts.app}' writes it anew from the hosts' copies"
+        return anew_by_hosts(facts)
     return "the job's next start creates it: what it held is lost"
 
 

@@ -127,7 +127,7 @@ class TaskManager:
                 opening a task fences its owner, so a mere reader must never cause it.
 
         Raises:
-            NotFound: no such application; lists the known ones.
+            NotFound: no such application; names this host and lists the known ones.
             Unavailable: it may have tasks here, which this host does not know yet.
         """
         if app not in self.apps and learn:
@@ -138,7 +138,13 @@ class TaskManager:
             if why := waiting.get(app) or waiting.get(EVERY):
                 raise Unavailable(f"application {app!r} is not known yet: {why}", app=app)
             known = sorted(self.apps)
-            raise NotFound(f"no application {app!r} here; known: {known}", app=app, known=known)
+            host = self.context.host_id
+            raise NotFound(
+                f"host {host!r} knows no application {app!r}; known: {known}. Correct the name, or "
+                f"start its job: hosts learn of it by its claim ('holdfast drivers {app}')",
+                app=app,
+                known=known,
+            )
         return topology
 
     def task(self, app: str, partition: int, *, learn: bool = False) -> StateTask:

@@ -23,8 +23,14 @@ def silent(_phase: str, _done: int, _total: int) -> None:
 def each(work: Callable[[T], R], items: Iterable[T], done: Callable[[T], None]) -> list[R]:
     """``work`` on every item, in order of the items; the first error ends what has not begun.
 
-    ``done`` is called in this thread after each item that succeeded.
+    ``done`` is called in this thread after each item that succeeded. So is ``work`` on a single
+    item: a thread costs more than reading one manifest, and there may be a thousand tasks.
     """
+    items = list(items)
+    if len(items) == 1:
+        found = [work(items[0])]
+        done(items[0])
+        return found
     with ThreadPoolExecutor(THREADS, thread_name_prefix="snapshot") as pool:
         futures = {pool.submit(work, item): item for item in items}
         left = set(futures)

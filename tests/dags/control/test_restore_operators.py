@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from datetime import UTC, datetime
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -30,7 +31,9 @@ from holdfast_airflow.triggers.restore import RestoreTrigger
 from state_lib.apps.restore_watch import RestoreWatch
 from state_lib.config import Settings
 from tests.dags.conftest import Connect
+from tests.support.apps import KV, app_of
 from tests.support.host_process import TOKEN
+from tests.support.hosts import address, publish
 from tests.support.restore_group import (
     NOWHERE,
     Group,
@@ -238,6 +241,16 @@ def test_bad_requests(group: Group) -> None:
         attempt(RestoreOperator, plans=[{"task": f"{APP}/0"}])
     assert attempt(RestoreOperator, plans=[group.plan(0).to_json()]) == [], "nothing to restore"
     assert attempt(ReportRestoreOperator, restores=[])["verified"]
+
+
+def test_an_application_that_no_host_knows(group: Group, tmp_path: Path) -> None:
+    """Kafka knows it, by a driver that has other hosts."""
+    app = app_of(group.app.kafka, "unmet_r", tmp_path, [KV])
+    app.create()
+    publish(app, [address("elsewhere")])
+    why = r"host 'host-[12]' knows no application 'unmet_r'; .*start its job.*holdfast drivers unm"
+    with pytest.raises(AirflowFailException, match=why):
+        attempt(PlanRestoreOperator, app=app.name)
 
 
 def test_a_wrong_token_fails_at_once(group: Group) -> None:

@@ -48,7 +48,7 @@ from tests.support.apps import KV, WIN, App, app_of
 from tests.support.dripping import silent
 from tests.support.full_disk import fill
 from tests.support.host_process import TOKEN, Hosts
-from tests.support.hosts import publish
+from tests.support.hosts import address, publish
 from tests.support.s3 import s3_server
 from tests.support.sensing import Looks, deferred, first, quiet, sensed
 from tests.support.waiting import SLOWNESS, until
@@ -122,6 +122,24 @@ def test_tasks_of_a_host_that_stays_down(make: Make, looks: Looks) -> None:
     assert found["tasks"] == [f"{hosts.app.name}/0"]
     assert found["seen"] == f"no host has it; the last one was {owner}"
     assert found["step"] == f"start {owner}: with it they are back"
+
+
+def test_tasks_that_no_host_knows(make: Make, looks: Looks, tmp_path: Path) -> None:
+    """Kafka knows their application, by a driver that has other hosts than the sensor."""
+    hosts = make()
+    app = app_of(hosts.app.kafka, "unmet", tmp_path, [KV])
+    app.create()
+    publish(app, [address("elsewhere")])
+    env = hosts.settings.as_environment()
+    sensor = TaskWithoutOwnerSensor(task_id="sense", app=app.name, env=env, **SOON)
+    trigger, task = deferred(sensor)
+    event = asyncio.run(asyncio.wait_for(first(trigger), 60 * SLOWNESS))
+    found = sensor.resume_execution(task.method_name, {"event": event}, {})
+    assert looks.last.blind is None
+    assert (found["subject"], found["app"]) == ("unmet/0", "unmet")
+    assert found["seen"] == "no host has it; nobody has ever had it"
+    assert "'holdfast drivers unmet'" in found["step"]
+    assert "HOLDFAST_HOSTS (host-1) is not what the driver has" in found["step"]
 
 
 def restarted(hosts: Hosts, damage: Callable[[Path], object]) -> Callable[[], None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import threading
 from collections.abc import Iterator
@@ -31,9 +32,9 @@ from state_lib.specs import Topology
 from state_lib.stack import Stack
 from tests.dags.conftest import Connect
 from tests.support import airflow_home
-from tests.support.apps import KV, SOURCE, App
+from tests.support.apps import KV, SOURCE, App, app_of
 from tests.support.host_process import TOKEN, Hosts
-from tests.support.hosts import publish
+from tests.support.hosts import address, publish
 from tests.support.waiting import until
 
 APP, TASKS, CONN = "snapped", range(3), "holdfast_default"
@@ -322,6 +323,25 @@ def test_an_application_that_has_not_run_is_skipped(
     for one in (operator(app="unknown"), strict):
         with pytest.raises(AirflowFailException, match=r"has never run|there is no application"):
             one.execute({})
+
+
+def test_an_application_that_no_host_knows(hosts: Hosts, tmp_path: Path) -> None:
+    """Kafka knows it, by a driver that has other hosts."""
+    app = app_of(hosts.app.kafka, "unmet_s", tmp_path, [KV])
+    app.create()
+    publish(app, [address("elsewhere")])
+    ti: Any = SimpleNamespace(dag_id="a", run_id="unmet", task_id="c", map_index=-1, max_tries=0)
+    asking = operator(app=app.name)
+    with pytest.raises(TaskDeferred) as raised:
+        asking.execute({"ti": ti})
+    event = event_of(SnapshotsTrigger(**raised.value.trigger.serialize()[1]))
+    with pytest.raises(AirflowFailException) as failed:
+        asking.taken({}, event)
+    said = str(failed.value)
+    assert "1 of 1 tasks of unmet_s have no snapshot" in said
+    assert re.search(r"host 'host-[12]' knows no application 'unmet_s'", said)
+    assert "start its job" in said
+    assert "'holdfast drivers unmet_s'" in said
 
 
 def test_pruning_keeps_the_newest_and_those_of_savepoints(

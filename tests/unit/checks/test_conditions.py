@@ -95,6 +95,7 @@ def test_a_lost_store_is_one_that_its_host_does_not_restore() -> None:
     assert (one.subject, one.tasks, one.hosts) == ("app/0", ("app/0",), ("host-1",))
     assert one.seen == "host-1 has it in quarantine: its SST is corrupt"
     assert "holdfast restore plan app" in one.step
+    assert "the DAG app_restore" in one.step
     for state in ("opening", "restoring"):
         healing = hosts(0, tasks=(TaskSeen(0, state, "it replays"),))
         assert list(store_lost("app", healing)) == []
@@ -105,7 +106,7 @@ def test_a_changelog_that_fails_checks_is_one_condition() -> None:
     one = the(changelog_unsafe(wrong))
     assert (one.subject, one.page) == (KV_LOG, "cleanup-policy")
     assert "cleanup-policy: delete" in one.seen
-    assert "holdfast repair config app" in one.step
+    assert "'holdfast repair config app', or the DAG app_repair" in one.step
     short = altered(well(), WIN_LOG, retention_ms="1000")
     assert "they are being deleted" in the(changelog_unsafe(short)).seen
     assert the(changelog_unsafe(with_topic(well(), KV_LOG, None))).page == "topics"

@@ -40,6 +40,16 @@ def test_every_alarm_has_a_page() -> None:
         assert (ROOT / verdict.document).exists()
 
 
+def test_dags_that_steps_name_are_there_and_on_pages() -> None:
+    code = "".join(file.read_text() for file in (ROOT / "state_lib" / "checks").glob("*.py"))
+    named = set(re.findall(r"\{(?:facts\.)?app\}_(\w+)", code))
+    assert {"repair", "restore", "restore_by_hand", "snapshots"} <= named
+    dags = {file.stem for file in (ROOT / "plugins" / "holdfast_airflow" / "dags").glob("*.py")}
+    assert named <= dags
+    pages = "".join(page.read_text() for page in RUNBOOK.glob("*.md"))
+    assert {name for name in named if f"`APP_{name}`" not in pages} == set()
+
+
 def test_conditions_and_rules_lead_to_pages_that_name_them() -> None:
     found = dict(re.findall(r"^\| `([\w-]+)` \|(.*)$", INDEX, re.MULTILINE))
     told = {*CONDITIONS, CANNOT_LOOK, *OF_RUNS}

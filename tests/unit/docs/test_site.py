@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import json
 import shutil
@@ -17,6 +18,9 @@ from tests.support.documents import ROOT, Page, made, navigation, site, written
 
 PAGES = {**written(), **made()}
 OUTSIDE = ("http://", "https://", "mailto:")
+PROVIDER = ROOT / "plugins" / "holdfast_airflow"
+PUBLIC = ("Operator", "Sensor", "Trigger", "Notifier", "Hook", "_dag")
+"""How the names end of what a DAG is written with."""
 
 
 def test_every_page_is_in_the_navigation_once() -> None:
@@ -65,6 +69,19 @@ def test_modules_of_the_reference_exist() -> None:
     for page in python.PAGES.values():
         for module in page.modules:
             assert importlib.util.find_spec(module) is not None, module
+
+
+def test_the_reference_has_all_that_a_dag_is_written_with() -> None:
+    shown = {module for page in python.PAGES.values() for module in page.modules}
+    found = {
+        ".".join(file.relative_to(PROVIDER.parent).with_suffix("").parts): one.name
+        for file in PROVIDER.rglob("*.py")
+        for one in ast.parse(file.read_text()).body
+        if isinstance(one, ast.ClassDef | ast.FunctionDef)
+        if one.name.endswith(PUBLIC) and not one.name.startswith("_")
+    }
+    assert {"WatchConditionOperator", "LogNotifier", "JobTrigger"} <= set(found.values())
+    assert {module: name for module, name in found.items() if module not in shown} == {}
 
 
 def test_the_description_of_the_hosts_is_one() -> None:
