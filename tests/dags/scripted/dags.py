@@ -24,7 +24,14 @@ from holdfast_airflow.dags import (
 )
 from holdfast_airflow.operators.stop import StopStreamOperator
 from holdfast_airflow.operators.watch import WatchConditionOperator
-from holdfast_airflow.sensors import HostDownSensor
+from holdfast_airflow.sensors import (
+    ChangelogUnsafeSensor,
+    CompactionStuckSensor,
+    ConditionSensor,
+    DiskFillingSensor,
+    HostDownSensor,
+    TaskWithoutOwnerSensor,
+)
 
 APPS = (
     "adopted",
@@ -129,3 +136,13 @@ for name in ("by_hand_present", "by_hand_past-p", "by_hand_no-p"):
         default_args={"retries": 2, "retry_delay": timedelta(seconds=1)},
     )
 restore_dag("restored", default_args={"retries": 2, "retry_delay": timedelta(seconds=1)})
+SENSED: dict[str, type[ConditionSensor]] = {
+    "sensed_orphaned": TaskWithoutOwnerSensor,
+    "sensed_deleting": ChangelogUnsafeSensor,
+    "sensed_shortened": ChangelogUnsafeSensor,
+    "sensed_dirty": CompactionStuckSensor,
+    "sensed_full": DiskFillingSensor,
+}
+for name, sensor in SENSED.items():
+    with DAG(name, schedule=None):
+        sensor(task_id="sense", app=name, poke_interval=0.3, hold_s=0.6, timeout=300, retries=0)
