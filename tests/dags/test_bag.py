@@ -167,8 +167,10 @@ def test_dags_say_what_they_are(dag: DAG) -> None:
     assert "holdfast" in dag.tags
     assert dag.max_active_runs == 1
     assert not dag.catchup
-    several = TASKS.get(dag.dag_id.rpartition("_")[2])
-    assert len(dag.tasks) == 1 or set(dag.task_ids) == set(several or ())
+    several = set(TASKS.get(dag.dag_id.rpartition("_")[2], ()))
+    if dag.dag_id == "word_count_watch":  # on the hosts of flights: they would be told of twice
+        several -= {"host_down", "disk_filling"}
+    assert len(dag.tasks) == 1 or set(dag.task_ids) == several
 
 
 def test_no_run_follows_another_without_a_pause(dag: DAG) -> None:
