@@ -36,11 +36,9 @@ FOREIGN = re.compile(r"(AIRFLOW|HOLDFAST|SPARK|PYSPARK|KAFKA|PYTEST)(_|$)")
 MARKER = "{}full and not long and not quarantine"
 NO_TESTS = 5
 CI_S = 84 * 60.0
-"""What all stages of CI may take together, however slow the machine is.
-
-Asked ones come last of those that share, and only if half of it is left: of the slowest machines
-they are not asked.
-"""
+"""What all stages of CI may take together, however slow the machine is."""
+FOR_LATER = 0.45
+"""Share of it that must be left for CI to begin a later stage: the full ones need the rest."""
 LANES, FULL_LANES = 2, 2
 """Stages at a time: Kafka's wait most of their time; kills and Airflow's processes take a core."""
 OURS = "hf-"
@@ -109,15 +107,12 @@ def main() -> int:
     end = time.monotonic() + (CI_S if args.quick and args.full else float("inf"))
     apart = bool(isolate.namespaces(network=False))
     shared, others = [s for s in wanted if s.shares], [s for s in wanted if not s.shares]
-    shared.sort(key=lambda s: s.asked)
     for stages, most in ((shared, LANES), (others, FULL_LANES)):
         lanes = min(most, len(stages)) if apart else 1
         given_slow = min(slowness.MOST, slow * lanes)
 
         def one(stage: Stage, lanes: int = lanes, slow: float = given_slow) -> None:
-            if stage.asked and end - time.monotonic() < CI_S / 2:
-                took = f"no time on this machine; 'make test-{stage.name}' does"
-                print(f"\n=== {stage.name}: NOT RUN: {took}", flush=True)
+            if stage.later and end - time.monotonic() < CI_S * FOR_LATER:
                 return
             limit_s = min(stage.limit_s * slow, end - time.monotonic())
             given = replace(stage, limit_s=max(1.0, limit_s))
@@ -132,7 +127,7 @@ def main() -> int:
                 raise
     say(sorted(results, key=lambda r: [s.name for s in wanted].index(r.stage.name)))
     if left_out := {s.name for s in wanted} - {r.stage.name for r in results}:
-        print(f"NOT RUN, for CI has no time for it on this machine: {', '.join(sorted(left_out))}")
+        print(f"NOT RUN, CI has no time for it on this machine: {', '.join(sorted(left_out))}")
     return int(any(r.red for r in results))
 
 

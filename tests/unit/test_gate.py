@@ -33,3 +33,26 @@ def test_a_stage_is_red(gate: Any, tmp_path: Path, code: str, red: bool) -> None
     result = gate.run(stage, 1, 3, beside=False)
 
     assert result.red is red, result
+
+
+@pytest.mark.parametrize("slow", [False, True])
+def test_ci_on_a_slow_machine_says_what_it_leaves_out(
+    gate: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    slow: bool,
+) -> None:
+    (tmp_path / "test_one.py").write_text(GREEN)
+    tests = f'tests = ["{tmp_path}"]\nlimit_s = 60\n'
+    later = f"[first]\n{tests}[second]\nlater = true\n{tests}"
+    (tmp_path / "stages.toml").write_text(later)
+    monkeypatch.setattr(gate, "__file__", str(tmp_path / "gate.py"))
+    monkeypatch.setattr(gate, "FOR_LATER", 1.1 if slow else 0)
+    monkeypatch.setattr("sys.argv", ["gate.py", "--quick", "--full"])
+
+    assert gate.main() == 0
+
+    said = capsys.readouterr().out
+    assert ("NOT RUN, CI has no time for it on this machine: second" in said) is slow
+    assert ("1 passed, 0 failed" in said) is slow
