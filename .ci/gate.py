@@ -35,7 +35,7 @@ import slowness
 FOREIGN = re.compile(r"(AIRFLOW|HOLDFAST|SPARK|PYSPARK|KAFKA|PYTEST)(_|$)")
 MARKER = "{}full and not long and not quarantine"
 NO_TESTS = 5
-CI_S = 84 * 60.0
+CI_S = 80 * 60.0
 """What all stages of CI may take together, however slow the machine is."""
 FOR_LATER = 0.55
 """Share of it that must be left for CI to begin a later stage: the full ones need the rest."""

@@ -25,5 +25,5 @@ class RestoreOptions:
     mode: RestoreMode = "auto"
     snapshots_url: str | None = None
     batch_size: int = 1_000
-    run_bytes: int = 64 << 20
+    run_bytes: int = 56 << 20  # with which a worker stays below 200 MB: `num_restore_workers`
     worker_records: int = 200_000

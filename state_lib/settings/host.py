@@ -53,7 +53,7 @@ class HostSettings(BaseModel):
     num_restore_workers: Annotated[int, Field(ge=0, le=64)] | None = Field(
         None,
         description="Processes that read long changelogs of one host beside each other; each takes "
-        "up to 210 MB. 0: the host reads by itself. Default: the machine's cores, shared among the "
+        "up to 200 MB. 0: the host reads by itself. Default: the machine's cores, shared among the "
         "hosts of `hosts` that have the same address; 1 to 4.",
     )
     restore_batch_size: PositiveInt = Field(

@@ -126,6 +126,8 @@ def test_a_cleaner_that_is_off(
         set_environment(monkeypatch, settings)
         found = sensed(app, looks, lambda: write(app, 12))
     assert (found["name"], found["subject"]) == ("compaction-stuck", app.topic("kv"))
+    assert found["document"] == "docs/runbook/compaction.md"
+    assert "were never cleaned" in found["seen"]
 
 
 @pytest.mark.skipif(not may_mount(), reason="needs unshare(1) and user namespaces")

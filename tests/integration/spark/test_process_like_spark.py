@@ -181,6 +181,18 @@ def test_what_it_begins_with_is_as_by_sparks_tester(spark: SparkSession) -> None
         assert timers(driver, "silence-timers") == sorted(left)
 
 
+def heard(driver: TopologyTestDriver, beats: list[list[dict[str, Any]]]) -> list[list[Any]]:
+    """What is told after each batch, and at the end."""
+    topic, silent = driver.createInputTopic("beats"), driver.createOutputTopic("silent")
+    found = []
+    for some in beats:
+        for beat in some:
+            topic.pipeInput(beat, timestamp=beat["at"])
+        found.append(silent.readValuesToList())
+    driver.advanceStreamTime()
+    return [*found, silent.readValuesToList()]
+
+
 def test_what_it_begins_with_is_as_by_sparks_operator(spark: SparkSession, tmp_path: Path) -> None:
     """Of two devices that are known one is heard, and others are new."""
     known = [("a", T0), ("b", T0 + 30 * MINUTE)]
@@ -199,15 +211,8 @@ def test_what_it_begins_with_is_as_by_sparks_operator(spark: SparkSession, tmp_p
     def process(rows: GroupedData) -> DataFrame:
         return rows.transformWithState(Known(), out, "Update", "EventTime", initial)
 
-    found = []
     with TopologyTestDriver(build, spark, now=T0 + 1000 * HOUR) as driver:
-        topic, silent = driver.createInputTopic("beats"), driver.createOutputTopic("silent")
-        for some in beats:
-            for beat in some:
-                topic.pipeInput(beat, timestamp=beat["at"])
-            found.append(silent.readValuesToList())
-        driver.advanceStreamTime()
-        found.append(silent.readValuesToList())
+        found = heard(driver, beats)
         theirs = ran(spark, tmp_path, BEAT, beats, process, ("at", "0 seconds"))
         assert theirs.rows == found
         assert [one["device"] for some in found for one in some] == ["a", "b", "c"]
@@ -230,15 +235,8 @@ def test_timers_by_event_time_are_as_by_sparks_operator(
             Silence(), "device STRING, silent_at BIGINT", "Update", "EventTime"
         )
 
-    found = []
     with TopologyTestDriver(silence, spark, now=T0 + 1000 * HOUR) as driver:
-        topic, silent = driver.createInputTopic("beats"), driver.createOutputTopic("silent")
-        for some in beats:
-            for beat in some:
-                topic.pipeInput(beat, timestamp=beat["at"])
-            found.append(silent.readValuesToList())
-        driver.advanceStreamTime()
-        found.append(silent.readValuesToList())
+        found = heard(driver, beats)
         assert [[v["device"] for v in some] for some in found] == [
             [], [], [], ["b"], [], ["c", "a"],
         ]  # fmt: skip
