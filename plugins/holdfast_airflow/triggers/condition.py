@@ -15,6 +15,7 @@ from state_lib.errors import ConfigurationError, Unauthorized, Unavailable
 
 if TYPE_CHECKING:
     from state_lib.checks.condition import Condition, Name
+    from state_lib.config import Settings
     from state_lib.gathering.sensing import Look, Sense
 
 ASK_EVERY_S = 60.0
@@ -78,6 +79,8 @@ class ConditionTrigger(BaseTrigger):
         self.known, self.until, self.options = list(known), until, options or {}
         self.kept = kept or {}
         self._sense: Sense | None = None
+        self._known: Settings | None = None
+        self._came = False
         self._asked_at = 0.0
         self._blind: str | None = None
         self._asking: asyncio.Future[Look] | None = None
@@ -142,15 +145,23 @@ class ConditionTrigger(BaseTrigger):
         try:
             if self._has_come():
                 self._close()
-            if self._sense is None:
-                settings = settings_while_there(self.conn_id if self.found else "", self.env)
-                self._sense = Sense(settings, self.app, self.condition, **self.options)
+            if self._sense is None or self._blind is not None:
+                settings = self._settings()  # somebody may have put the connection right
+                if self._sense is None or settings != self._known:
+                    self._close()
+                    self._sense = Sense(settings, self.app, self.condition, **self.options)
+                    self._known = settings
             return self._sense.look()
         except Unavailable as error:  # the connection cannot be read
             return Look(sure=NOTHING, blind=error.message)
         except (ConfigurationError, Unauthorized) as error:
             self._close()  # the next look reads the connection anew
             return Look(sure=NOTHING, blind=error.message, wrong=True)
+
+    def _settings(self) -> Settings:
+        if self._came:
+            self._came = bool(existing(self.conn_id))  # deleted again: by the task's own, as before
+        return settings_while_there(self.conn_id if self.found or self._came else "", self.env)
 
     def _blindness(self, look: Look) -> list[Condition]:
         """As a condition, if it counts as one."""
@@ -164,11 +175,12 @@ class ConditionTrigger(BaseTrigger):
 
         Airflow does not tell one that is not there from one that it cannot read at the moment.
         """
-        if self.found or not self.conn_id or time.monotonic() - self._asked_at < ASK_EVERY_S:
+        there = self.found or self._came
+        if there or not self.conn_id or time.monotonic() - self._asked_at < ASK_EVERY_S:
             return False
         self._asked_at = time.monotonic()
-        self.found = bool(existing(self.conn_id))
-        return self.found
+        self._came = bool(existing(self.conn_id))
+        return self._came
 
     def _tell(self, blind: str | None) -> None:
         if blind is not None and self._blind is None:

@@ -11,6 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow.models import Connection
+from airflow.utils.session import create_session
+from sqlalchemy import delete
 
 from holdfast_airflow.triggers.condition import ConditionTrigger
 from state_lib.changelog.admin import set_topic_configs
@@ -261,3 +264,46 @@ def test_a_connection_that_cannot_be_read_is_not_replaced_by_other_settings(
     event = asyncio.run(run())
     assert [c["subject"] for c in event["conditions"]] == [app.topic("kv")]
     assert looks.count == 1
+
+
+def test_a_connection_that_was_wrong_is_read_again_until_it_is_right(
+    app: App, looks: Looks, connect: Connect
+) -> None:
+    delete_from(app)
+    servers = str(app.kafka.properties["bootstrap.servers"])
+    connect(f"127.0.0.1:{free_port()}", "of-the-test", conn_type="holdfast")
+
+    async def run() -> dict[str, Any]:
+        waiting = trigger(app, conn_id="of-the-test")
+        del waiting.env["HOLDFAST_BOOTSTRAP_SERVERS"]
+        task = asyncio.create_task(first(waiting))
+        await quiet(task, looks, 1)
+        assert looks.last.blind
+        connect(servers, "of-the-test", conn_type="holdfast")
+        return await asyncio.wait_for(task, 90 * SLOWNESS)
+
+    event = asyncio.run(run())
+    assert [c["subject"] for c in event["conditions"]] == [app.topic("kv")]
+
+
+def test_a_connection_that_came_and_is_deleted_again_leaves_the_tasks_own_settings(
+    app: App, looks: Looks, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast_airflow.triggers.condition.ASK_EVERY_S", 0.5)
+    waiting, wrong = trigger(app, conn_id="holdfast_default", found=False), free_port()
+    servers = waiting.env.pop("HOLDFAST_BOOTSTRAP_SERVERS")
+    monkeypatch.setenv("HOLDFAST_BOOTSTRAP_SERVERS", servers)
+
+    async def run() -> dict[str, Any]:
+        task = asyncio.create_task(first(waiting))
+        await quiet(task, looks, 1)
+        connect(f"127.0.0.1:{wrong}", "holdfast_default", conn_type="holdfast")
+        while looks.last.blind is None:
+            await quiet(task, looks, 1)
+        await asyncio.to_thread(delete_from, app)
+        with create_session() as session:
+            session.execute(delete(Connection).where(Connection.conn_id == "holdfast_default"))
+        return await asyncio.wait_for(task, 90 * SLOWNESS)
+
+    event = asyncio.run(run())
+    assert [c["subject"] for c in event["conditions"]] == [app.topic("kv")]
