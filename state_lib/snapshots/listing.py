@@ -148,7 +148,9 @@ def problems_by_size(manifest: Manifest, present: Mapping[str, Stored]) -> list[
     for file in manifest.files:
         at = present.get(file.sha256)
         if at is None:
-            out.append(f"{file.name} ({FILES}/{file.sha256}) is missing")
+            aside = f"was changed, and is set aside as {FILES}/{file.sha256}{_BAD}"
+            what = aside if f"{file.sha256}{_BAD}" in present else "is missing"
+            out.append(f"{file.name} ({FILES}/{file.sha256}) {what}")
         elif at.size != file.size:
             out.append(
                 f"{file.name} ({FILES}/{file.sha256}) has {at.size} bytes instead of {file.size}"

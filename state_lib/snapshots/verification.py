@@ -49,10 +49,11 @@ def verify_snapshots(
         problems = verify(manifest, deep=deep, report=report)
         out.append({"task": manifest.task, "snapshot": manifest.id, "problems": problems})
     if snapshot is None:
+        read = {(one["task"], one["snapshot"]) for one in out}  # it sets files aside
         for partition in stored_tasks(url, app):
+            task = f"{app}/{partition}"
             for found in survey(task_storage(url, app, partition), app, partition):
-                if found.listed is None:
-                    task = f"{app}/{partition}"
+                if found.listed is None and (task, found.id) not in read:
                     problems = [why_not_listed(found)]
                     out.append({"task": task, "snapshot": found.id, "problems": problems})
     return out

@@ -219,7 +219,7 @@ def test_a_plan_from_a_bad_snapshot_is_stale_and_the_next_one_is_from_elsewhere(
     assert anew.source == CHANGELOG
     if is_set_aside:
         assert "SHA-256" in next(c.why for c in anew.candidates if c.id == taken.id)
-        with pytest.raises(InvalidRequest, match=f"from {taken.id}: .* is missing"):
+        with pytest.raises(InvalidRequest, match=f"from {taken.id}: .* is set aside"):
             task.plan(taken.id)
     else:
         assert "SHA-256" in next(c.why for c in anew.candidates if c.id == taken.id)

@@ -151,11 +151,19 @@ def test_the_commands(cluster: Served) -> None:
     assert "pruned" in run("prune", app, "--keep", "1").output
     assert len(list_snapshots(cluster.url, app, 1)) == 1
 
+    run("create", app, "--task", "0")
     files = Path(cluster.url.removeprefix("file://"), app, "0", "files")
+    largest = max(files.iterdir(), key=lambda path: path.stat().st_size)
+    largest.write_bytes(bytes(largest.stat().st_size))
+    changed = run_json("verify", app, "--deep", code=1)["snapshots"]
+    both = [v["problems"] for v in changed if v["task"] == f"{app}/0"]
+    assert ["set aside" in str(problems) for problems in both] == [True, True]
+    assert len(run_json("verify", app, code=1)["snapshots"]) == len(changed), "each is told once"
+
     for path in files.iterdir():
         path.unlink()
     verdicts = run_json("verify", app, code=1)["snapshots"]
-    assert [bool(v["problems"]) for v in verdicts].count(True) == 1
+    assert [bool(v["problems"]) for v in verdicts].count(True) == 2
     assert "is missing" in run("verify", app, first, code=1).output
     assert run_json("list", app, "--task", "0")["snapshots"] == []
 
