@@ -7,7 +7,8 @@ one is red. The exit code is 1 if any was. What a stage says, test by test, is i
 own, so that a hang names itself.
 
 The quick ones, and full ones that wait most of their time, run two at a time, where they can
-have namespaces of their own, and speak at their ends; then the other full ones do.
+have namespaces of their own, and speak at their ends; then the other full ones do. The later
+ones come last, and CI begins them only if it has the time.
 """
 
 from __future__ import annotations
@@ -37,8 +38,6 @@ MARKER = "{}full and not long and not quarantine"
 NO_TESTS = 5
 CI_S = 80 * 60.0
 """What all stages of CI may take together, however slow the machine is."""
-FOR_LATER = 0.55
-"""Share of it that must be left for CI to begin a later stage: the full ones need the rest."""
 LANES, FULL_LANES = 2, 2
 """Stages at a time: Kafka's wait most of their time; kills and Airflow's processes take a core."""
 OURS = "hf-"
@@ -107,17 +106,20 @@ def main() -> int:
     end = time.monotonic() + (CI_S if args.quick and args.full else float("inf"))
     apart = bool(isolate.namespaces(network=False))
     shared, others = [s for s in wanted if s.shares], [s for s in wanted if not s.shares]
-    for stages, most in ((shared, LANES), (others, FULL_LANES)):
+    early, late = [s for s in shared if not s.later], [s for s in shared if s.later]
+    for stages, most in ((early, LANES), (others, FULL_LANES), (late, LANES)):
         lanes = min(most, len(stages)) if apart else 1
         given_slow = min(slowness.MOST, slow * lanes)
 
-        def one(stage: Stage, lanes: int = lanes, slow: float = given_slow) -> None:
-            if stage.later and end - time.monotonic() < CI_S * FOR_LATER:
+        def one(stage: Stage, lanes: int = lanes, given_slow: float = given_slow) -> None:
+            left_s = end - time.monotonic()
+            if stage.later and left_s < stage.limit_s * slow:
                 return
-            limit_s = min(stage.limit_s * slow, end - time.monotonic())
-            given = replace(stage, limit_s=max(1.0, limit_s))
+            limit_s = max(1.0, min(stage.limit_s * given_slow, left_s))
             reruns = RERUNS - sum(len(r.flaky) for r in results)
-            results.append(run(given, slow, reruns, beside=lanes > 1))
+            results.append(
+                run(replace(stage, limit_s=limit_s), given_slow, reruns, beside=lanes > 1)
+            )
 
         with ThreadPoolExecutor(max(1, lanes)) as pool:
             try:

@@ -48,7 +48,7 @@ def test_ci_on_a_slow_machine_says_what_it_leaves_out(
     later = f"[first]\n{tests}[second]\nlater = true\n{tests}"
     (tmp_path / "stages.toml").write_text(later)
     monkeypatch.setattr(gate, "__file__", str(tmp_path / "gate.py"))
-    monkeypatch.setattr(gate, "FOR_LATER", 1.1 if slow else 0)
+    monkeypatch.setattr(gate, "CI_S", 50 if slow else 4800)
     monkeypatch.setattr("sys.argv", ["gate.py", "--quick", "--full"])
 
     assert gate.main() == 0
