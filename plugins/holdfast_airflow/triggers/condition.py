@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from state_lib.config import Settings
     from state_lib.gathering.sensing import Look, Sense
 
-ASK_EVERY_S = 60.0
+READ_EVERY_S = 60.0
+"""When the connection is read again: a watch lasts a day, and a person may change it meanwhile."""
 ANSWER_S = 60.0
 """How long one look may take; every question in it has a shorter limit of its own."""
 PATIENCE_S = 600.0
@@ -80,8 +81,7 @@ class ConditionTrigger(BaseTrigger):
         self.kept = kept or {}
         self._sense: Sense | None = None
         self._known: Settings | None = None
-        self._came = False
-        self._asked_at = 0.0
+        self._read_at = 0.0
         self._blind: str | None = None
         self._asking: asyncio.Future[Look] | None = None
 
@@ -140,17 +140,11 @@ class ConditionTrigger(BaseTrigger):
         return asked.result()
 
     def _look(self) -> Look:
-        from state_lib.gathering.sensing import NOTHING, Look, Sense
+        from state_lib.gathering.sensing import NOTHING, Look
 
         try:
-            if self._has_come():
-                self._close()
-            if self._sense is None or self._blind is not None:
-                settings = self._settings()  # somebody may have put the connection right
-                if self._sense is None or settings != self._known:
-                    self._close()
-                    self._sense = Sense(settings, self.app, self.condition, **self.options)
-                    self._known = settings
+            if self._sense is None or time.monotonic() - self._read_at > READ_EVERY_S:
+                self._sense = self._renewed()
             return self._sense.look()
         except Unavailable as error:  # the connection cannot be read
             return Look(sure=NOTHING, blind=error.message)
@@ -158,10 +152,23 @@ class ConditionTrigger(BaseTrigger):
             self._close()  # the next look reads the connection anew
             return Look(sure=NOTHING, blind=error.message, wrong=True)
 
-    def _settings(self) -> Settings:
-        if self._came:
-            self._came = bool(existing(self.conn_id))  # deleted again: by the task's own, as before
-        return settings_while_there(self.conn_id if self.found or self._came else "", self.env)
+    def _renewed(self) -> Sense:
+        """By the connection as it is now: a person may have made, changed or deleted it."""
+        from state_lib.gathering.sensing import Sense
+
+        self._read_at = time.monotonic()
+        try:
+            conn_id = self.conn_id if self.found else existing(self.conn_id)
+            settings = settings_while_there(conn_id, self.env)
+        except Unavailable:
+            if self._sense is None:
+                raise
+            return self._sense  # Airflow does not tell it now: by what it told last
+        if self._sense is not None and settings == self._known:
+            return self._sense
+        self._close()
+        self._known = settings
+        return Sense(settings, self.app, self.condition, **self.options)
 
     def _blindness(self, look: Look) -> list[Condition]:
         """As a condition, if it counts as one."""
@@ -169,18 +176,6 @@ class ConditionTrigger(BaseTrigger):
 
         counts = look.wrong if self.blind_s is None else look.shows_nothing
         return [cannot_look(self.app, self.condition, look.blind or "")] if counts else []
-
-    def _has_come(self) -> bool:
-        """Whether there is a connection now that the task has not found; asked now and then.
-
-        Airflow does not tell one that is not there from one that it cannot read at the moment.
-        """
-        there = self.found or self._came
-        if there or not self.conn_id or time.monotonic() - self._asked_at < ASK_EVERY_S:
-            return False
-        self._asked_at = time.monotonic()
-        self._came = bool(existing(self.conn_id))
-        return self._came
 
     def _tell(self, blind: str | None) -> None:
         if blind is not None and self._blind is None:

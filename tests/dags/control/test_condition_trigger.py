@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 import time
 from collections.abc import Iterator
@@ -227,18 +228,18 @@ def test_a_connection_that_was_not_there_counts_once_it_is(
     app: App, looks: Looks, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Or that was there, and could not be read when the task deferred for a day."""
-    monkeypatch.setattr("holdfast_airflow.triggers.condition.ASK_EVERY_S", 0.5)
+    monkeypatch.setattr("holdfast_airflow.triggers.condition.READ_EVERY_S", 0.5)
     delete_from(app)
     servers = str(app.kafka.properties["bootstrap.servers"])
 
     async def run() -> dict[str, Any]:
-        waiting = trigger(app, conn_id="comes-later", found=False)
+        waiting = trigger(app, conn_id="holdfast_default", found=False)
         waiting.env["HOLDFAST_BOOTSTRAP_SERVERS"] = f"127.0.0.1:{free_port()}"
         task = asyncio.create_task(first(waiting))
         await quiet(task, looks, 1)
         assert looks.last.blind, "by settings of its own"
         del waiting.env["HOLDFAST_BOOTSTRAP_SERVERS"]
-        connect(servers, "comes-later", conn_type="holdfast")
+        connect(servers, "holdfast_default", conn_type="holdfast")
         return await asyncio.wait_for(task, 90 * SLOWNESS)
 
     event = asyncio.run(run())
@@ -267,8 +268,9 @@ def test_a_connection_that_cannot_be_read_is_not_replaced_by_other_settings(
 
 
 def test_a_connection_that_was_wrong_is_read_again_until_it_is_right(
-    app: App, looks: Looks, connect: Connect
+    app: App, looks: Looks, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("holdfast_airflow.triggers.condition.READ_EVERY_S", 0.5)
     delete_from(app)
     servers = str(app.kafka.properties["bootstrap.servers"])
     connect(f"127.0.0.1:{free_port()}", "of-the-test", conn_type="holdfast")
@@ -286,10 +288,32 @@ def test_a_connection_that_was_wrong_is_read_again_until_it_is_right(
     assert [c["subject"] for c in event["conditions"]] == [app.topic("kv")]
 
 
+def test_hosts_that_a_person_corrects_in_a_connection_are_looked_at(
+    app: App, looks: Looks, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody was blind: those that were named by mistake were down."""
+    monkeypatch.setattr("holdfast_airflow.triggers.condition.READ_EVERY_S", 0.5)
+    waiting = trigger(app, "host-down", conn_id="of-the-test", known=["host-9"], calm_s=0.0)
+    right = waiting.env.pop("HOLDFAST_HOSTS")
+    servers = waiting.env.pop("HOLDFAST_BOOTSTRAP_SERVERS")
+    wrong = right.replace("host-1", "host-9")
+    connect(servers, "of-the-test", conn_type="holdfast", extra=json.dumps({"hosts": wrong}))
+
+    async def run() -> dict[str, Any]:
+        task = asyncio.create_task(first(waiting))
+        await quiet(task, looks, 3)
+        connect(servers, "of-the-test", conn_type="holdfast", extra=json.dumps({"hosts": right}))
+        return await asyncio.wait_for(task, 90 * SLOWNESS)
+
+    event = asyncio.run(run())
+    assert [c["subject"] for c in event["conditions"]] == ["host-1"]
+    assert event["over"] == ["host-9"]
+
+
 def test_a_connection_that_came_and_is_deleted_again_leaves_the_tasks_own_settings(
     app: App, looks: Looks, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast_airflow.triggers.condition.ASK_EVERY_S", 0.5)
+    monkeypatch.setattr("holdfast_airflow.triggers.condition.READ_EVERY_S", 0.5)
     waiting, wrong = trigger(app, conn_id="holdfast_default", found=False), free_port()
     servers = waiting.env.pop("HOLDFAST_BOOTSTRAP_SERVERS")
     monkeypatch.setenv("HOLDFAST_BOOTSTRAP_SERVERS", servers)
