@@ -26,13 +26,20 @@ def tombstones(facts: Facts) -> Iterator[Verdict]:
         needed = f"at least {span(DELETE_RETENTION_MS)}"
         short = Problem(_KEY, str(kept), needed, str(DELETE_RETENTION_MS))
         repair = changes(plan, short) if kept < DELETE_RETENTION_MS else ()
-        if age > kept - AGE_MARGIN_MS:
+        if kept <= AGE_MARGIN_MS:
+            text = (
+                f"{span(kept)}: no directory or snapshot is young enough for a restore to go on from"
+                f" (that keeps a margin of {span(AGE_MARGIN_MS)}), whole changelogs are read"
+            )
+            yield Verdict(NAME, plan.name, "fail", text, needed, by_repair(facts), repair)
+        elif age > kept - AGE_MARGIN_MS:
             text = f"{span(kept)}, and {oldest} is {span(age)} old: deleted keys would come back"
             step = (
                 f"take a new one: {take_one(facts.app)}; a directory that old is set aside and "
                 "built anew by its host"
             )
-            yield Verdict(NAME, plan.name, "fail", text, f"more than {span(age)}", step, repair)
+            above = f"more than {span(age + AGE_MARGIN_MS)}"
+            yield Verdict(NAME, plan.name, "fail", text, above, step, repair)
         elif age > kept / 2:
             text = f"{span(kept)}, and {oldest} is {span(age)} old"
             step = f"start the host, or {take_one(facts.app)}"

@@ -246,6 +246,15 @@ def test_deletions_are_remembered_longer_than_directories_are_old() -> None:
     assert (one.level, "directory" in one.seen) == ("warn", False), "who answers is not behind"
 
 
+@pytest.mark.parametrize("kept", [1000, HOUR])
+def test_deletions_that_are_forgotten_at_once(kept: int) -> None:
+    """Nobody is behind; but whoever will be may not go on from where it is."""
+    one = the("tombstones", altered(well(), KV_LOG, delete_retention_ms=str(kept)), KV_LOG)
+    assert (one.level, changed(one)) == ("fail", {"delete.retention.ms": WEEK})
+    assert one.seen.endswith("(that keeps a margin of 1 h), whole changelogs are read")
+    assert "holdfast repair config app" in one.step
+
+
 def test_timestamps() -> None:
     facts = altered(well(), KV_LOG, message_timestamp_type="LogAppendTime")
     one = the("timestamps", facts, KV_LOG)
