@@ -85,8 +85,8 @@ class Door:
         if self.refused is not None:
             return self.shut(self.refused)
         return Unavailable(
-            f"Kafka at {self.servers} did not {what} (over {self.login.protocol}): {cause.str()}; "
-            "it is retried. Look at the broker's log if this goes on",
+            f"Kafka at {self.servers} did not {what} (over {self.login.protocol}): {cause.str()}. "
+            "Look at the broker's log if this goes on",
             kafka_error=cause.name(),
         )
 

@@ -91,7 +91,7 @@ def drain(
         elif time.monotonic() - heard > stall_s:
             raise Unavailable(
                 f"no record arrived for {stall_s:.0f} s while reading up to offset {end} (now at "
-                f"{position}): look at the broker; it is retried",
+                f"{position}): look at the broker's log",
                 position=position,
                 end=end,
             )

@@ -28,8 +28,8 @@ def tombstones(facts: Facts) -> Iterator[Verdict]:
         repair = changes(plan, short) if kept < DELETE_RETENTION_MS else ()
         if kept <= AGE_MARGIN_MS:
             text = (
-                f"{span(kept)}: no directory or snapshot is young enough for a restore to go on from"
-                f" (that keeps a margin of {span(AGE_MARGIN_MS)}), whole changelogs are read"
+                f"{span(kept)}: no restore may go on from a directory or snapshot (its margin is "
+                f"{span(AGE_MARGIN_MS)}), whole changelogs are read"
             )
             yield Verdict(NAME, plan.name, "fail", text, needed, by_repair(facts), repair)
         elif age > kept - AGE_MARGIN_MS:

@@ -58,5 +58,7 @@ def from_flight(error: Exception, where: str) -> HoldfastError:
         error,
         flight.FlightUnavailableError | flight.FlightTimedOutError | flight.FlightCancelledError,
     ):
-        return Unavailable(f"host {where} cannot be reached: {error}; it is retried", host=where)
+        return Unavailable(
+            f"host {where} cannot be reached ({error}): see 'holdfast status'", host=where
+        )
     return HoldfastError(f"host {where} failed: {error}", host=where)

@@ -149,7 +149,7 @@ def _error(job: Job) -> HoldfastError:
     if "host" not in error.details:
         return error
     return type(error)(
-        f"{error.message}. See 'holdfast status', start the host, or correct the hosts' addresses",
+        f"{error.message}. Start the host, or correct the hosts' addresses",
         **error.details,
     )
 

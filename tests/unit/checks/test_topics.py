@@ -251,7 +251,7 @@ def test_deletions_that_are_forgotten_at_once(kept: int) -> None:
     """Nobody is behind; but whoever will be may not go on from where it is."""
     one = the("tombstones", altered(well(), KV_LOG, delete_retention_ms=str(kept)), KV_LOG)
     assert (one.level, changed(one)) == ("fail", {"delete.retention.ms": WEEK})
-    assert one.seen.endswith("(that keeps a margin of 1 h), whole changelogs are read")
+    assert one.seen.endswith("(its margin is 1 h), whole changelogs are read")
     assert "holdfast repair config app" in one.step
 
 
