@@ -36,9 +36,7 @@ def lost_logs(
         if known == IN_DOUBT:
             lost[topic] = "it was found to be lost, and no repair of it has ended"
         elif known and known != log.topic_id:
-            lost[topic] = (
-                f"it was deleted and created again (its id was {known}, is {log.topic_id})"
-            )
+            lost[topic] = _made_again(known, log)
         elif committed > log.end:
             lost[topic] = f"it ends at offset {log.end}, and {committed} was committed"
         elif _at(marker) < (0, 0) and log.end > 0:
@@ -57,10 +55,13 @@ def cut_logs(topology: Topology, marker: Marker, logs: Mapping[str, LogRange]) -
     for spec in topology.stores:
         topic = changelog_topic(topology.app, spec.name)
         log = logs.get(topic)
-        if spec.is_window or log is None:
-            continue  # brokers delete windows by age
-        known = marker.starts.get(topic, log.start)
-        if log.start > known:
+        if log is None:
+            continue
+        known = marker.logs.get(topic) or log.topic_id
+        if known not in {log.topic_id, IN_DOUBT}:
+            found[topic] = _made_again(known, log)
+        elif not spec.is_window and log.start > marker.starts.get(topic, log.start):
+            # (Brokers delete windows by age.)
             found[topic] = f"its records before offset {log.start} were deleted"
     return found
 
@@ -103,6 +104,10 @@ def log_lost(topology: Topology, partition: int, topic: str, why: str) -> LogLos
         task=f"{app}/{partition}",
         topic=topic,
     )
+
+
+def _made_again(known: str, log: LogRange) -> str:
+    return f"it was deleted and created again (its id was {known}, is {log.topic_id})"
 
 
 def _at(marker: Marker) -> tuple[int, int]:

@@ -117,6 +117,19 @@ def facts(logs: dict[str, LogRange], copy: Checkpoint | None) -> Facts:
     return Facts(APP, 0, MARKER, logs, local, free_bytes=10**12, now=NOON)
 
 
+def test_a_changelog_that_was_made_again_is_no_source() -> None:
+    """It is empty, or nearly so: nobody is asked whether to discard a copy for that."""
+    for topic in (KV_LOG, WIN_LOG):
+        again = {**LOGS, topic: LogRange("new", 0, 0)}
+        assert list(cut_logs(APP, MARKER, again)) == [topic]
+        for copy in (COPY, None):
+            with pytest.raises(LogLost, match=r"created again.*repair changelog"):
+                make_plan(facts(again, copy))
+        with pytest.raises(InvalidRequest, match="created again"):
+            make_plan(facts(again, COPY), wanted=CHANGELOG)
+    assert cut_logs(APP, replace(MARKER, logs={}), {**LOGS, KV_LOG: LogRange("new", 0, 0)}) == {}
+
+
 def test_a_changelog_that_was_cut_is_no_source() -> None:
     moved = {**LOGS, KV_LOG: LogRange("a", 10, 100)}
     assert make_plan(facts(moved, COPY)).source == LOCAL
