@@ -287,7 +287,7 @@ class TransactionalWriter:
         if cause.code() == KafkaError.MSG_SIZE_TOO_LARGE:
             raise self._too_large(records)
         raise Unavailable(
-            f"the transaction was aborted: {cause.str()}; nothing of it stands, it is retried",
+            f"the transaction was aborted: {cause.str()}; nothing of it stands",
             kafka_error=cause.name(),
         )
 

@@ -9,7 +9,7 @@ from state_lib.changelog.log import LogRange
 from state_lib.checks.facts import Facts
 from state_lib.checks.topics import anew_by_hosts
 from state_lib.checks.verdict import Verdict
-from state_lib.restore.source import cut_logs, lost_logs
+from state_lib.restore.source import broken_logs, lost_logs
 from state_lib.restore.validity import is_drained
 from state_lib.words import some
 
@@ -21,8 +21,8 @@ def changelog_lost(facts: Facts) -> Iterator[Verdict]:
     found: dict[str, dict[int, str]] = defaultdict(dict)
     for partition, marker in enumerate(facts.markers):
         logs = _ranges(facts, partition)
-        cut = cut_logs(facts.topology, marker, logs)
-        for topic, why in (cut | lost_logs(facts.topology, marker, None, logs)).items():
+        broken = broken_logs(facts.topology, marker, logs)
+        for topic, why in (broken | lost_logs(facts.topology, marker, None, logs)).items():
             found[topic][partition] = why
     looked = [plan.name for plan, _ in facts.changelogs()]
     for topic in (*looked, *found.keys() - set(looked)):

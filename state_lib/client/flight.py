@@ -292,7 +292,7 @@ class FlightHostClient:
                 self.close()
                 raise Unavailable(
                     f"host {self._where} has not answered for {silent_s:g} s in the middle of an "
-                    "exchange; it is retried",
+                    "exchange",
                     host=self._where,
                 ) from error
             raise

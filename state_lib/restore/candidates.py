@@ -8,8 +8,9 @@ from typing import Literal
 
 from state_lib.changelog.sample import Sample
 from state_lib.changelog.topics import changelog_topic
+from state_lib.protocol.marker import IN_DOUBT
 from state_lib.restore.facts import Facts
-from state_lib.restore.source import cut_logs
+from state_lib.restore.source import broken_logs
 from state_lib.restore.validity import Validity, judge
 from state_lib.snapshots.manifest import Manifest
 from state_lib.specs import StoreSpec
@@ -87,7 +88,7 @@ def local(facts: Facts) -> Option:
     found = _judged(facts, checkpoint)
     why = facts.local.why or found.why_not
     if why is None:
-        why = _why_cut(facts, facts.logs if facts.local.in_use else found.kept)
+        why = _why_broken(facts, facts.logs if facts.local.in_use else found.kept)
     if why is not None or checkpoint is None:
         return Option("local", None, why, "")
     current = found.current
@@ -115,7 +116,7 @@ def _snapshot(facts: Facts, manifest: Manifest) -> Option:
     why = facts.refused.get(manifest.id)
     if why is None and not found.kept:
         why = "it holds none of the application's present stores"
-    why = why or found.why_not or _why_cut(facts, found.kept)
+    why = why or found.why_not or _why_broken(facts, found.kept)
     if why is not None:
         return Option("snapshot", manifest.id, why, "")
     steps = _steps_after(facts, checkpoint, found)
@@ -129,7 +130,7 @@ def _snapshot(facts: Facts, manifest: Manifest) -> Option:
 
 def changelog(facts: Facts) -> Option:
     """All changelogs from their start: valid unless one lost it."""
-    why = _why_cut(facts, ())
+    why = _why_broken(facts, ())
     if why is not None:
         return Option("changelog", None, why, "")
     steps = tuple(
@@ -144,10 +145,15 @@ def _judged(facts: Facts, checkpoint: Checkpoint | None) -> Validity:
     return judge(facts.topology, checkpoint, facts.logs, facts.marker, facts.now)
 
 
-def _why_cut(facts: Facts, kept: Collection[str]) -> str | None:
-    """Why stores whose topic is not in ``kept`` cannot be built from their changelogs, or None."""
-    cut = cut_logs(facts.topology, facts.marker, facts.logs)
-    return next((f"{topic}: {why}" for topic, why in cut.items() if topic not in kept), None)
+def _why_broken(facts: Facts, kept: Collection[str]) -> str | None:
+    """Why stores whose topic is not in ``kept`` cannot be built from their changelogs, or None.
+
+    Nothing goes on beside a topic in doubt, also what needs nothing from it.
+    """
+    broken = broken_logs(facts.topology, facts.marker, facts.logs)
+    doubted = {topic for topic in broken if facts.marker.logs.get(topic) == IN_DOUBT}
+    needed = broken.keys() - (set(kept) - doubted)
+    return next((f"{topic}: {why}" for topic, why in broken.items() if topic in needed), None)
 
 
 def _steps_after(facts: Facts, checkpoint: Checkpoint, found: Validity) -> tuple[Step, ...]:

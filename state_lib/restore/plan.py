@@ -20,7 +20,7 @@ from state_lib.restore.candidates import (
     snapshots,
 )
 from state_lib.restore.facts import Facts
-from state_lib.restore.source import cut_logs, log_lost
+from state_lib.restore.source import broken_logs, log_lost
 
 __all__ = ["AUTO", "CHANGELOG", "LOCAL", "SNAPSHOT", "Candidate", "RestorePlan", "make_plan"]
 
@@ -136,7 +136,7 @@ def make_plan(facts: Facts, wanted: str = AUTO) -> RestorePlan:
 
     Raises:
         InvalidRequest: ``wanted`` is not valid, or unknown; says why.
-        LogLost: no source is valid, for a changelog was cut.
+        LogLost: no source is valid, for a changelog is not whole (`broken_logs`).
     """
     options = [local(facts), *snapshots(facts), changelog(facts)]
     chosen = _cheapest(facts, options) if wanted == AUTO else _wished(facts, options, wanted)
@@ -168,7 +168,7 @@ def _cheapest(facts: Facts, options: list[Option]) -> Option:
     for option in options:
         if option.why_not is None:
             return option
-    for topic, why in cut_logs(facts.topology, facts.marker, facts.logs).items():
+    for topic, why in broken_logs(facts.topology, facts.marker, facts.logs).items():
         raise log_lost(facts.topology, facts.partition, topic, why)
     raise AssertionError  # a complete changelog is always valid
 

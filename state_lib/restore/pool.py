@@ -96,7 +96,7 @@ class _Worker:
                 return
         raise Unavailable(
             f"a restore worker ended with {self._process.wait()} while it read {job.topic}/"
-            f"{job.partition}: look at the host's log and its memory; it is tried again",
+            f"{job.partition}: look at the host's log and its memory",
             topic=job.topic,
             partition=job.partition,
         )

@@ -237,8 +237,7 @@ def _check_disk(request: RestoreRequest, plan: RestorePlan) -> None:
     if plan.free_bytes < needed:
         raise Unavailable(
             f"the disk under {request.path.parent} has {plan.free_bytes >> 20} MiB free, a restore "
-            f"of {request.name} from {plan.choice} needs about {needed >> 20} MiB: free space; it "
-            "is tried again",
+            f"of {request.name} from {plan.choice} needs about {needed >> 20} MiB: free space",
             task=request.name,
             free_bytes=plan.free_bytes,
             needed_bytes=needed,
@@ -248,7 +247,7 @@ def _check_disk(request: RestoreRequest, plan: RestorePlan) -> None:
 def _disk_away(request: RestoreRequest, error: OSError) -> Unavailable:
     return Unavailable(
         f"cannot restore {request.name} under {request.path.parent}: {error}; free space there or "
-        "correct its rights, it is tried again",
+        "correct its rights",
         task=request.name,
         path=str(request.path),
     )

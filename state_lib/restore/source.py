@@ -33,10 +33,8 @@ def lost_logs(
         held_id, held_to = (checkpoint.offsets.get(topic) or ("", 0)) if checkpoint else ("", 0)
         known = marker.logs.get(topic) or (held_id if _at(marker) >= (0, 0) else "")
         committed = max(marker.committed.get(topic, 0), held_to if held_id == log.topic_id else 0)
-        if known == IN_DOUBT:
-            lost[topic] = "it was found to be lost, and no repair of it has ended"
-        elif known and known != log.topic_id:
-            lost[topic] = _made_again(known, log)
+        if why := _not_it(known, log):
+            lost[topic] = why
         elif committed > log.end:
             lost[topic] = f"it ends at offset {log.end}, and {committed} was committed"
         elif _at(marker) < (0, 0) and log.end > 0:
@@ -49,17 +47,20 @@ def lost_commits(marker: Marker, checkpoint: Checkpoint | None) -> bool:
     return checkpoint is not None and _at(checkpoint.marker) > _at(marker)
 
 
-def cut_logs(topology: Topology, marker: Marker, logs: Mapping[str, LogRange]) -> dict[str, str]:
-    """Changelogs without their first records, though nothing but compaction may remove any."""
+def broken_logs(topology: Topology, marker: Marker, logs: Mapping[str, LogRange]) -> dict[str, str]:
+    """Changelogs that no store can be built from, read from their start → what was seen.
+
+    They were created again, or are in doubt, or lack their first records, though nothing but
+    compaction may remove any. Arguments as `lost_logs`.
+    """
     found = {}
     for spec in topology.stores:
         topic = changelog_topic(topology.app, spec.name)
         log = logs.get(topic)
         if log is None:
             continue
-        known = marker.logs.get(topic) or log.topic_id
-        if known not in {log.topic_id, IN_DOUBT}:
-            found[topic] = _made_again(known, log)
+        if why := _not_it(marker.logs.get(topic, ""), log):
+            found[topic] = why
         elif not spec.is_window and log.start > marker.starts.get(topic, log.start):
             # (Brokers delete windows by age.)
             found[topic] = f"its records before offset {log.start} were deleted"
@@ -106,8 +107,13 @@ def log_lost(topology: Topology, partition: int, topic: str, why: str) -> LogLos
     )
 
 
-def _made_again(known: str, log: LogRange) -> str:
-    return f"it was deleted and created again (its id was {known}, is {log.topic_id})"
+def _not_it(known: str, log: LogRange) -> str | None:
+    """Why a topic is not the one of an id that a marker or a copy names; "": it names none."""
+    if known == IN_DOUBT:
+        return "it was found to be lost, and no repair of it has ended"
+    if known and known != log.topic_id:
+        return f"it was deleted and created again (its id was {known}, is {log.topic_id})"
+    return None
 
 
 def _at(marker: Marker) -> tuple[int, int]:

@@ -12,7 +12,7 @@ from state_lib.changelog.topics import changelog_topic, commits_topic
 from state_lib.kafka import Kafka, describe
 from state_lib.protocol.marker import Marker
 from state_lib.restore.facts import LocalFacts, log_ranges
-from state_lib.restore.source import cut_logs, lost_commits, lost_logs
+from state_lib.restore.source import broken_logs, lost_commits, lost_logs
 from state_lib.restore.validity import is_current
 from state_lib.specs import StoreSpec, Topology
 from state_lib.stores.task_stores import Checkpoint, layout_of
@@ -93,7 +93,7 @@ def judge(  # noqa: PLR0913, PLR0917 - a task, and what was found of it
     """What is lost, and whether a copy can replace it; ``snapshot``: id, if the copy is one."""
     checkpoint, marker = copy.checkpoint, found.marker
     lost = dict.fromkeys(found.missing, "it does not exist")
-    lost |= cut_logs(topology, marker, found.logs)
+    lost |= broken_logs(topology, marker, found.logs)
     lost |= lost_logs(topology, marker, checkpoint, found.logs)
     loss = Loss(
         task=f"{topology.app}/{partition}",

@@ -16,7 +16,7 @@ from state_lib.protocol.positions import Positions
 from state_lib.restore.facts import Facts, LocalFacts
 from state_lib.restore.listener import Silent
 from state_lib.restore.plan import CHANGELOG, LOCAL, make_plan
-from state_lib.restore.source import cut_logs, lost_logs, met
+from state_lib.restore.source import broken_logs, lost_logs, met
 from state_lib.specs import OutputSpec, Topology
 from state_lib.stores.rocksdb.options import RocksDBOptions
 from state_lib.stores.task_stores import Checkpoint, TaskStores, layout_of
@@ -100,34 +100,46 @@ def test_a_store_that_is_new_or_was_never_written_is_not_lost() -> None:
     known = replace(MARKER, logs={WIN_LOG: "b"}, starts={WIN_LOG: 0})
     offsets = {WIN_LOG: ["b", 90]}
     assert lost(known, replace(COPY, offsets=offsets)) == []
-    assert cut_logs(APP, known, {**LOGS, KV_LOG: LogRange("a", 7, 100)}) == {}
+    assert broken_logs(APP, known, {**LOGS, KV_LOG: LogRange("a", 7, 100)}) == {}
     assert met(known, {KV_LOG: LogRange("a", 7, 100)}) == {KV_LOG: 7}
     assert lost(MARKER, COPY, win=LogRange("b", 0, 90)) == []
 
 
 def test_only_windows_may_lose_their_first_records() -> None:
-    assert cut_logs(APP, MARKER, LOGS) == {}
+    assert broken_logs(APP, MARKER, LOGS) == {}
     moved = {**LOGS, KV_LOG: LogRange("a", 10, 100)}
-    assert list(cut_logs(APP, MARKER, moved)) == [KV_LOG]
+    assert list(broken_logs(APP, MARKER, moved)) == [KV_LOG]
     assert met(MARKER, moved)[KV_LOG] == 0, "an owner that goes on from its copy forgets nothing"
 
 
-def facts(logs: dict[str, LogRange], copy: Checkpoint | None) -> Facts:
+def facts(logs: dict[str, LogRange], copy: Checkpoint | None, marker: Marker = MARKER) -> Facts:
     local = LocalFacts(copy, None if copy else "it is gone")
-    return Facts(APP, 0, MARKER, logs, local, free_bytes=10**12, now=NOON)
+    return Facts(APP, 0, marker, logs, local, free_bytes=10**12, now=NOON)
 
 
 def test_a_changelog_that_was_made_again_is_no_source() -> None:
     """It is empty, or nearly so: nobody is asked whether to discard a copy for that."""
     for topic in (KV_LOG, WIN_LOG):
         again = {**LOGS, topic: LogRange("new", 0, 0)}
-        assert list(cut_logs(APP, MARKER, again)) == [topic]
+        assert list(broken_logs(APP, MARKER, again)) == [topic]
         for copy in (COPY, None):
             with pytest.raises(LogLost, match=r"created again.*repair changelog"):
                 make_plan(facts(again, copy))
         with pytest.raises(InvalidRequest, match="created again"):
             make_plan(facts(again, COPY), wanted=CHANGELOG)
-    assert cut_logs(APP, replace(MARKER, logs={}), {**LOGS, KV_LOG: LogRange("new", 0, 0)}) == {}
+    assert broken_logs(APP, replace(MARKER, logs={}), {**LOGS, KV_LOG: LogRange("new", 0, 0)}) == {}
+
+
+def test_nothing_goes_on_beside_a_changelog_in_doubt() -> None:
+    """It may have kept its id: what a repair has written of it so far is not all."""
+    doubted = MARKER.doubting("host-2", [KV_LOG])
+    assert list(broken_logs(APP, doubted, LOGS)) == [KV_LOG]
+    for copy in (COPY, None):
+        with pytest.raises(LogLost, match=r"no repair of it has ended.*repair changelog"):
+            make_plan(facts(LOGS, copy, doubted))
+    for wanted in (LOCAL, CHANGELOG):
+        with pytest.raises(InvalidRequest, match="no repair of it has ended"):
+            make_plan(facts(LOGS, COPY, doubted), wanted)
 
 
 def test_a_changelog_that_was_cut_is_no_source() -> None:
