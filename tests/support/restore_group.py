@@ -17,13 +17,13 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 from holdfast_airflow.triggers.restore import RestoreTrigger
 from state_lib.apps.restoring import ask_plans
 from state_lib.client.http import HostHttp
+from state_lib.config import Settings
 from state_lib.digests.live import live_digests
 from state_lib.errors import Busy, HoldfastError
 from state_lib.kafka import Kafka
 from state_lib.protocol.placement import owner_of
 from state_lib.restore.plan import RestorePlan
 from state_lib.specs import Topology
-from state_lib.stack import Stack
 from state_lib.stack.ports import free_port
 from tests.support.apps import KV, SOURCE, WIN, App
 from tests.support.dripping import dripping
@@ -148,9 +148,9 @@ class Group(Hosts):
 
 
 @contextmanager
-def running_group(stack: Stack, name: str, root: Path) -> Iterator[Group]:
+def running_group(settings: Settings, name: str, root: Path) -> Iterator[Group]:
     """Of an application that no other file has: one may leave what the others must not find."""
-    kafka = Kafka.of(stack.settings)
+    kafka = Kafka.of(settings)
     topology = Topology(name, PARTITIONS, (KV, WIN), (), (SOURCE,))
     app = App(kafka, topology, root)
     app.create()

@@ -16,7 +16,7 @@ def running(
     stack: Stack, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Group]:
     app: str = request.module.APP
-    with running_group(stack, app, tmp_path_factory.mktemp(app)) as made:
+    with running_group(stack.settings, app, tmp_path_factory.mktemp(app)) as made:
         yield made
 
 
