@@ -150,10 +150,10 @@ def _why_broken(facts: Facts, kept: Collection[str]) -> str | None:
 
     Nothing goes on beside a topic in doubt, also what needs nothing from it.
     """
-    broken = broken_logs(facts.topology, facts.marker, facts.logs)
-    doubted = {topic for topic in broken if facts.marker.logs.get(topic) == IN_DOUBT}
-    needed = broken.keys() - (set(kept) - doubted)
-    return next((f"{topic}: {why}" for topic, why in broken.items() if topic in needed), None)
+    for topic, why in broken_logs(facts.topology, facts.marker, facts.logs).items():
+        if topic not in kept or facts.marker.logs.get(topic) == IN_DOUBT:
+            return f"{topic}: {why}"
+    return None
 
 
 def _steps_after(facts: Facts, checkpoint: Checkpoint, found: Validity) -> tuple[Step, ...]:

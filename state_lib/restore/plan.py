@@ -178,19 +178,25 @@ def _wished(facts: Facts, options: list[Option], wanted: str) -> Option:
         if option.name == wanted or (wanted == option.source and option.why_not is None):
             if option.why_not is None:
                 return option
-            raise InvalidRequest(
-                f"{facts.task} cannot be restored from {wanted}: {option.why_not}. See `holdfast "
-                f"restore plan {facts.topology.app} --task {facts.partition}`",
-                task=facts.task,
-                wanted=wanted,
-                why=option.why_not,
-            )
+            raise _not_valid(facts, wanted, option.why_not)
+    if facts.storage is not None:  # nobody can tell which snapshots there are
+        raise _not_valid(facts, wanted, facts.storage)
     known = [o.name for o in options]
     raise InvalidRequest(
         f"{facts.task} has no source {wanted!r}; there are: {', '.join(known)}",
         task=facts.task,
         wanted=wanted,
         known=known,
+    )
+
+
+def _not_valid(facts: Facts, wanted: str, why: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"{facts.task} cannot be restored from {wanted}: {why}. See `holdfast restore plan "
+        f"{facts.topology.app} --task {facts.partition}`",
+        task=facts.task,
+        wanted=wanted,
+        why=why,
     )
 
 

@@ -75,7 +75,8 @@ class RestoreRequest:
 
         Args:
             local: what is there.
-            complete: look at what is not needed too. By itself only where local state is no good.
+            complete: look at what is not needed too. By itself only where local state is no good,
+                and that is not left to somebody else.
             fenced: whether other writers were fenced; see `gather`.
             refused: more snapshots that turned out not to be usable, and why.
         """
@@ -91,7 +92,7 @@ class RestoreRequest:
         if not complete and self.wanted in (AUTO, LOCAL):
             with contextlib.suppress(LogLost):  # there may be a snapshot
                 plan = make_plan(facts, self.wanted)
-                if plan.source == LOCAL:
+                if plan.source == LOCAL or self._leaves(plan):
                     return plan
         known = {name: why for name, why in self.refused.items() if name != self.wanted}
         known |= refused or {}
@@ -109,9 +110,7 @@ class RestoreRequest:
 
     def refuse_if_lost(self, plan: RestorePlan, local: Local) -> None:
         """Raise Quarantined if this plan is not the host's own to run."""
-        whole = any(s.backend != "memory" for s in self.topology.stores)
-        lost = whole and plan.source != LOCAL
-        if not (lost and self.wanted == AUTO and self.waits_if_lost):
+        if not self._leaves(plan):
             return
         why = next((c.why for c in plan.candidates if c.source == LOCAL), "it is gone")
         local.close()
@@ -122,5 +121,10 @@ class RestoreRequest:
             f"{app} --task {partition}`, then run `holdfast restore run {app} --task {partition}`",
             task=self.name,
             reason=why,
-            source=plan.source,
         )
+
+    def _leaves(self, plan: RestorePlan) -> bool:
+        """Whether a plan is for somebody else to decide on, who looks at all sources anew."""
+        whole = any(s.backend != "memory" for s in self.topology.stores)
+        lost = whole and plan.source != LOCAL
+        return lost and self.wanted == AUTO and self.waits_if_lost

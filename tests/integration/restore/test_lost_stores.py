@@ -10,6 +10,7 @@ import pytest
 
 from state_lib.errors import InvalidRequest, Quarantined, StateCorrupt, Unavailable
 from state_lib.host.reads import read_page
+from state_lib.restore import facts
 from state_lib.restore.options import RestoreOptions
 from state_lib.restore.plan import CHANGELOG, LOCAL
 from state_lib.restore.replay import Replay
@@ -46,6 +47,30 @@ def test_a_lost_store_waits_for_a_decision(make_app: MakeApp) -> None:
     assert digests(task) == before
     app.close()
     assert digests(app.opened(restore=WAITS)) == before, "it is settled again"
+
+
+def test_a_lost_store_that_waits_asks_no_storage(
+    make_app: MakeApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its host tries every few seconds, and meanwhile nobody could plan: storage may be silent."""
+    app = make_app([KV])
+    task = filled(app)
+    app.close()
+    shutil.rmtree(task.path)
+    asked: list[object] = []
+
+    def survey(*what: object) -> tuple[()]:
+        asked.append(what)
+        return ()
+
+    monkeypatch.setattr(facts, "survey", survey)
+    url = (app.root / "snapshots").as_uri()
+    task = app.task(restore=RestoreOptions(mode="orchestrated", snapshots_url=url))
+    with pytest.raises(Quarantined, match="no directory"):
+        task.open()
+    assert asked == []
+    assert task.plan().source == CHANGELOG
+    assert len(asked) == 1, "who plans does"
 
 
 def test_a_corrupt_store_waits_and_stays_where_it_is(make_app: MakeApp) -> None:

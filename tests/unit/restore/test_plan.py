@@ -191,8 +191,9 @@ def test_what_turned_out_bad_and_storage_that_is_away() -> None:
     plan = make_plan(with_snapshots(storage="s3://x cannot be read"))
     assert plan.source == CHANGELOG
     assert plan.candidates[1].why == "s3://x cannot be read"
-    with pytest.raises(InvalidRequest, match="s3://x cannot"):
-        make_plan(with_snapshots(storage="s3://x cannot be read"), "snapshot")
+    for wanted in ("snapshot", one.id):
+        with pytest.raises(InvalidRequest, match=f"from {wanted}: s3://x cannot"):
+            make_plan(with_snapshots(storage="s3://x cannot be read"), wanted)
 
 
 def test_what_is_not_whole_is_named_with_the_reason() -> None:
