@@ -52,6 +52,17 @@ def _settle(bootstrap: str, topic: str, partition: int) -> None:
 
 def committed(bootstrap: str, topic: str, partition: int = 0) -> list[Message]:
     """Every committed record of a partition that is still there, in order."""
+    _settle(bootstrap, topic, partition)
+    deadline = deadline_in(60)
+    while time.monotonic() < deadline:
+        found = _read(bootstrap, topic, partition, deadline)
+        if found is not None:
+            return found
+    raise TimeoutError(f"{topic}: the end of partition {partition} was not reached")
+
+
+def _read(bootstrap: str, topic: str, partition: int, deadline: float) -> list[Message] | None:
+    """By a client of its own; None if that hears nothing for long: see `_settle`."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -64,21 +75,21 @@ def committed(bootstrap: str, topic: str, partition: int = 0) -> list[Message]:
             "log_level": 0,
         }
     )
-    _settle(bootstrap, topic, partition)
     found: list[Message] = []
-    deadline = deadline_in(60)
+    silent = deadline_in(10)
     try:
         consumer.assign([TopicPartition(topic, partition, 0)])
-        while time.monotonic() < deadline:
+        while time.monotonic() < min(silent, deadline):
             message = consumer.poll(1)
             if message is None:
                 continue
             error = message.error()
             if error is None:
                 found.append(message)
+                silent = deadline_in(10)
             elif error.code() == KafkaError._PARTITION_EOF:
                 return found
-        raise TimeoutError(topic)
+        return None
     finally:
         consumer.close()
 
