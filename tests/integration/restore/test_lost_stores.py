@@ -19,13 +19,8 @@ from state_lib.stores.selection import KeyRange
 from state_lib.task import StateTask
 from tests.integration.conftest import MakeApp
 from tests.support.apps import KV, WIN, App, batch, digests, kv
+from tests.support.directories import WAITS, bad_blocks, beside
 from tests.support.filled import filled
-
-WAITS = RestoreOptions(mode="orchestrated")
-
-
-def beside(task: StateTask) -> list[str]:
-    return sorted(p.name for p in task.path.parent.iterdir())
 
 
 def test_a_lost_store_waits_for_a_decision(make_app: MakeApp) -> None:
@@ -114,12 +109,7 @@ def test_a_bad_block_that_is_read_leads_to_quarantine(
     before = digests(task)
     task.flush()
     app.close()
-    for sst in task.path.glob("*.sst"):
-        raw = bytearray(sst.read_bytes())
-        if b"__meta__" in raw:
-            continue
-        raw[5:40] = bytes(35)
-        sst.write_bytes(raw)
+    bad_blocks(task.path)
     task = app.opened(restore=WAITS)
     with pytest.raises(Unavailable, match="checksum"):
         read(task)

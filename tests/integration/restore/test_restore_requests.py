@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -25,7 +26,6 @@ from state_lib.errors import (
 from state_lib.restore.facts import free_bytes
 from state_lib.restore.local import built_by
 from state_lib.restore.lock import restore_lock
-from state_lib.restore.options import RestoreOptions
 from state_lib.restore.plan import CHANGELOG, LOCAL
 from state_lib.restore.replay import Replay
 from state_lib.task import StateTask
@@ -33,16 +33,12 @@ from tests.integration.conftest import MakeApp
 from tests.support import lost
 from tests.support.apps import KV, TS, WIN, App, batch, digests, kv
 from tests.support.counting import Counting
+from tests.support.directories import WAITS, beside
 from tests.support.filled import filled
 from tests.support.held import HeldReplay
 from tests.support.waiting import SLOWNESS
 
 REPOSITORY = Path(__file__).parents[3]
-WAITS = RestoreOptions(mode="orchestrated")
-
-
-def beside(task: StateTask) -> list[str]:
-    return sorted(p.name for p in task.path.parent.iterdir())
 
 
 def test_an_open_task_needs_nothing(make_app: MakeApp) -> None:
@@ -176,10 +172,11 @@ def test_a_changelog_that_was_made_again_is_no_source_of_a_living_task(make_app:
     before = digests(task)
     (known, _) = task.plan().offsets[app.topic("kv")]
     lost.made_again(app, app.topic("kv"))
-    way_out = rf"its id was {known}, is .*'holdfast repair changelog {app.name} --task 0'"
+    seen = re.escape(f"created again (its id was {known}, is ")
+    way_out = rf"{seen}.*'holdfast repair changelog {app.name} --task 0'"
     with pytest.raises(LogLost, match=way_out):
         task.plan()
-    with pytest.raises(InvalidRequest, match=f"created again .its id was {known}"):
+    with pytest.raises(InvalidRequest, match=seen):
         task.plan(CHANGELOG)
     assert digests(task) == before, "it answers as before"
     assert beside(task) == ["0"]
