@@ -1,7 +1,8 @@
 """A process that writes sorted runs of distinct keys, as a restore worker; prints its peak memory.
 
 ``python -m tests.support.run_memory FOLDER VALUE_BYTES``: three times what one run may hold.
-Writes one line: how many runs, and bytes of memory at most.
+Writes one line: how many runs, and bytes of memory at most. It imports what a worker does and no
+more: pyarrow alone, which tasks import, takes half of what a worker may.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ import state_lib.restore.worker  # noqa: F401 - what a worker has imported count
 from state_lib.heap import keep_heap
 from state_lib.restore.options import RestoreOptions
 from state_lib.restore.runs import _ENTRY_OVERHEAD, Run, RunJob, write_runs
+from state_lib.specs import StoreSpec
 from state_lib.stores.rocksdb.options import RocksDBOptions
-from tests.support.apps import KV, NOON
 
 KEY_BYTES = 12
+NOON = 1_700_000_000_000
 
 
 def batches(count: int, size: int, value: bytes) -> Iterator[list[Message]]:
@@ -52,8 +54,8 @@ def main(folder: str, value_bytes: str) -> None:
     options, size = RestoreOptions(), int(value_bytes)
     count = 3 * options.run_bytes // (_ENTRY_OVERHEAD + KEY_BYTES + size)
     job = RunJob(
-        "t", 0, 0, count, KV, NOON, Path(folder), "x", options.run_bytes, options.batch_size,
-        RocksDBOptions(),
+        "t", 0, 0, count, StoreSpec("kv"), NOON, Path(folder), "x", options.run_bytes,
+        options.batch_size, RocksDBOptions(),
     )  # fmt: skip
     events = write_runs(job, batches(count, options.batch_size, b"v" * (size - 8)))
     runs = sum(isinstance(event, Run) for event in events)
