@@ -1,4 +1,7 @@
-"""Exit codes of a driver, for its supervisor."""
+"""How a driver ends, for its supervisor."""
+
+IN_LOG = "last words"
+"""The event of its log that says how it ended."""
 
 EXIT_STOPPED = 0
 """It was asked to stop."""

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
 from collections.abc import Callable
+from datetime import UTC, datetime
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+import orjson
+
+from state_lib.drivers.identity import Identity
 from state_lib.errors import ConfigurationError
-from state_lib.exits import EXIT_CONFIGURATION, EXIT_STOPPED
+from state_lib.exits import EXIT_CONFIGURATION, EXIT_STOPPED, IN_LOG
 from state_lib.signals import aside
 
 if TYPE_CHECKING:
@@ -81,20 +86,21 @@ class _Refusals:
         self, kind: type[BaseException], error: BaseException, trace: TracebackType | None
     ) -> None:
         self._before(kind, error, trace)
-        if isinstance(error, ConfigurationError) and not _tries_out():
+        if _tries_out():
+            return
+        end_if_stopped()  # the error is one that somebody made of `end_if_stopped`'s
+        if isinstance(error, ConfigurationError):
             _last_words("failed", error.message)
             raise SystemExit(EXIT_CONFIGURATION)
 
 
 def _last_words(how: How, why: str) -> None:
-    """In the log alone: nothing is known of Kafka."""
-    # Imported late: jobs that are accepted need none of these.
-    import structlog  # noqa: PLC0415
+    """In the log alone: nothing is known of Kafka.
 
-    from state_lib.drivers.identity import Identity  # noqa: PLC0415
-    from state_lib.drivers.last_words import IN_LOG  # noqa: PLC0415
-    from state_lib.logs import configure_logging  # noqa: PLC0415
-
-    configure_logging()
-    who, words = Identity.of_this_process(), {"how": how, "why": why, "retry": False}
-    structlog.get_logger(__name__).info(IN_LOG, id=who.id, restarts=who.restarts, **words)
+    By nothing that is imported for it: a signal comes also in the middle of an import, and what is
+    there in part fails. Nor by ``sys.stderr``, which cannot be entered twice.
+    """
+    who, now = Identity.of_this_process(), datetime.now(UTC).isoformat()
+    said = {"id": who.id, "restarts": who.restarts, "how": how, "why": why, "retry": False}
+    line = said | {"event": IN_LOG, "level": "info", "timestamp": now}
+    os.write(2, (why.encode() if os.isatty(2) else orjson.dumps(line)) + b"\n")

@@ -18,13 +18,12 @@ from state_lib.changelog.claims import ENDED, Claim, tell
 from state_lib.changelog.reader import read
 from state_lib.changelog.topics import topology_topic
 from state_lib.drivers.sight import Ended
+from state_lib.exits import IN_LOG
 from state_lib.kafka import Kafka, ends, starts
 
 KEPT = 8
-IN_LOG = "last words"
-"""The event of a driver's log that says how it ended."""
 BEGINS = "starting"
-"""The event with which it begins."""
+"""The event of its log with which a driver begins."""
 _NO_PROGRAM = ("SyntaxError: ", "IndentationError: ", "TabError: ")
 _OWN = ENDED + b"/"
 

@@ -12,9 +12,10 @@ from confluent_kafka import KafkaException
 from state_lib.changelog.claims import STREAMING, tell
 from state_lib.changelog.topics import driver_group, topology_topic
 from state_lib.drivers.identity import Identity
-from state_lib.drivers.last_words import IN_LOG, key_of, prune
+from state_lib.drivers.last_words import key_of, prune
 from state_lib.drivers.sight import How
 from state_lib.errors import HoldfastError
+from state_lib.exits import IN_LOG
 from state_lib.kafka import Kafka, describe, unavailable
 from state_lib.kafka_door import is_forbidden
 from state_lib.protocol.marker import now_ms

@@ -54,6 +54,7 @@ def _stop_while_the_broker_hangs(cluster: Cluster, driver: Driver) -> None:
 
 
 def _goes_on(cluster: Cluster, events: Events, app: str) -> None:
+    events.more(500)
     driver = cluster.driver(app, events.topic)
     check(cluster.settings, app, events.topic)
     assert driver.stop() == 0

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from airflow.sdk import DagRunState
 
-from state_lib.drivers.last_words import IN_LOG
+from state_lib.exits import IN_LOG
 from state_lib.stack.paths import Paths
 from state_lib.stack.ports import free_port
 from tests.dags.conftest import Connect, Scripts

@@ -92,6 +92,38 @@ def test_a_signal_to_stop_counts_where_its_exception_is_swallowed(last: str) -> 
     assert ended.stderr.count("last words") == 1
 
 
+@pytest.mark.parametrize("name", ["state_lib.kafka_door", "confluent_kafka.cimpl", "structlog.dev"])
+def test_a_signal_to_stop_in_the_middle_of_an_import(name: str) -> None:
+    """What it would import is there in part, and would fail."""
+    job = [
+        "import os, signal, sys",
+        "class Finder:",
+        "    def find_spec(self, name, *_):",
+        f"        if name == {name!r}: os.kill(os.getpid(), signal.SIGTERM)",
+        "sys.meta_path.insert(0, Finder())",
+        "Application('a')",
+        "print('on')",
+    ]
+    ended = python("-c", "\n".join([BEGIN, *job]))
+    end = end_in_log(ended.stderr.splitlines(), OURS)
+    assert (ended.returncode, ended.stdout) == (EXIT_STOPPED, ""), ended.stderr
+    assert end is not None
+    assert (end.how, end.retry) == ("stopped", False)
+
+
+def test_a_signal_to_stop_whose_exception_becomes_another_one_is_a_stop() -> None:
+    job = [
+        "import os, signal",
+        "Application('a')",
+        "try: os.kill(os.getpid(), signal.SIGTERM)",
+        "except BaseException: raise ImportError('of it')",
+    ]
+    ended = python("-c", "\n".join([BEGIN, *job]))
+    assert ended.returncode == EXIT_STOPPED, ended.stderr
+    assert "ImportError: of it" in ended.stderr
+    assert ended.stderr.count("last words") == 1
+
+
 def test_who_is_to_be_told_of_a_stop_hears_of_one_that_was_swallowed() -> None:
     """Between a stream's last look for one and the thread that watches it."""
     job = [
