@@ -11,6 +11,7 @@ from state_lib.changelog.topics import changelog_topic
 from state_lib.protocol.marker import RESTORING, Marker
 from state_lib.specs import Topology
 from state_lib.stores.task_stores import Checkpoint, layout_of
+from state_lib.words import span
 
 AGE_MARGIN_MS = 3600 * 1000
 """Taken off ``delete.retention.ms``: a directory that is nearly too old counts as too old."""
@@ -79,7 +80,11 @@ def judge(
         elif offset > log.end or (offset < log.start and behind):
             why = f"offset {offset} of {topic} is outside the log [{log.start}, {log.end}]"
         elif offset < log.end and behind and age > log.delete_retention_ms - AGE_MARGIN_MS:
-            why = f"its state is {age // 3_600_000} h old: tombstones since then may be gone"
+            why = (
+                f"its state is {span(age)} old, and {topic} keeps tombstones for "
+                f"{span(log.delete_retention_ms)}, less {span(AGE_MARGIN_MS)} to be sure: some "
+                "since then may be gone"
+            )
         if why is not None:
             return Validity(why, kept, current)
     return Validity(None, kept, current)

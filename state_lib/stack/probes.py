@@ -38,16 +38,14 @@ def kafka(bootstrap: str) -> bool:
         return False
 
 
-def http_ready(host: str, port: int) -> bool:
-    """Whether ``/readyz`` answers 200."""
+def http_answers(host: str, port: int, path: str) -> bool:
+    """Whether it answers 200."""
     if not listening(host, port):
         return False
     import httpx  # noqa: PLC0415 - as above
 
     try:
-        answer = httpx.get(
-            f"http://{host}:{port}/readyz", timeout=ANSWER_TIMEOUT_S, trust_env=False
-        )
+        answer = httpx.get(f"http://{host}:{port}{path}", timeout=ANSWER_TIMEOUT_S, trust_env=False)
     except httpx.HTTPError:
         return False
     return answer.status_code == httpx.codes.OK

@@ -29,6 +29,7 @@ class Program:
         prepare: Done before each start, such as formatting a new broker's data directory; quick
             where it was done before.
         healthy: Asks the running service, which started at this Unix time; never raises.
+        lives: Asks whether it does its work in part, so that others may start; never raises.
     """
 
     name: str
@@ -38,3 +39,4 @@ class Program:
     command: Callable[[], list[str]]
     prepare: Callable[[], None]
     healthy: Callable[[float], bool]
+    lives: Callable[[], bool] = lambda: False

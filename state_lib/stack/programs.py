@@ -61,5 +61,6 @@ def _host(address: HostAddress) -> Program:
         stop_wait_s=15,
         command=lambda: [sys.executable, "-m", "state_lib.host", "--id", address.id],
         prepare=lambda: None,
-        healthy=lambda _: probes.http_ready(address.host, address.http_port),
+        healthy=lambda _: probes.http_answers(address.host, address.http_port, "/readyz"),
+        lives=lambda: probes.http_answers(address.host, address.http_port, "/livez"),
     )

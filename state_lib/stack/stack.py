@@ -60,10 +60,12 @@ class Stack:
             PortInUse: another process listens on a port of a service that does not run.
             ConfigurationError: an unknown service, or the stack runs with other ports.
             Unavailable: a service did not become healthy; its log's end is in the message. What
-                has started goes on, so that it can be looked at.
+                has started goes on, so that it can be looked at. The others are started all the
+                same if it does its work in part, as a host does of which one task cannot be opened.
         """
         wanted = self._select(only)
         report = report or (lambda _name, _phase: None)
+        partial: list[Unavailable] = []
         with self._locked():
             running = self._ensure_supervisor(wanted, report)
             for _, together in itertools.groupby(wanted, key=lambda program: program.priority):
@@ -75,8 +77,16 @@ class Stack:
                         supervisor.Client(self.paths).start(program.name)
                 for program in group if wait else ():
                     report(program.name, "waiting for it to be healthy")
-                    self._await(program, timeout_s)
-                    report(program.name, "healthy")
+                    try:
+                        self._await(program, timeout_s)
+                    except Unavailable as error:
+                        if not program.lives():
+                            raise
+                        partial.append(error)
+                    else:
+                        report(program.name, "healthy")
+        if partial:
+            raise partial[0]
         return self.status()
 
     def down(self, *, wipe: bool = False) -> list[int]:
@@ -170,9 +180,11 @@ class Stack:
     def _unhealthy(self, program: Program, state: str, why: str) -> Unavailable:
         log = self.paths.log(program.name)
         tail = "\n".join(last_lines(log, LOG_LINES_IN_ERRORS)) or "(nothing)"
+        next_step = "Correct the cause, then 'holdfast down' and 'holdfast up'."
+        if program.lives():
+            next_step = "Correct the cause: it runs, and the other services are started as well."
         message = (
-            f"{program.name} {why} (state: {state}). Its log, {log}, ends:\n{tail}\n"
-            "Correct the cause, then 'holdfast down' and 'holdfast up'."
+            f"{program.name} {why} (state: {state}). Its log, {log}, ends:\n{tail}\n{next_step}"
         )
         return Unavailable(message, service=program.name, state=state, log=str(log))
 

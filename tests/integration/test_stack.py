@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -18,7 +19,7 @@ from state_lib.stack import LocalBroker, Stack, probes
 from state_lib.stack.ports import free_port
 from state_lib.stack.record import Record
 from tests.support.brokers import paused
-from tests.support.waiting import deadline_in
+from tests.support.waiting import SLOWNESS, deadline_in
 
 
 def settings_in(home: Path) -> Settings:
@@ -49,6 +50,24 @@ def eventually(question: Callable[[], bool], within_s: float = 60.0) -> None:
     while not question():
         assert time.monotonic() < deadline, "it did not happen"
         time.sleep(0.1)
+
+
+def test_others_start_beside_a_host_that_is_not_ready(tmp_path: Path) -> None:
+    """As one with a task that cannot be opened: Airflow would not be there to mend it."""
+    ports = [free_port() for _ in range(4)]
+    hosts = "host-1=127.0.0.1:{}/{},host-2=127.0.0.1:{}/{}".format(*ports)
+    stack = Stack(settings_in(tmp_path / "home").model_copy(update={"hosts": hosts}))
+    kafka, first, second = stack.programs
+    never_ready = replace(first, healthy=lambda _: False)
+    stack.programs = (kafka, never_ready, replace(second, priority=first.priority + 1))
+    try:
+        stack.up(only=["kafka"])
+        with pytest.raises(Unavailable, match="the other services are started"):
+            stack.up(timeout_s=12 * SLOWNESS)
+        up = stack.status()
+        assert (up["host-1"].health, up["host-2"].health) == ("unhealthy", "healthy")
+    finally:
+        stack.down()
 
 
 def test_life_of_a_stack(stack: Stack) -> None:
