@@ -6,6 +6,7 @@ is how ``spark-submit`` runs Python: by two variables. So does this, from the ve
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import shutil
@@ -52,6 +53,7 @@ class Starting:
             },
             preexec_fn=_deaf,  # noqa: PLW1509 - as PySpark starts it
         )
+        atexit.register(self.close)
 
     @property
     def pid(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -93,7 +94,7 @@ def test_a_signal_to_stop_counts_where_its_exception_is_swallowed(last: str) -> 
 
 
 @pytest.mark.parametrize("name", ["state_lib.kafka_door", "confluent_kafka.cimpl", "structlog.dev"])
-def test_a_signal_to_stop_in_the_middle_of_an_import(name: str) -> None:
+def test_a_signal_to_stop_in_the_middle_of_an_import(name: str, tmp_path: Path) -> None:
     """What it would import is there in part, and would fail."""
     job = [
         "import os, signal, sys",
@@ -104,11 +105,12 @@ def test_a_signal_to_stop_in_the_middle_of_an_import(name: str) -> None:
         "Application('a')",
         "print('on')",
     ]
-    ended = python("-c", "\n".join([BEGIN, *job]))
+    ended = python("-c", "\n".join([BEGIN, *job]), TMPDIR=str(tmp_path))
     end = end_in_log(ended.stderr.splitlines(), OURS)
     assert (ended.returncode, ended.stdout) == (EXIT_STOPPED, ""), ended.stderr
     assert end is not None
     assert (end.how, end.retry) == ("stopped", False)
+    assert not list(tmp_path.glob("holdfast-jvm-*")), "where the JVM says how to join it"
 
 
 def test_a_signal_to_stop_whose_exception_becomes_another_one_is_a_stop() -> None:
