@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -103,4 +104,5 @@ def _last_words(how: How, why: str) -> None:
     who, now = Identity.of_this_process(), datetime.now(UTC).isoformat()
     said = {"id": who.id, "restarts": who.restarts, "how": how, "why": why, "retry": False}
     line = said | {"event": IN_LOG, "level": "info", "timestamp": now}
-    os.write(2, (why.encode() if os.isatty(2) else orjson.dumps(line)) + b"\n")
+    with contextlib.suppress(OSError):  # nobody reads it
+        os.write(2, (why.encode() if os.isatty(2) else orjson.dumps(line)) + b"\n")

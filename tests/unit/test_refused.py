@@ -113,6 +113,11 @@ def test_a_signal_to_stop_in_the_middle_of_an_import(name: str, tmp_path: Path) 
     assert not list(tmp_path.glob("holdfast-jvm-*")), "where the JVM says how to join it"
 
 
+def test_a_signal_to_stop_is_a_stop_where_nobody_reads_the_log() -> None:
+    job = "import os, signal; Application('a'); os.close(2); os.kill(os.getpid(), signal.SIGTERM)"
+    assert python("-c", f"{BEGIN}\n{job}").returncode == EXIT_STOPPED
+
+
 def test_a_signal_to_stop_whose_exception_becomes_another_one_is_a_stop() -> None:
     job = [
         "import os, signal",
