@@ -101,8 +101,8 @@ def _last_words(how: How, why: str) -> None:
     By nothing that is imported for it: a signal comes also in the middle of an import, and what is
     there in part fails. Nor by ``sys.stderr``, which cannot be entered twice.
     """
-    who, now = Identity.of_this_process(), datetime.now(UTC).isoformat()
-    said = {"id": who.id, "restarts": who.restarts, "how": how, "why": why, "retry": False}
+    said = Identity.of_this_process().last_words(how, why, retry=False)
+    now = datetime.now(UTC).isoformat()
     line = said | {"event": IN_LOG, "level": "info", "timestamp": now}
     with contextlib.suppress(OSError):  # nobody reads it
         os.write(2, (why.encode() if os.isatty(2) else orjson.dumps(line)) + b"\n")

@@ -7,7 +7,10 @@ import socket
 import uuid
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from state_lib.drivers.sight import How
 
 ID_VARIABLE = "HOLDFAST_DRIVER_ID"
 LOG_VARIABLE = "HOLDFAST_DRIVER_LOG"
@@ -43,6 +46,17 @@ class Identity:
         log, restarts = os.environ.get(LOG_VARIABLE, ""), os.environ.get(RESTARTS_VARIABLE, "")
         count = int(restarts) if restarts.isdecimal() else 0
         return cls(given, socket.gethostname(), os.getpid(), log, count)
+
+    def last_words(
+        self, how: How, why: str, *, retry: bool, handover: bool = False
+    ) -> dict[str, Any]:
+        """How this driver ended, as its log and its application's topology topic say it.
+
+        By nothing that would have to be imported: a signal comes also in the middle of an import.
+        `state_lib.drivers.last_words` reads them.
+        """
+        end = {"how": how, "why": why, "retry": retry, "handover": handover}
+        return {"id": self.id, "restarts": self.restarts, **end}
 
     def to_json(self) -> dict[str, Any]:
         """As plain data."""

@@ -69,8 +69,8 @@ class Presence:
             handover: as `Ended`.
         """
         # In the log, too: a driver that is refused before its first claim has no topic.
-        words = {"how": how, "why": why, "retry": retry, "handover": handover}
-        log.info(IN_LOG, id=self.who.id, restarts=self.who.restarts, **words)
+        words = self.who.last_words(how, why, retry=retry, handover=handover)
+        log.info(IN_LOG, **words)
         said = False
         if self._ever_ran():
             said = self._say(key_of(self.who.id), words)

@@ -6,7 +6,6 @@ is how ``spark-submit`` runs Python: by two variables. So does this, from the ve
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import os
 import shutil
@@ -14,6 +13,7 @@ import signal
 import subprocess
 import tempfile
 import time
+import weakref
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -53,7 +53,7 @@ class Starting:
             },
             preexec_fn=_deaf,  # noqa: PLW1509 - as PySpark starts it
         )
-        atexit.register(self.close)
+        self._end = weakref.finalize(self, _end, self._process, self._folder)  # or at exit
 
     @property
     def pid(self) -> int:
@@ -74,7 +74,8 @@ class Starting:
                 length = int.from_bytes(said[4:8], "big")
                 os.environ[PORT] = str(int.from_bytes(said[:4], "big"))
                 os.environ[SECRET] = said[8 : 8 + length].decode()
-                self._forget()
+                self._end.detach()
+                _forget(self._folder)
                 self._joined = True
                 _joined.append(self)
                 return True
@@ -84,17 +85,7 @@ class Starting:
 
     def close(self) -> None:
         """End it if nobody has joined it. Again: nothing."""
-        if self._joined:
-            return
-        if self._process.stdin is not None:
-            with contextlib.suppress(OSError):
-                self._process.stdin.close()
-        self._process.kill()
-        self._process.wait()
-        self._forget()
-
-    def _forget(self) -> None:
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._end()
 
 
 def start(app_id: str, settings: Settings) -> Starting | None:
@@ -119,6 +110,19 @@ def joined() -> None:
     if _joined:
         os.environ.pop(PORT, None)
         os.environ.pop(SECRET, None)
+
+
+def _end(process: subprocess.Popen[bytes], folder: Path) -> None:
+    if process.stdin is not None:
+        with contextlib.suppress(OSError):
+            process.stdin.close()
+    process.kill()
+    process.wait()
+    _forget(folder)
+
+
+def _forget(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _deaf() -> None:

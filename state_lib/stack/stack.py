@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator
 from state_lib.config import Settings
 from state_lib.errors import ConfigurationError, Unavailable
 from state_lib.stack import airflow, ending, record, status, supervisor
-from state_lib.stack.logs import last_lines
 from state_lib.stack.paths import Paths
 from state_lib.stack.ports import require_free
 from state_lib.stack.program import Program
@@ -20,12 +19,12 @@ from state_lib.stack.programs import programs
 from state_lib.stack.record import Record
 from state_lib.stack.settled import settled
 from state_lib.stack.status import StackStatus
+from state_lib.stack.unhealthy import Unhealthy, unavailable
 
 UP_TIMEOUT_S = 120.0
 POLL_S = 0.2
 # If a service has ended this often while we wait for it, waiting longer is of no use.
 STARTS_BEFORE_GIVING_UP = 4
-LOG_LINES_IN_ERRORS = 15
 # Supervisor's states of a program that it runs or restarts, and that may hold its ports.
 ALIVE = frozenset({"STARTING", "RUNNING", "BACKOFF"})
 Report = Callable[[str, str], None]
@@ -59,13 +58,14 @@ class Stack:
         Raises:
             PortInUse: another process listens on a port of a service that does not run.
             ConfigurationError: an unknown service, or the stack runs with other ports.
-            Unavailable: a service did not become healthy; its log's end is in the message. What
-                has started goes on, so that it can be looked at. The others are started all the
-                same if it does its work in part, as a host does of which one task cannot be opened.
+            Unavailable: services did not become healthy; the ends of their logs are in the message.
+                What has started goes on, so that it can be looked at. The rest of ``only`` is
+                started all the same beside one that does its work in part, as a host does of which
+                one task cannot be opened.
         """
         wanted = self._select(only)
         report = report or (lambda _name, _phase: None)
-        partial: list[Unavailable] = []
+        unready: list[Unhealthy] = []
         with self._locked():
             running = self._ensure_supervisor(wanted, report)
             for _, together in itertools.groupby(wanted, key=lambda program: program.priority):
@@ -77,16 +77,15 @@ class Stack:
                         supervisor.Client(self.paths).start(program.name)
                 for program in group if wait else ():
                     report(program.name, "waiting for it to be healthy")
-                    try:
-                        self._await(program, timeout_s)
-                    except Unavailable as error:
-                        if not program.lives():
-                            raise
-                        partial.append(error)
-                    else:
+                    found = self._await(program, timeout_s)
+                    if found is None:
                         report(program.name, "healthy")
-        if partial:
-            raise partial[0]
+                        continue
+                    unready.append(found)
+                    if not found.lives:
+                        raise unavailable(unready)
+        if unready:
+            raise unavailable(unready)
         return self.status()
 
     def down(self, *, wipe: bool = False) -> list[int]:
@@ -162,31 +161,22 @@ class Stack:
         supervisor.start(self.paths, {**environment, record.VARIABLE: new.id})
         Record(new.id, supervisor.Client(self.paths).pid(), ports).write(self.paths.record)
 
-    def _await(self, program: Program, timeout_s: float) -> None:
+    def _await(self, program: Program, timeout_s: float) -> Unhealthy | None:
+        """What it is instead of healthy."""
         deadline = time.monotonic() + timeout_s
         starts: set[int] = set()
         while True:
             info = supervisor.Client(self.paths).info()[program.name]
             starts.add(int(info["start"]))
             if info["pid"] and program.healthy(float(info["start"])):
-                return
+                return None
             state = supervisor.STATES.get(info["state"], "unknown")
             gave_up = state == "fatal" or len(starts) >= STARTS_BEFORE_GIVING_UP
             if gave_up or time.monotonic() > deadline:
                 why = "ends as soon as it starts" if gave_up else f"is not healthy in {timeout_s} s"
-                raise self._unhealthy(program, state, why)
+                log = self.paths.log(program.name)
+                return Unhealthy(program.name, why, state, log, lives=program.lives())
             time.sleep(POLL_S)
-
-    def _unhealthy(self, program: Program, state: str, why: str) -> Unavailable:
-        log = self.paths.log(program.name)
-        tail = "\n".join(last_lines(log, LOG_LINES_IN_ERRORS)) or "(nothing)"
-        next_step = "Correct the cause, then 'holdfast down' and 'holdfast up'."
-        if program.lives():
-            next_step = "Correct the cause: it runs, and the other services are started as well."
-        message = (
-            f"{program.name} {why} (state: {state}). Its log, {log}, ends:\n{tail}\n{next_step}"
-        )
-        return Unavailable(message, service=program.name, state=state, log=str(log))
 
     def _end(self, current: Record | None) -> list[int]:
         if current is None:

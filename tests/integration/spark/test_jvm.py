@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.support import jvm as jvms
 from tests.support.waiting import until
 
@@ -57,19 +59,19 @@ try:
 except PySparkRuntimeError as error:
     print(error.getCondition())
 """
-
-
-DROPPED = """
+LEFT = """
 import glob, tempfile
+from pathlib import Path
 from state_lib.config import Settings
 from state_lib.spark import jvm
 starting = jvm.start("early", Settings.load())
-assert len(glob.glob(tempfile.gettempdir() + "/holdfast-jvm-*")) == 1
-starting.close()
-starting.close()
-assert not glob.glob(tempfile.gettempdir() + "/holdfast-jvm-*")
-print(starting.pid)
+pid = starting.pid
+def there():
+    return len(glob.glob(tempfile.gettempdir() + "/holdfast-jvm-*")), Path(f"/proc/{pid}").exists()
+assert there() == (1, True)
+print(pid)
 """
+AT_ONCE = "assert there() == (0, False), there()"
 
 
 def run(script: str, tmp_path: Path, options: str) -> str:
@@ -102,8 +104,15 @@ def test_programs_that_its_driver_starts_have_jvms_of_their_own(tmp_path: Path) 
     assert run(OPENED, tmp_path, jvms.options(jvms.QUICK)) == "7"
 
 
-def test_one_that_nobody_joins_leaves_nothing(tmp_path: Path) -> None:
-    assert not Path(f"/proc/{run(DROPPED, tmp_path, jvms.options(jvms.QUICK))}").exists()
+@pytest.mark.parametrize(
+    "then",
+    [f"starting.close(); starting.close(); {AT_ONCE}", f"del starting; {AT_ONCE}", ""],
+    ids=["closed", "dropped", "end-of-process"],
+)
+def test_one_that_nobody_joins_leaves_nothing(then: str, tmp_path: Path) -> None:
+    pid = run(LEFT + then, tmp_path, jvms.options(jvms.QUICK))
+    assert not Path(f"/proc/{pid}").exists()
+    assert not list(tmp_path.glob("holdfast-jvm-*"))
 
 
 def test_one_that_does_not_come_up_is_pysparks_to_explain(tmp_path: Path) -> None:
