@@ -10,6 +10,7 @@ from xml.etree.ElementTree import Element, SubElement, tostring
 
 from state_lib.capacity.chart import Format, bars, lines
 from state_lib.capacity.model import Capacity, Growth, TaskCapacity
+from state_lib.specs import DAY_MS
 from state_lib.times import iso
 from state_lib.words import size, span
 
@@ -198,11 +199,12 @@ def _cells(body: Element, found: Capacity) -> None:
 
 
 def ahead(growth: Growth) -> str:
-    """Days until something is full, with their uncertainty."""
+    """How long until something is full, with its uncertainty."""
     if growth.full_days is None:
         return "not filling"
-    latest = "never" if growth.latest is None else f"{growth.latest:,.1f}"
-    return f"{growth.full_days:,.1f} d ({growth.earliest or 0:,.1f} to {latest})"
+    latest = "never" if growth.latest is None else span(growth.latest * DAY_MS)
+    earliest = span((growth.earliest or 0) * DAY_MS)
+    return f"{span(growth.full_days * DAY_MS)} ({earliest} to {latest})"
 
 
 def _growing(growth: Growth, shown: Format) -> str:

@@ -110,7 +110,8 @@ def test_a_bound_is_reached_within_some_days() -> None:
     assert found.latest is not None
     assert found.earliest < found.full_days < found.latest
     assert found.full_days == pytest.approx(10, rel=0.05)
-    assert ahead(found) == f"{found.full_days:.1f} d ({found.earliest:.1f} to {found.latest:.1f})"
+    assert ahead(replace(found, earliest=8.5, latest=12.24)) == "10 d (8.5 d to 12.2 d)"
+    assert ahead(Growth(1.0, 0.1, 0.5 / 24, 0.4 / 24, None)) == "30 min (24 min to never)"
     falling = growth([(at, -used) for at, used in noisy], 10 * GB)
     assert (falling.full_days, ahead(falling)) == (None, "not filling")
 
