@@ -21,7 +21,7 @@ class Unhealthy:
         why: a verb with what it does.
         state: supervisor's.
         log: its log.
-        lives: whether it does its work in part, so that the others were started beside it.
+        lives: whether it does its work in part, so that others may start beside it.
     """
 
     name: str
@@ -31,22 +31,20 @@ class Unhealthy:
     lives: bool
 
     def told(self) -> str:
-        """In words, with the end of its log and the next step."""
+        """In words, with the end of its log."""
         tail = "\n".join(last_lines(self.log, LOG_LINES_IN_ERRORS)) or "(nothing)"
-        next_step = "Correct the cause, then 'holdfast down' and 'holdfast up'."
-        if self.lives:
-            next_step = (
-                "Correct the cause: it does its work in part, and all else that was asked for is "
-                "started."
-            )
-        return (
-            f"{self.name} {self.why} (state: {self.state}). Its log, {self.log}, ends:\n{tail}\n"
-            f"{next_step}"
-        )
+        return f"{self.name} {self.why} (state: {self.state}). Its log, {self.log}, ends:\n{tail}"
 
 
 def unavailable(found: Sequence[Unhealthy]) -> Unavailable:
-    """The error that tells of all of them; its context is of the last, for which it ended."""
+    """The error that tells of all of them, and of the next step.
+
+    Args:
+        found: as they were waited for; if the last one does not live, nothing was started after it.
+    """
     last = found[-1]
-    message = "\n".join(one.told() for one in found)
+    next_step = "Correct the cause, then 'holdfast down' and 'holdfast up'."
+    if last.lives:
+        next_step = "Correct the cause: all else that was asked for is started."
+    message = "\n".join([*(one.told() for one in found), next_step])
     return Unavailable(message, service=last.name, state=last.state, log=str(last.log))

@@ -7,27 +7,29 @@ from pathlib import Path
 from state_lib.stack.unhealthy import Unhealthy, unavailable
 
 
-def test_each_is_named_with_its_log_and_its_next_step(tmp_path: Path) -> None:
-    for name in ("host-1", "host-2", "airflow"):
-        (tmp_path / name).write_text(f"the trouble of {name}\n")
-    late, ends = "is not healthy in 120 s", "ends as soon as it starts"
-    error = unavailable(
-        [
-            Unhealthy("host-1", late, "RUNNING", tmp_path / "host-1", lives=True),
-            Unhealthy("host-2", late, "RUNNING", tmp_path / "host-2", lives=True),
-            Unhealthy("airflow", ends, "FATAL", tmp_path / "airflow", lives=False),
-        ]
-    )
-    first, second, third = error.message.split("Correct the cause")[:3]
-    assert "host-1 is not healthy in 120 s (state: RUNNING)" in first
-    assert "the trouble of host-1" in first
-    assert "the trouble of host-2" in second
-    assert "the trouble of airflow" in third
-    assert "does its work in part" in second
+def found(folder: Path, name: str, *, lives: bool) -> Unhealthy:
+    (folder / name).write_text(f"the trouble of {name}\n")
+    return Unhealthy(name, "is not healthy in 120 s", "running", folder / name, lives=lives)
+
+
+def test_each_is_named_with_its_log(tmp_path: Path) -> None:
+    hosts = [found(tmp_path, name, lives=True) for name in ("host-1", "host-2")]
+    told = unavailable(hosts).message
+    for name in ("host-1", "host-2"):
+        assert f"{name} is not healthy in 120 s (state: running)" in told
+        assert f"ends:\nthe trouble of {name}\n" in told
+    assert told.endswith("all else that was asked for is started.")
+
+
+def test_what_starts_after_one_that_does_not_live_is_not_said_to_be_started(tmp_path: Path) -> None:
+    last = found(tmp_path, "airflow", lives=False)
+    error = unavailable([found(tmp_path, "host-1", lives=True), last])
+    assert "the trouble of host-1" in error.message
     assert error.message.endswith("then 'holdfast down' and 'holdfast up'.")
+    assert "is started" not in error.message
     assert error.details["service"] == "airflow"
 
 
 def test_an_empty_log_is_called_so(tmp_path: Path) -> None:
-    none = Unhealthy("host-1", "is not healthy in 1 s", "BACKOFF", tmp_path / "none", lives=False)
-    assert "ends:\n(nothing)\n" in none.told()
+    none = Unhealthy("host-1", "is not healthy in 1 s", "backoff", tmp_path / "none", lives=False)
+    assert none.told().endswith("ends:\n(nothing)")
