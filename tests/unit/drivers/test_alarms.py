@@ -190,6 +190,8 @@ def test_tasks_that_are_left_out_are_told_once() -> None:
     world.parked = (3,)
     assert world.run(60) == []
     world.parked = (2, 3)
-    assert names(world.run(60)) == ["parked"]
+    (more,) = world.run(60)
+    assert (more.name, more.details["tasks"]) == ("parked", [2, 3])
     world.parked = ()
-    assert names(world.run(60)) == ["unparked"]
+    (over,) = world.run(60)
+    assert (over.name, over.details["tasks"]) == ("unparked", [1, 2, 3])
