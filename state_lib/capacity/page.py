@@ -6,13 +6,14 @@ It is made of elements, so that no name or message can become markup.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from math import inf
 from xml.etree.ElementTree import Element, SubElement, tostring
 
 from state_lib.capacity.chart import Format, bars, lines
 from state_lib.capacity.model import Capacity, Growth, TaskCapacity
 from state_lib.specs import DAY_MS
 from state_lib.times import iso
-from state_lib.words import size, span
+from state_lib.words import about, size, span
 
 MOST_BARS = 40
 MOST_LINES = 6
@@ -202,9 +203,8 @@ def ahead(growth: Growth) -> str:
     """How long until something is full, with its uncertainty."""
     if growth.full_days is None:
         return "not filling"
-    latest = "never" if growth.latest is None else span(growth.latest * DAY_MS)
-    earliest = span((growth.earliest or 0) * DAY_MS)
-    return f"{span(growth.full_days * DAY_MS)} ({earliest} to {latest})"
+    latest = inf if growth.latest is None else growth.latest
+    return about(*(d * DAY_MS for d in (growth.full_days, growth.earliest or 0, latest)))
 
 
 def _growing(growth: Growth, shown: Format) -> str:

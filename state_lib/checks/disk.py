@@ -11,7 +11,7 @@ from state_lib.checks.verdict import Level, Verdict
 from state_lib.drivers.trend import fit
 from state_lib.restore.candidates import SPACE_FULL
 from state_lib.specs import DAY_MS
-from state_lib.words import size, span
+from state_lib.words import about, size
 
 NAME = "disk"
 _NEAR, _FULL = 0.85, 0.95
@@ -36,8 +36,7 @@ class Filling:
         """For people."""
         if self.days == inf:
             return "not filling"
-        latest = "never" if self.latest == inf else span(self.latest * DAY_MS)
-        return f"full in {span(self.days * DAY_MS)} ({span(self.earliest * DAY_MS)} to {latest})"
+        return f"full in {about(*(d * DAY_MS for d in (self.days, self.earliest, self.latest)))}"
 
 
 def filling(used: Sequence[tuple[int, int]], free: int, least_ms: int = _LEAST_MS) -> Filling:

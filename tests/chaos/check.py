@@ -77,6 +77,11 @@ def _of_topic(marker: Any, topic: str) -> dict[int, int]:
     return {p: offset for (of, p), offset in marker.positions.items() if of == topic}
 
 
+def tasks_of(settings: Settings, app: str, host: str) -> list[int]:
+    """The tasks that a host owns."""
+    return [p for p in range(TASKS) if owner_of(app, p, settings.host_addresses).id == host]
+
+
 def check(settings: Settings, app: str, topic: str, timeout_s: float = 120) -> Counter[str]:
     """Wait for the end of the source, then compare everything; returns the drop counters."""
     markers = standing(settings, app, topic, timeout_s)

@@ -13,8 +13,7 @@ from state_lib.drivers.control import ask_to_stop
 from state_lib.drivers.pace import KNOWN
 from state_lib.drivers.process import DriverProcess
 from state_lib.kafka import Kafka
-from state_lib.protocol.placement import owner_of
-from tests.chaos.check import TASKS, check
+from tests.chaos.check import check, tasks_of
 from tests.chaos.cluster import Cluster
 from tests.chaos.conftest import Events
 from tests.chaos.supervisor import Supervisor
@@ -131,8 +130,7 @@ def test_a_host_that_hangs_is_named_and_its_tasks_are_parked(
         supervisor.until_caught_up()  # the others
     finally:
         os.kill(pid, signal.SIGCONT)
-    hosts = cluster.settings.host_addresses
-    theirs = [p for p in range(TASKS) if owner_of(app, p, hosts).id == "host-1"]
+    theirs = tasks_of(cluster.settings, app, "host-1")
     assert supervisor.until("unparked").details["tasks"] == theirs
     check(cluster.settings, app, events.topic)
     assert {"crashed", "restart"} & set(supervisor.names()) == set()

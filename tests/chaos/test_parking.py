@@ -13,7 +13,7 @@ from state_lib.client.flight import FlightHostClient
 from state_lib.errors import HoldfastError
 from state_lib.kafka import Kafka, describe, ends
 from state_lib.protocol.placement import owner_of
-from tests.chaos.check import TASKS, check
+from tests.chaos.check import TASKS, check, tasks_of
 from tests.chaos.cluster import Cluster
 from tests.chaos.conftest import Events
 from tests.support.waiting import until
@@ -36,11 +36,11 @@ def test_a_host_that_hangs_and_loses_its_disk(cluster: Cluster, events: Events, 
             if number == 1:
                 driver.kill()
                 driver = cluster.driver(app, events.topic)
-        assert driver.events("parked a task") == len(_theirs(cluster, app))
+        assert driver.events("parked a task") == len(tasks_of(cluster.settings, app, AWAY))
     finally:
         shutil.rmtree(cluster.settings.home / "state" / AWAY / app)
         os.kill(pid, signal.SIGKILL)  # and it begins without its disk
-    driver.wait_event("a parked task is back", len(_theirs(cluster, app)))
+    driver.wait_event("a parked task is back", len(tasks_of(cluster.settings, app, AWAY)))
     check(cluster.settings, app, events.topic)
     assert driver.events("streaming") == 1, "its query goes on"
     assert driver.stop() == 0
@@ -51,7 +51,7 @@ def test_batches_while_it_catches_up(cluster: Cluster, events: Events, app: str)
     events.more(2000)
     driver = cluster.driver(app, events.topic)
     check(cluster.settings, app, events.topic)
-    theirs = len(_theirs(cluster, app))
+    theirs = len(tasks_of(cluster.settings, app, AWAY))
     for round_ in (1, 2):
         pid = cluster.pid(AWAY)
         os.kill(pid, signal.SIGSTOP)
@@ -69,14 +69,9 @@ def test_batches_while_it_catches_up(cluster: Cluster, events: Events, app: str)
     assert driver.stop() == 0
 
 
-def _theirs(cluster: Cluster, app: str) -> list[int]:
-    hosts = cluster.settings.host_addresses
-    return [p for p in range(TASKS) if owner_of(app, p, hosts).id == AWAY]
-
-
 def _others_caught_up(cluster: Cluster, app: str, topic: str) -> None:
     hosts = cluster.settings.host_addresses
-    present = [p for p in range(TASKS) if p not in _theirs(cluster, app)]
+    present = [p for p in range(TASKS) if p not in tasks_of(cluster.settings, app, AWAY)]
     assert present
     assert len(present) < TASKS
 
