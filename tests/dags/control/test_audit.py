@@ -24,7 +24,7 @@ from state_lib.config import Settings
 from state_lib.driver.claims import write_claim
 from state_lib.errors import HoldfastError
 from state_lib.kafka import Kafka
-from state_lib.protocol.marker import CommitHeader
+from state_lib.protocol.marker import CommitHeader, now_ms
 from state_lib.protocol.placement import owner_of
 from state_lib.stack import Stack
 from state_lib.stack.logs import last_lines
@@ -75,7 +75,7 @@ def spoil(settings: Settings, count: int) -> str:
                 if words and not word:
                     word = words[0]
                     value = pa.array([struct.pack(">q", count)], pa.binary())
-                    times = pa.array([marker.stream_time_ms], pa.int64())
+                    times = pa.array([now_ms()], pa.int64())  # one batch has no stream time yet
                     exchange.put("counts", pa.array([word], pa.binary()), value, times)
                 at = marker.positions
                 exchange.commit(CommitHeader(epoch, 1, at, at, marker.stream_time_ms))
