@@ -6,16 +6,31 @@ import shutil
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from state_lib.changelog.topics import changelog_topic
+from state_lib.client.flight import FlightHostClient
 from state_lib.protocol.marker import Marker
 from state_lib.snapshots.write import SnapshotRequest
 from state_lib.specs import StoreSpec, Topology
 from state_lib.stores.rocksdb.options import RocksDBOptions
 from state_lib.stores.task_stores import Checkpoint, TaskStores
 from tests.support.apps import KV, NOON, at
+from tests.support.waiting import until
 
 SMALL = RocksDBOptions(write_buffer_bytes=1 << 20)
+
+
+def ended(client: FlightHostClient, app: str, partition: int = 0) -> dict[str, Any]:
+    """The job of a task's snapshot, once it does not run any more."""
+    found: list[dict[str, Any]] = []
+
+    def done() -> bool:
+        found[:] = [client.snapshot_status(app, partition)]
+        return bool(found[0]["state"] != "running")
+
+    until(done, 90)
+    return found[0]
 
 
 class Source:

@@ -1,13 +1,11 @@
-"""Snapshots by hosts: beside commits, one at a time, killed at every point."""
+"""Snapshots by hosts: beside commits, one at a time."""
 
 from __future__ import annotations
 
 import itertools
-import os
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,11 +27,9 @@ from state_lib.kafka import Kafka
 from state_lib.protocol.placement import owner_of
 from state_lib.snapshots.fetch import fetch
 from state_lib.snapshots.inspect import inspect
-from state_lib.snapshots.listing import list_snapshots, taken_for, verify
+from state_lib.snapshots.listing import list_snapshots, taken_for
 from state_lib.snapshots.manifest import Manifest, new_id
 from state_lib.snapshots.parallel import Progress
-from state_lib.snapshots.prune import Retention, prune
-from state_lib.snapshots.storage import is_partial
 from state_lib.snapshots.write import SnapshotRequest, Written, write_snapshot
 from state_lib.specs import StoreSpec
 from state_lib.task.checkpoint import checkpoint
@@ -55,21 +51,10 @@ from tests.support.apps import (
 from tests.support.host_process import TOKEN, Hosts
 from tests.support.hosts import address, claim, publish, served
 from tests.support.s3 import s3_server
-from tests.support.snapshots import SMALL, entries_of
+from tests.support.snapshots import SMALL, ended, entries_of
 from tests.support.waiting import until
 
 MEMORY = StoreSpec("small", backend="memory", max_bytes=16 << 20)
-
-
-def ended(client: FlightHostClient, app: str, partition: int = 0) -> dict[str, Any]:
-    found: list[dict[str, Any]] = []
-
-    def done() -> bool:
-        found[:] = [client.snapshot_status(app, partition)]
-        return bool(found[0]["state"] != "running")
-
-    until(done, 90)
-    return found[0]
 
 
 def wide(kafka: Kafka, name: str, root: Path, partitions: int) -> App:
@@ -346,13 +331,6 @@ def test_waiting_for_a_commit_that_never_comes_ends(make_app: MakeApp) -> None:
         assert ended(client, app.name)["state"] == "done"
 
 
-@pytest.fixture
-def hosts(make_app: MakeApp) -> Iterator[Hosts]:
-    running = Hosts(make_app())
-    yield running
-    running.stop()
-
-
 def test_a_host_on_s3(make_app: MakeApp, tmp_path: Path) -> None:
     app = make_app()
     with s3_server() as server:
@@ -368,54 +346,6 @@ def test_a_host_on_s3(make_app: MakeApp, tmp_path: Path) -> None:
             assert entries_of(tmp_path / "back", app.topology) == {b"a": b"1"}
         finally:
             hosts.stop()
-
-
-PHASES = (
-    "snapshot.upload=sleep:0.5@2;snapshot.upload=kill@2",  # the other files come meanwhile
-    "snapshot.checkpoint=kill",
-    "snapshot.upload=kill",
-    "snapshot.before_manifest=kill",
-    "snapshot.after_manifest=kill",
-)
-
-
-def test_a_host_killed_in_any_phase_lists_nothing_incomplete(hosts: Hosts) -> None:
-    app, epoch = hosts.app, publish(hosts.app)
-    hosts.start(epoch)
-    storage = Path(hosts.url.removeprefix("file://"), app.name, "0")
-    listed = 0
-    for n, phase in enumerate(PHASES, 1):
-        hosts.commit(n, {b"%d" % n: os.urandom(50_000), b"same": b"%d" % n})
-        hosts.armed.write_text(phase)
-        with hosts.client() as client, suppress(Unavailable):  # it may die before it has answered
-            client.snapshot(app.name, 0)
-        assert hosts.processes["host-1"].wait(60) == -9
-        hosts.armed.write_text("")
-        uploaded = sum(not is_partial(p.name) for p in (storage / "files").glob("*"))
-        listed += phase == PHASES[-1]
-        found = list_snapshots(hosts.url, app.name, 0)
-        assert len(found) == listed
-        assert all(verify(m, deep=True) == [] for m in found)
-        hosts.start(epoch)
-        assert [p.name for p in hosts.state().iterdir() if p.name.endswith(".snapshot")] == []
-        with hosts.client() as client:
-            client.snapshot(app.name, 0)
-            job = ended(client, app.name)
-        assert job["state"] == "done"
-        listed += 1
-        newest = list_snapshots(hosts.url, app.name, 0)[0]
-        assert newest.id == job["snapshot"]
-        assert newest.marker.batch_number == n
-        assert verify(newest, deep=True) == []
-        if n == 1:
-            assert 0 < uploaded < len(newest.files), "it was killed in the middle"
-    (storage / "files" / ("0" * 64)).write_bytes(b"left")
-    long_ago = time.time() - 30 * 3600
-    for path in storage.rglob("*"):
-        os.utime(path, (long_ago, long_ago))
-    assert prune(hosts.url, app.name, 0, Retention(9)).deleted_files >= 1
-    needed = {f.sha256 for m in list_snapshots(hosts.url, app.name, 0) for f in m.files}
-    assert {p.name for p in (storage / "files").iterdir()} == needed
 
 
 def test_every_task_of_a_savepoint_waits_for_its_commit_at_once(

@@ -19,9 +19,9 @@ from state_lib.serdes import Struct, serde_from
 from state_lib.snapshots.listing import list_snapshots
 from state_lib.snapshots.savepoints import write_savepoint
 from state_lib.specs import StoreSpec
-from tests.integration.streams.test_source import PARTITIONS, World, int64
 from tests.support.apps import HOUR, NOON
 from tests.support.documents import written
+from tests.support.read_by_spark import PARTITIONS, World, int64
 
 AIRCRAFT = Struct(flights="int64", miles="int64")
 ROUTE = Struct(origin="utf8", dest="utf8")

@@ -3,134 +3,40 @@
 from __future__ import annotations
 
 import time
-from asyncio import CancelledError
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
 from pyspark.sql import Row
-from pyspark.sql.types import LongType, StructField, StructType
 
 from state_lib.errors import (
-    ConfigurationError,
-    ProcessorFailed,
     ProcessorUnready,
     Unavailable,
 )
 from state_lib.executor.exchange import exchange as exchanged
 from state_lib.executor.plan import BatchPlan, ExchangePlan
 from state_lib.executor.process import run, timers
-from state_lib.executor.process.codec import RowCodec
 from state_lib.executor.process.given import Given, InitialRows
 from state_lib.executor.process.pace import Pace
-from state_lib.executor.process.results import Results
-from state_lib.executor.process.run import Told, run_all
-from state_lib.processing import Processor, State
+from state_lib.executor.process.run import Told
 from state_lib.protocol.marker import NO_INITIAL, CommitHeader
 from state_lib.protocol.positions import Positions
-from state_lib.specs import OutputSpec, StoreSpec, Topology
-from state_lib.stores.pages import Page
-from state_lib.testing.tasks import EPOCH, Tasks
+from state_lib.testing.tasks import EPOCH
 from tests.support.entries import ROWS, SOURCES, entries
 from tests.support.processors import Counting, Doing
-
-LONG = StructType([StructField("x", LongType())])
-STATE = State("n", "value", LONG.json())
-SOURCES_ORDER = BatchPlan(0, 0, Positions(), SOURCES, 0, 0, 0, {}).sources()
-
-
-def total(self: Any, key: Any, rows: Any, times: Any) -> Any:
-    n = (self.n.get() or (0,))[0]
-    for row in rows:
-        n += row.x
-        self.n.update((n,))
-        if row.x < 0:
-            raise ValueError("below zero")
-    self.handle.registerTimer(n)
-    yield Row(x=n, k=f"{key[0]}@{times.getCurrentWatermarkInMs()}")
-
-
-def tell(_: Any, key: Any, __: Any, info: Any) -> Any:
-    if info.getExpiryTimeInMs() == 13:
-        raise KeyError("unlucky")
-    yield Row(k=key[0], x=-info.getExpiryTimeInMs())
-
-
-def processor(**more: Any) -> Processor:
-    asked = {"n": lambda handle, name: handle.getValueState(name, "x BIGINT")}
-    code = cloudpickle.dumps(Doing(asked, total, tell))
-    made = Processor(
-        "p", code, (STATE,), ROWS.json(), ROWS.json(), "utf8", "eventtime", outputs=("out",)
-    )
-    return replace(made, **more)
-
-
-class Noting:
-    """An exchange, and how many reads of each store went through it."""
-
-    def __init__(self, exchange: Any, reads: Counter[str]) -> None:
-        self._exchange, self._reads = exchange, reads
-        self.put, self.output = exchange.put, exchange.output
-
-    def get(self, store: str, keys: pa.BinaryArray) -> pa.BinaryArray:
-        self._reads[store] += 1
-        return self._exchange.get(store, keys)
-
-    def page(self, store: str, lower: bytes | None, upper: bytes | None, rows: int) -> Page:
-        self._reads[store] += 1
-        page: Page = self._exchange.page(store, lower, upper, rows)
-        return page
-
-
-class World:
-    def __init__(self, folder: Path) -> None:
-        self.reads = Counter[str]()
-        stores = (StoreSpec("p-timers"), StoreSpec("p-n", key_serde="utf8"))
-        self.tasks = Tasks(Topology("app", 1, stores, (OutputSpec("out", "p-n"),)), folder)
-        self.n, self.outputs_seen = 0, 0
-
-    def tick(self, clock: int) -> tuple[list[tuple[str, int]], dict[str, int], bool]:
-        """Run timers; what they said, what is due next, and whether more were due."""
-        told = self.run(None, clock)
-        new = self.outputs()[self.outputs_seen :]
-        self.outputs_seen += len(new)
-        return [(k, x) for _, k, x, _ in new], told.due, told.overdue
-
-    def run(self, table: pa.Table | None, clock: int, **more: Any) -> Told:
-        self.n += 1
-        limits, pace = {"p": more.pop("limit", 1000)}, more.pop("pace", Pace(0, 5.0))
-        batch = BatchPlan(EPOCH, self.n, Positions(), SOURCES, clock, 5, 0, {}, limits=limits)
-        batch = replace(batch, batch_time=5)
-        plan = ExchangePlan("app", 1, (), batch, (), None, 5.0, processors=(processor(**more),))
-        with self.tasks.exchange("app", 0, EPOCH, self.n) as exchange:
-            told = run_all(plan, 0, Noting(exchange, self.reads), table, pace)
-            exchange.commit(
-                CommitHeader(EPOCH, self.n, Positions(), Positions(), clock, due=told.due)
-            )
-        return told
-
-    def state(self) -> dict[bytes, int]:
-        codec = RowCodec(LONG)
-        return {k: codec.unpack(v)[0] for k, v in self.tasks[0].scan("p-n")[1]}
-
-    def outputs(self) -> list[tuple[Any, ...]]:
-        found = [m for some in self.tasks.log.read("out", 0, 0, 1 << 62) for m in some]
-        return [
-            (m.key(), *orjson.loads(m.value() or b"{}").values(), m.timestamp()[1]) for m in found
-        ]
+from tests.support.ran import SOURCES_ORDER, World, processor, total
 
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
-    made = World(tmp_path)
-    yield made
-    made.tasks.close()
+    with closing(World(tmp_path)) as made:
+        yield made
 
 
 def test_rows_then_timers(world: World) -> None:
@@ -167,24 +73,6 @@ def test_reads_are_as_many_as_pages_however_many_keys_there_are(world: World) ->
     assert found[2]["p-n"] <= pages
 
 
-def test_a_key_that_fails_leaves_nothing_but_letters(world: World) -> None:
-    table = entries(("a", 1, 7, 2, 4), ("a", -1, 8, 1, 5), ("b", 9, 7, 0, 6), ("a", 1, 7, 2, 4))
-    told = world.run(table, 3)
-    assert world.state() == {b"b": 9}
-    assert told.due == {"eventtime": 9}
-    letters = [orjson.loads(raw) for raw in told.letters]
-    assert [(one["topic"], one["partition"], one["offset"]) for one in letters] == [
-        (*SOURCES_ORDER[2], 4),
-        (*SOURCES_ORDER[1], 5),
-    ]
-    assert {(one["reason"], one["exception"]) for one in letters} == {
-        ("raised:p", "ValueError: below zero")
-    }
-    with pytest.raises(ProcessorFailed, match="'p' raised in handleInputRows on key 'a'"):
-        world.run(table, 3, on_error="stop")
-    assert world.state() == {b"b": 9}
-
-
 def test_timers_beyond_what_one_commit_runs_come_with_the_next(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -196,67 +84,6 @@ def test_timers_beyond_what_one_commit_runs_come_with_the_next(
     assert world.tick(9) == ([("a", -4), ("b", -5)], {"eventtime": 5}, True)
     assert world.tick(9) == ([("e", -5), ("c", -6)], {"eventtime": 20}, False)
     assert world.tick(9) == ([], {"eventtime": 20}, False)
-
-
-def test_an_exception_that_cannot_be_told_is_told_by_its_name(world: World) -> None:
-    def raises(*_: Any) -> Any:
-        class UntoldError(Exception):
-            def __str__(self) -> str:
-                raise AttributeError("it was never set")
-
-        raise UntoldError
-
-    asked = {"n": lambda handle, name: handle.getValueState(name, "x BIGINT")}
-    code = cloudpickle.dumps(Doing(asked, raises))
-    (letter,) = map(orjson.loads, world.run(entries(("a", 1, 7, 0, 0)), 3, code=code).letters)
-    assert letter["exception"] == "UntoldError"
-    with pytest.raises(ProcessorFailed, match="UntoldError"):
-        world.run(entries(("a", 1, 7, 0, 0)), 3, code=code, on_error="stop")
-
-
-def test_a_timer_that_fails_is_gone(world: World) -> None:
-    """Where it is to stop the stream instead, it is there for the code that comes after."""
-    world.run(entries(("a", 13, 7, 0, 0)), 3)
-    there = dict(world.tasks[0].scan("p-timers")[1])
-    with pytest.raises(ProcessorFailed, match="'p' raised in handleExpiredTimer on key 'a'"):
-        world.run(None, 20, on_error="stop")
-    assert dict(world.tasks[0].scan("p-timers")[1]) == there != {}
-    told = world.run(None, 20)
-    (letter,) = map(orjson.loads, told.letters)
-    assert (letter["reason"], letter["topic"], letter["timestamp"]) == (
-        "raised-timer:p", "p-timers", 13,
-    )  # fmt: skip
-    assert told.due == {}
-    assert dict(world.tasks[0].scan("p-timers")[1]) == {}
-
-
-def test_what_its_topic_does_not_take_is_a_letter(world: World) -> None:
-    told = world.run(entries(("a", 1, 7, 0, 0)), 3, limit=17)
-    assert [orjson.loads(raw)["reason"] for raw in told.letters] == ["too-large:p"]
-    assert world.state() == {}
-
-
-def asking(how: Any) -> bytes:
-    """A processor that does this in ``init``, as executors get it."""
-    return bytes(cloudpickle.dumps(Doing({"n": how}, total)))
-
-
-def test_what_fails_in_init_is_tried_again(world: World) -> None:
-    """It is where connections are opened. What it asks for beside what is known stays wrong."""
-
-    def away(*_: Any) -> Any:
-        raise ConnectionRefusedError("the service is away")
-
-    with pytest.raises(ProcessorUnready, match="raised in init on task 0") as failed:
-        world.run(None, 3, code=asking(away))
-    assert not isinstance(failed.value, ConfigurationError), "the driver begins anew"
-    assert "the service is away" in failed.value.message
-    for wrong in (
-        lambda handle, _: handle.getValueState("other", "x BIGINT"),
-        lambda handle, name: handle.getValueState(name, "x BIGINT").get(),
-    ):
-        with pytest.raises(ProcessorFailed, match="raised in init"):
-            world.run(None, 3, code=asking(wrong))
 
 
 def test_a_processor_that_is_slow_is_named(world: World) -> None:
@@ -396,44 +223,3 @@ def test_places_within_a_record_count_last() -> None:
     given = Given(backwards, 0, processor(explodes=1), SOURCES_ORDER)
     (group,) = given.groups()
     assert [row.x for row in given.rows(group)] == [1, 2, 3]
-
-
-def test_rows_that_are_none_of_the_schema_are_refused() -> None:
-    results = Results(processor())
-    assert results.records([Row(x=1, k="a"), ("b", None)], 7) == [
-        (b'{"k":"a","x":1}', 7), (b'{"k":"b","x":null}', 7),
-    ]  # fmt: skip
-    assert results.records(None, 7) == []
-    for wrong in (Row(k="a"), ("a",), ("a", "b"), 1, Row(k="a", x=1, y=2)):
-        with pytest.raises(TypeError):
-            results.records([wrong], 7)
-
-
-@pytest.mark.parametrize("raised", [SystemExit, CancelledError])
-def test_whatever_a_processor_raises_is_its_rows(world: World, raised: type[BaseException]) -> None:
-    def raises(*_: Any) -> Any:
-        raise raised
-
-    asked = {"n": lambda handle, name: handle.getValueState(name, "x BIGINT")}
-    code = cloudpickle.dumps(Doing(asked, raises))
-    (letter,) = map(orjson.loads, world.run(entries(("a", 1, 7, 0, 0)), 3, code=code).letters)
-    assert (letter["reason"], letter["exception"]) == ("raised:p", f"{raised.__name__}:")
-
-
-@pytest.mark.parametrize("raised", [MemoryError, ImportError])
-def test_what_a_machine_lacks_is_tried_again(world: World, raised: type[Exception]) -> None:
-    def raises(*_: Any) -> Any:
-        raise raised
-
-    asked = {"n": lambda handle, name: handle.getValueState(name, "x BIGINT")}
-    code = cloudpickle.dumps(Doing(asked, raises))
-    with pytest.raises(ProcessorUnready, match="'p' raised in handleInputRows on task 0"):
-        world.run(entries(("a", 1, 7, 0, 0)), 3, code=code)
-
-
-def test_one_that_ends_in_init_is_tried_again(world: World) -> None:
-    def ends(*_: Any) -> Any:
-        raise SystemExit
-
-    with pytest.raises(ProcessorUnready, match="raised in init on task 0"):
-        world.run(None, 3, code=asking(ends))
